@@ -14,13 +14,15 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist test-slim tools check generate generated test wheel python miri lint fmt bench clean
+.PHONY: help demo build dist test-slim soak tools check generate generated test wheel python miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
 	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
+	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
+	@echo "             with at least 10 million records; SEED repeats a round"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
 	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm and Python; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
@@ -55,6 +57,12 @@ test-slim:
 
 demo: build
 	@examples/demo.sh "$$(cd $(target)/release && pwd)/thalweg"
+
+# Every source into every sink, with random seeds. SEED repeats a round that failed.
+SOAK_SECONDS ?= 600
+soak:
+	THALWEG_SOAK_SECONDS=$(SOAK_SECONDS) $(if $(SEED),SEED=$(SEED)) \
+		$(CARGO) test --release --locked -p thalweg --test contract soak -- --ignored --nocapture
 
 tools:
 	@$(install) versitygw azurite wsgidav

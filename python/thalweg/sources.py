@@ -129,7 +129,7 @@ def files(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     recursive: bool | None = None,
     folders: Literal["enter", "skip"] | None = None,
-    symlinks: Literal["files", "follow", "skip"] | None = None,
+    symlinks: Literal["inside", "files", "follow", "skip"] | None = None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str | PathLike[str]] | None = None,
     hidden: bool | None = None,
@@ -151,7 +151,7 @@ def files(
             `?` for parts of a name and `**` for any folders.
         recursive: Whether subfolders are read. The default is `true`. By default `true`.
         folders: The action for a path that is a folder. The default is `enter`.
-        symlinks: The action for symbolic links. The default is `files`.
+        symlinks: The action for symbolic links. The default is `inside`.
         include: Patterns; a file must match at least one. A pattern without `/` applies to the file's name, one
             with `/` to its path relative to the folder that is read. The default is no patterns: all files match.
         exclude: Patterns; a file must match none. The default is no patterns.
@@ -159,8 +159,9 @@ def files(
             them. A pattern then matches such a name only where the pattern itself has the dot.
         min_size: The minimum size of a file in bytes. By default there is none.
         max_size: The maximum size of a file in bytes. By default there is none.
-        min_age: The minimum time since a file was last modified. With `watch`, set it so that only complete files
-            are sent. By default there is none.
+        min_age: The minimum time since a file was last modified. With `watch` the default is `1s`, so that a file
+            that is still being written is not sent: set it to more than the longest pause of those who write.
+            Without `watch` there is none.
         max_age: The maximum time since a file was last modified. By default there is none.
         watch: The interval at which to look for new and changed files, at least 10 ms. By default the source ends
             after the last file.
@@ -262,8 +263,10 @@ def http(
     """Receives messages in HTTP requests.
 
     The body of a request is one message, or several if `framing` is given. It may be compressed with gzip or zstd
-    (`Content-Encoding`). The request is answered with `status` once all of its messages are delivered. If they
-    could not be delivered, the answer is 503, and the client should resend the request.
+    (`Content-Encoding`). The request is answered with `status` once all of its messages are settled: delivered,
+    or rejected and kept with their reasons. If some were rejected, the header `Thalweg-Rejected` of the answer
+    has their number, and the body says so. If messages could not be delivered, the answer is 503, and the client
+    should resend the request.
 
     Args:
         address: The address to listen on, as `HOST:PORT`. Without a host (`:8080`), the source listens on all
@@ -292,8 +295,8 @@ def http(
             default `"30s"`.
         respond: When requests are answered. The default is `delivered`.
         status: The status of the answer to an accepted request, 200 to 299. By default `200`.
-        rejected_status: The status of the answer if some messages were rejected. These messages leave by
-            `errors`. By default `503`.
+        rejected_status: The status of the answer if some messages were rejected, 200 to 599. These messages leave
+            by `errors`; a client that resends them gets them rejected again. The default is that of `status`.
         max_connections: The largest number of connected clients. Further clients wait until another one
             disconnects. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
@@ -377,8 +380,9 @@ def http_upload(
         max_files: The largest number of files in a request. A request with more is answered with 413. By default
             `100`.
         respond: When requests are answered. The default is `delivered`.
-        read_timeout: How long a client may take to send the head of a request, and how long it may pause within
-            the body. By default `"30s"`.
+        read_timeout: How long a client may take to send the head of a request, how long it may pause within the
+            body, and how long a request may wait for memory. After this time, a body must also have arrived with
+            at least 1 KiB per second on average. By default `"30s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
             disconnects. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
@@ -437,6 +441,8 @@ def objects(
     slice: str | int | None = None,
     readers: int | None = None,
     queue: int | None = None,
+    tolerance: str | timedelta | None = None,
+    follow_links: bool | None = None,
 ) -> Component:
     """Reads objects from stores, each as a file: a single object, or all objects below a prefix.
 
@@ -445,9 +451,8 @@ def objects(
     modification time, shows it. A listing of millions of objects needs no more memory than one of ten.
 
     With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new and
-    changed objects, by the modification times of the store, with a tolerance of ten minutes for clocks that
-    differ. Files in local folders are sent again in each run, because a new file may have an old modification
-    time.
+    changed objects, by the modification times of the store and the ETags of recent objects: see `tolerance`.
+    Files in local folders are sent again in each run, because a new file may have an old modification time.
 
     Args:
         url: The objects to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`,
@@ -465,11 +470,27 @@ def objects(
             to the store.
         queue: The maximum number of slices of an object that have arrived and wait to be processed, in addition
             to those being read. By default only the memory limits it.
+        tolerance: With `--state`: how much later than its modification time an object may become visible,
+            including the difference of clocks. The default is `10m`. The modification time of an object that is
+            uploaded in parts to S3 is that of the beginning of the upload: if uploads take longer, set it to the
+            time that they take, for example `24h`. The source remembers the first 1000 objects of that time;
+            further ones are sent again by the next run. By default `"10m"`.
+        follow_links: Whether links in a folder of this machine that lead to files outside of it are read. The
+            default is `false`: they are skipped. Links to folders are never followed. By default `false`.
     """
     return Component(
         "objects",
         _objects.options(
-            {"url": url, "include": include, "exclude": exclude, "slice": slice, "readers": readers, "queue": queue}
+            {
+                "url": url,
+                "include": include,
+                "exclude": exclude,
+                "slice": slice,
+                "readers": readers,
+                "queue": queue,
+                "tolerance": tolerance,
+                "follow_links": follow_links,
+            }
         ),
     )
 
@@ -539,10 +560,12 @@ def proxy(
             delimiter or length, unless `whole` is `false`.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
-        read_timeout: How long a client may send nothing in the middle of a message. After that its connection is
-            closed, and the partial message leaves by `errors`. By default `"30s"`.
+        read_timeout: How long a client may take to send a message, from its first byte to its last. After that
+            its connection is closed, and the partial message leaves by `errors`. Time in which messages are
+            delivered too slowly for more to be read does not count. By default `"30s"`.
         idle_timeout: Close a connection after this time without data. By default connections are kept open.
-        permissions: The permissions of a unix socket, in octal. The default is `0770`.
+        permissions: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without
+            what the umask of the process takes away.
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         write_timeout: How long a client may take to accept an answer. After that its connection is closed. By
@@ -623,14 +646,17 @@ def socket(
             separately in the same way.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
-        read_timeout: How long a client may send nothing in the middle of a message. After that its connection is
-            closed, and the partial message leaves by `errors`. By default `"30s"`.
+        read_timeout: How long a client may take to send a message, from its first byte to its last. After that
+            its connection is closed, and the partial message leaves by `errors`. Time in which messages are
+            delivered too slowly for more to be read does not count. By default `"30s"`.
         idle_timeout: Close a connection after this time without data. By default connections are kept open.
-        permissions: The permissions of a unix socket, in octal. The default is `0770`.
+        permissions: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without
+            what the umask of the process takes away.
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
-        acknowledge: The text written to the client for each message, for example `"OK\n"`. If a message cannot be
-            delivered, the connection is closed instead. Not for datagrams. By default nothing is written.
+        acknowledge: The text written to the client for each message, for example `"OK\n"`, once the message is
+            delivered, or rejected and kept with its reason. If a message cannot be delivered, the connection is
+            closed instead. Not for datagrams. By default nothing is written.
         respond: When `acknowledge` is written. The default is `delivered`.
         acknowledge_timeout: How long a client may take to accept `acknowledge`. After that its connection is
             closed. By default `"1s"`.
@@ -675,9 +701,8 @@ def spool(
     """Sends the messages that a sink `spool` has kept in a folder.
 
     Messages keep their payload, fields, source and time. A file is removed when all its messages are delivered,
-    or have left by the `errors` output. In a run without `--state`, set `on_exists: append` for a sink `file`;
-    otherwise it replaces the output of an earlier run. A damaged file is read as far as possible, and kept as
-    `NUMBER.damaged`.
+    or have left by the `errors` output. A sink `file` appends them to the output of earlier runs. A damaged file
+    is read as far as possible, and kept as `NUMBER.damaged`.
 
     Args:
         path: The folder. Only one source at a time may read it.
@@ -738,6 +763,7 @@ def syslog(
     payload: Literal["raw", "message"] | None = None,
     fields: bool | None = None,
     codes: bool | None = None,
+    max_fields: int | None = None,
     prefix: str | None = None,
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
@@ -751,9 +777,9 @@ def syslog(
     """Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 
     The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
-    number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`. Times without a
-    time zone are UTC. Times without a year are placed within the last twelve months. Anything that is not a
-    syslog message leaves by `errors`.
+    number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`, or in `sd` if
+    there is too much of it (`max_fields`). Times without a time zone are UTC. Times without a year are placed
+    within the last twelve months. Anything that is not a syslog message leaves by `errors`.
 
     Args:
         address: The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams,
@@ -763,13 +789,18 @@ def syslog(
         payload: The part of a message that becomes the payload. The default is `raw`.
         fields: Whether the parts of a message become fields. By default `true`.
         codes: Whether `facility` and `severity` are numbers instead of names. By default `false`.
+        max_fields: The largest number of fields for structured data in a batch. Structured data with further
+            names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
+            default `64`.
         prefix: A text put before the name of each field, for example `syslog.`.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
-        read_timeout: How long a client may send nothing in the middle of a message. After that its connection is
-            closed, and the partial message leaves by `errors`. By default `"30s"`.
+        read_timeout: How long a client may take to send a message, from its first byte to its last. After that
+            its connection is closed, and the partial message leaves by `errors`. Time in which messages are
+            delivered too slowly for more to be read does not count. By default `"30s"`.
         idle_timeout: Close a connection after this time without data. By default connections are kept open.
-        permissions: The permissions of a unix socket, in octal. The default is `0770`.
+        permissions: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without
+            what the umask of the process takes away.
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         max_connections: The largest number of connected clients. Further clients wait until another one
@@ -789,6 +820,7 @@ def syslog(
                 "payload": payload,
                 "fields": fields,
                 "codes": codes,
+                "max_fields": max_fields,
                 "prefix": prefix,
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,

@@ -86,6 +86,9 @@ def add_id(
 ) -> Component:
     """Adds an identifier to each message.
 
+    With `--state`, the counters of `time`, `sequence` and `sequence_hex` continue in later runs. Without it, they
+    start at 1 in each run.
+
     Args:
         into: The field that receives the identifier, as text. `payload` replaces the message itself. The default
             is `id`. By default `"id"`.
@@ -95,8 +98,7 @@ def add_id(
               digits, as in `2601020304050000001`.
             - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
               identifiers. A message without the field gets none.
-            - `sequence` and `sequence_hex`: a counter that starts at 1 in each run, in decimal or hexadecimal
-              digits.
+            - `sequence` and `sequence_hex`: a counter that starts at 1, in decimal or hexadecimal digits.
             - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
         field: For `hash`: the field to hash. The default is the payload.
     """
@@ -106,7 +108,8 @@ def add_id(
 def add_sequence(*, into: str | None = None, start: int | None = None) -> Component:
     """Numbers messages in the order in which they pass.
 
-    The count starts again with each run.
+    With `--state`, the count continues in later runs, so that a message that is read again after a kill gets the
+    number that it had. With another `start`, it restarts there. Without `--state`, each run restarts.
 
     Args:
         into: The field that receives the number, a whole number. The default is `sequence`. By default
@@ -120,8 +123,9 @@ def cast(value: Mapping[str, Literal["text", "int", "float", "bool", "timestamp"
     """Converts fields to other types: `{status: int, size: float}`.
 
     The types are `text`, `int`, `float`, `bool`, `timestamp` and `json`, as in parsers. A message with a value
-    that does not fit leaves by the `errors` output. A field that does not exist is ignored. `payload` stays as it
-    is: `cast` only checks that it can be read as the type.
+    that does not fit leaves by the `errors` output. A field that does not exist is ignored. As `text`, a JSON
+    string is what it says, without quotes and escapes, and any other JSON value is as written. `payload` stays as
+    it is: `cast` only checks that it can be read as the type.
     """
     return Component("cast", value)
 
@@ -409,13 +413,20 @@ def dedupe(
 ) -> Component:
     """Passes the first message of each key and filters messages with a key seen before.
 
-    A repetition is filtered even if the first message fails later.
+    A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
+    among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
+
+    With `--state`, a later run remembers the keys of all messages that are done, and not those of messages that
+    it reads again. Each key then takes about 25 bytes in the state. Without `--state`, each run starts without
+    keys.
 
     Args:
         keys: The fields that together are the key of a message. The default is `[payload]`. By default
             `["payload"]`.
         window: The maximum number of different keys to remember. When it is reached, the oldest key is forgotten.
-            Each key needs about 70 bytes. The default is 100000. By default `100000`.
+            An eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary files, of
+            24 bytes each (twice that while files are merged), and need a byte and a half in memory. The default
+            is 100000. By default `100000`.
         within: How long to remember a key after its first message, for example `5m`. By default keys are
             forgotten only when the window is full.
     """
@@ -460,11 +471,14 @@ def encode(
     Args:
         format: The format: `json`, `csv`, `logfmt`, `text` or `raw`.
         fields: The columns to write, in this order. They may include `payload`, `meta.source`, `meta.path`,
-            `meta.time` and `meta.position`. The default is all fields in their present order. Give it with `csv`,
-            so that all lines have the same columns.
+            `meta.time` and `meta.position`. The default is all fields in their present order. With `csv`, the
+            default is the fields of the first messages: these are the columns of all lines and of the header. A
+            later message with a value in another field leaves by the `errors` output. Give `fields` to have the
+            same columns in every run.
         exclude: The fields that are not written if `fields` is not given. A name also excludes the fields whose
             names begin with it and a dot. `*` matches any characters. The default is none.
         nulls: For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`.
+            Give `fields` with `keep`: without it, the fields are those that any message of the same batch has.
         nested: For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
             object `a`, the reverse of `parse_json` with `flatten`. If the field `a` has a value as well, `a.b`
             keeps its name. The default is `false`.
@@ -733,7 +747,8 @@ def geoip(
             default `"payload"`.
         skip_empty: True if messages whose field is empty stay unchanged as well. The default is `false`. By
             default `false`.
-        database: The path of the database, a file that ends in `.mmdb`. It is read when the run starts.
+        database: The path of the database, a file that ends in `.mmdb`. It is read when the run starts, and
+            counts on `memory`.
         fields: The facts to look up, each of which becomes a field: `city`, `country`, `country-code`,
             `continent`, `continent-code` (names are in English), `timezone`, `location` (latitude and longitude
             as a JSON array), `location-hash` (a geohash of twelve characters), `proxy` and `satellite` (true or
@@ -794,18 +809,23 @@ def limit(
 ) -> Component:
     """Limits the rate of messages.
 
+    Over any time, no more messages pass than `rate` allows for that time, and `burst` beside. With `--state`, a
+    later run continues with what this one left of the burst, unless there is a `key`: then each run starts with
+    whole bursts.
+
     Args:
         rate: The maximum number of messages in each period `per`. A number greater than 0, which may be a
             fraction.
         per: The period of `rate`. The default is `1s`. By default `"1s"`.
-        burst: The maximum number of messages that pass at once after a quiet time, at least 1. The default is
-            `rate`.
+        burst: The maximum number of messages that pass at once after a quiet time, at least 1. With `on_excess:
+            wait` it is at least what `rate` allows in 10 ms, because timers are no finer. The default is `rate`.
         on_excess: How messages above the limit are treated. The default is `wait`.
         key: A field: each of its values has its own limit. `on_excess` must then be `drop`, `error` or `route`,
             so that messages of one value do not block messages of other values. By default one limit applies to
             all messages.
         max_keys: The maximum number of values of `key` to remember. Beyond it, the oldest value is forgotten and
-            its limit starts again. The default is 100000. By default `100000`.
+            its limit starts again. Each needs about 100 bytes, which count on `memory`. The default is 100000. By
+            default `100000`.
     """
     return Component(
         "limit",
@@ -865,8 +885,8 @@ def pack(
     Args:
         name: The name of each file, for example `part-{number}.jsonl`. It may contain:
 
-            - `{number}`: counts the files, starting at 1 in each run. `{number:5}` pads it with zeros to five
-              digits.
+            - `{number}`: counts the files, starting at 1. With `--state`, a run continues the count of the run
+              before it. `{number:5}` pads it with zeros to five digits.
             - `{date}`: the day on which the file was begun, in UTC, as in `2024-02-14`.
             - `{time:%Y-%m-%dT%H%M%S}`: the time at which the file was begun, in UTC, in a format as for
               `strftime`.
@@ -925,9 +945,12 @@ def parse_csv(
 
     Args:
         columns: The names of the columns, in order. Give either `columns` or `header: true`.
-        header: True if the first record of each file names the columns. The header does not become a message. A
-            run that resumes inside a file has not read its header and rejects its records; give `columns` in that
-            case. The default is `false`. By default `false`.
+        header: True if the first record of each file names the columns. The header does not become a message.
+            With `--state`, a later run knows the headers of the files that it continues. The headers of the last
+            10,000 files are kept, in at most 16 MiB. The records of a file whose header was not read, because
+            reading began after it, leave by the `errors` output; list the names in `columns` in place of
+            `header`, and `thalweg errors replay` processes them. A header that cannot be read leaves by the
+            `errors` output as well, with the records of its file. The default is `false`. By default `false`.
         max_columns: With `header`: the maximum number of columns. The records of a file with more columns leave
             by the `errors` output. The default is 4096. By default `4096`.
         quote: The character around values that contain the delimiter: one ASCII character, or empty for none.
@@ -1029,8 +1052,9 @@ def parse_json(
     """Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
 
     Each member becomes a field. Its type follows from the values of a batch: whole numbers, numbers, booleans or
-    text. Nested and mixed values are kept as JSON text. Members that a message lacks are NULL. A payload that is
-    not a JSON object leaves by the `errors` output with the reason.
+    text. Nested and mixed values are kept as JSON text. A value keeps its own type whatever other messages have:
+    `1` stays `1` beside `1.5` or `"a"`. Members that a message lacks, and `null`, are NULL. A payload that is not
+    a JSON object leaves by the `errors` output with the reason.
 
     Payloads stay as they are. With `field`, that field is parsed instead, and stays as well.
 
@@ -1357,6 +1381,8 @@ def sample(
     tenth message. With a `key`, `one_in: 10` passes every tenth value of the key on average. With `take: 3`, the
     first three of each ten pass.
 
+    With `--state`, a later run continues within the group, or within the random numbers of the `seed`.
+
     Args:
         rate: The probability of each message to pass, from 0 to 1.
         one_in: The size of a group of messages, of which the first one passes.
@@ -1408,9 +1434,9 @@ def split(
     """Splits one message into several.
 
     Give either `delimiter: ","`, for the parts of a text, or `json_array: true`, for the elements of a JSON
-    array. Each part becomes the payload of its own message, which has the fields of the original. Elements keep
-    their JSON text, except that texts lose their quotes and escapes. The original message is acknowledged when
-    all its parts are. A message without parts is filtered.
+    array, which may be nested 127 levels deep. Each part becomes the payload of its own message, which has the
+    fields of the original. Elements keep their JSON text, except that texts lose their quotes and escapes. The
+    original message is acknowledged when all its parts are. A message without parts is filtered.
 
     Args:
         delimiter: The text between the parts.
@@ -1538,8 +1564,9 @@ def template(*, template: str, into: str | None = None, root: str | None = None)
     and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing. `{% if %}`,
     `{% for %}` and filters such as `{{ name|upper }}` are available.
 
-    A message for which the template cannot be rendered leaves by the `errors` output. For texts with only fields
-    in them, `encode` is faster.
+    A message for which the template cannot be rendered leaves by the `errors` output. So does one that takes more
+    than five million steps or makes more than 16 MiB of text: loops and widths may depend on data. For texts with
+    only fields in them, `encode` is faster.
 
     Args:
         template: The template, in the notation of Jinja.

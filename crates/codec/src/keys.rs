@@ -9,6 +9,7 @@ use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::json;
+use crate::values::Values;
 
 /// Returns a column as bytes, by the name that expressions use. The payload and text are not copied. A JSON
 /// string is returned without its quotes and escapes, any other value in its written form. `None` if the
@@ -24,7 +25,22 @@ pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     {
         return Some(json::plain_texts(json).to_binary_view());
     }
-    as_bytes(&column)
+    match field.filter(|field| *field.data_type() == DataType::Float64) {
+        Some(field) => Some(written(field, &column)),
+        None => as_bytes(&column),
+    }
+}
+
+/// Returns the values of a column as encoders write them.
+fn written(field: &Field, column: &ArrayRef) -> BinaryViewArray {
+    let values = Values::of(field, column);
+    let mut writer = PayloadWriter::with_capacity(column.len() * 8, column.len());
+    for row in 0..column.len() {
+        values.write_text(row, writer.buffer());
+        writer.end();
+    }
+    let (views, buffers, _) = writer.finish().into_parts();
+    BinaryViewArray::new(views, buffers, column.logical_nulls())
 }
 
 /// Returns a column as bytes: text without a copy, any other value in its written form. `None` if the type

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, StringViewArray, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::{ArrowError, DataType, Field};
 use arrow_select::zip::zip;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -292,8 +292,14 @@ pub(crate) enum Texts {
 impl Texts {
     /// Returns the column to read. `None` if the batch does not have it.
     pub(crate) fn of(batch: &Batch, input: &Input) -> Option<Self> {
-        let column = batch.fields().column_by_name(&input.field);
-        match column.filter(|column| *column.data_type() == DataType::Utf8View && !input.skip_empty) {
+        let fields = batch.fields();
+        let found = fields.schema_ref().column_with_name(&input.field);
+        // A JSON text is read without its quotes.
+        let is_text = |field: &Field| {
+            *field.data_type() == DataType::Utf8View && field.extension_type_name() != Some("arrow.json")
+        };
+        match found.filter(|(_, field)| is_text(field) && !input.skip_empty).map(|(at, _)| fields.column(at))
+        {
             Some(column) => Some(Self::Text(column.as_string_view().clone())),
             None => Some(Self::Bytes(input.read(batch)?)),
         }

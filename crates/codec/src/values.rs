@@ -20,6 +20,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::columns::{is_number_field, is_whole};
 use crate::json;
 
 /// A column in the form in which it is written.
@@ -37,6 +38,8 @@ enum Form {
     Number(StringViewArray),
     Int(ScalarBuffer<i64>),
     Float(Float64Array),
+    /// Whole and other numbers.
+    Mixed(Float64Array),
     Float32(Float32Array),
     Bool(BooleanArray),
     Time {
@@ -86,6 +89,9 @@ impl Values {
             DataType::Utf8View if is_json => Form::Json(column.as_string_view().clone()),
             DataType::Utf8View => Form::Text(column.as_string_view().clone()),
             DataType::Int64 => Form::Int(column.as_primitive::<Int64Type>().values().clone()),
+            DataType::Float64 if is_number_field(field) => {
+                Form::Mixed(column.as_primitive::<Float64Type>().clone())
+            }
             DataType::Float64 => Form::Float(column.as_primitive::<Float64Type>().clone()),
             DataType::Float32 => Form::Float32(column.as_primitive::<Float32Type>().clone()),
             DataType::Boolean => Form::Bool(column.as_boolean().clone()),
@@ -161,6 +167,10 @@ impl Values {
             Form::Json(text) | Form::Number(text) => out.extend_from_slice(text.value(row).as_bytes()),
             Form::Int(values) => write_int(values[row], out),
             Form::Float(values) => write_float(values.value(row), out),
+            Form::Mixed(values) => match values.value(row) {
+                value if is_whole(value) => write_int(value as i64, out),
+                value => write_float(value, out),
+            },
             Form::Bool(values) => write_bool(values.value(row), out),
             Form::Time { values, per_second } => {
                 out.push(b'"');
@@ -242,6 +252,10 @@ impl Values {
         match &self.form {
             Form::Int(values) => values[row].into(),
             Form::Float(values) => values.value(row).into(),
+            Form::Mixed(values) => match values.value(row) {
+                value if is_whole(value) => (value as i64).into(),
+                value => value.into(),
+            },
             Form::Bool(values) => values.value(row).into(),
             Form::Json(_) | Form::List(..) | Form::Struct(_) => {
                 let mut json = Vec::new();
@@ -319,7 +333,7 @@ fn write_int(value: i64, out: &mut Vec<u8>) {
 }
 
 #[inline]
-fn write_float(value: f64, out: &mut Vec<u8>) {
+pub(crate) fn write_float(value: f64, out: &mut Vec<u8>) {
     if value.is_finite() {
         out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {

@@ -19,6 +19,7 @@ mod metrics;
 mod parcel;
 mod plan;
 mod positions;
+mod private;
 mod read;
 mod reference;
 mod registry;
@@ -52,8 +53,10 @@ pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;
 pub use run::{FileEvent, FileWatcher, Handle, Run, RunFailure, StateDir, Summary, Undrained};
 pub use schema::schema;
-pub use settings::{ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings};
+pub use settings::{
+    ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings, WhenFull,
+};
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
-pub use store::{DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Store};
+pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Store};
 pub use temporary::Temporaries;
 pub use thalweg_record::{Output, Outputs};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_record::{Ack, Outcome, Settlement};
+use thalweg_record::{Ack, Outcome, Passage, Settlement};
 use tokio::sync::mpsc;
 
 use crate::{Error, Role, RunFailure};
@@ -46,6 +46,8 @@ pub struct Positions {
     keeps: AtomicBool,
     /// The messages or files in batches that are not settled.
     unsettled: AtomicU64,
+    /// True if a batch failed.
+    has_failed: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
     guard: Mutex<Option<LiveGuard>>,
 }
@@ -61,8 +63,8 @@ pub(crate) enum Never {}
 struct Partition {
     /// The number of the first batch in `sent`.
     first: u64,
-    /// The batches that are not settled, or wait for an earlier one: their offsets, and their outcomes.
-    sent: VecDeque<(Value, Option<Outcome>)>,
+    /// The batches that are not settled, or wait for an earlier one.
+    sent: VecDeque<Sent>,
     /// The offset before which all is settled.
     settled: Option<Value>,
     /// The offset of the last saved checkpoint: a restarted run resumes here.
@@ -70,6 +72,40 @@ struct Partition {
     /// True if a batch failed: the position no longer moves.
     stuck: bool,
     changed: bool,
+}
+
+/// A batch of a partition.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Where to resume after it. None if it only holds the position back.
+    offset: Option<Value>,
+    outcome: Option<Outcome>,
+    /// Told when the position moves past the batch.
+    passage: Passage,
+}
+
+impl Partition {
+    /// Notes how a batch ended, and moves the position as far as it goes. Adds the passages of the batches
+    /// that it moves past.
+    fn settle(&mut self, number: u64, outcome: Outcome, passed: &mut Vec<Passage>) {
+        let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(sent) = at.and_then(|at| self.sent.get_mut(at)) {
+            sent.outcome = Some(outcome);
+        }
+        while let Some(Some(outcome)) = self.sent.front().map(|sent| sent.outcome) {
+            self.stuck |= !outcome.is_safe();
+            let Some(sent) = self.sent.pop_front() else { break };
+            self.first += 1;
+            if self.stuck {
+                continue;
+            }
+            if let Some(offset) = sent.offset {
+                self.settled = Some(offset);
+                self.changed = true;
+            }
+            passed.push(sent.passage);
+        }
+    }
 }
 
 impl Positions {
@@ -94,6 +130,7 @@ impl Positions {
             failures,
             keeps: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
             guard: Mutex::default(),
         })
     }
@@ -147,27 +184,55 @@ impl Positions {
         self.unsettled.load(Relaxed)
     }
 
+    /// True if nothing was sent that is not settled, and no position moved since
+    /// [`take_changes`](Self::take_changes).
+    pub(crate) fn is_idle(&self) -> bool {
+        let partitions = self.partitions.lock();
+        self.unsettled() == 0
+            && partitions.values().all(|partition| !partition.changed && partition.sent.is_empty())
+    }
+
+    /// True if a batch failed: what its other parts have become is then in no state that may be saved.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
+    }
+
     /// Returns the ack of the next batch of a partition, which has `items` messages or files. Without a
     /// checkpoint, the ack only reports a failure of the batch.
     pub fn expect(self: &Arc<Self>, checkpoint: Option<Checkpoint>, items: usize) -> Ack {
+        match checkpoint {
+            Some(Checkpoint { partition, offset }) => self.expect_in(partition, Some(offset), items).0,
+            None => self.ack(items, |_| {}),
+        }
+    }
+
+    /// As [`expect`](Self::expect), in a partition. Without an offset, the batch only holds the position back
+    /// until it is settled. Also returns when the position moves past it.
+    pub(crate) fn expect_in(
+        self: &Arc<Self>,
+        partition: Arc<str>,
+        offset: Option<Value>,
+        items: usize,
+    ) -> (Ack, Passage) {
+        let passage = Passage::default();
+        let number = {
+            let mut partitions = self.partitions.lock();
+            let partition = partitions.entry(partition.clone()).or_default();
+            partition.sent.push_back(Sent { offset, outcome: None, passage: passage.clone() });
+            partition.first + partition.sent.len() as u64 - 1
+        };
+        let this = self.clone();
+        (self.ack(items, move |outcome| this.settle(&partition, number, outcome)), passage)
+    }
+
+    /// An ack that counts as unsettled, and calls `settle` with its outcome.
+    fn ack(self: &Arc<Self>, items: usize, settle: impl FnOnce(Outcome) + Send + 'static) -> Ack {
         let this = self.clone();
         let guard = self.guard.lock().clone();
         let items = items as u64;
         self.unsettled.fetch_add(items, Relaxed);
-        let Some(Checkpoint { partition, offset }) = checkpoint else {
-            return Ack::new(self.source.clone(), move |settlement| {
-                this.note_settled(&settlement, items);
-                drop(guard);
-            });
-        };
-        let number = {
-            let mut partitions = self.partitions.lock();
-            let partition = partitions.entry(partition.clone()).or_default();
-            partition.sent.push_back((offset, None));
-            partition.first + partition.sent.len() as u64 - 1
-        };
         Ack::new(self.source.clone(), move |settlement| {
-            this.settle(&partition, number, settlement.outcome);
+            settle(settlement.outcome);
             this.note_settled(&settlement, items);
             drop(guard);
         })
@@ -176,6 +241,7 @@ impl Positions {
     fn note_settled(&self, settlement: &Settlement, items: u64) {
         self.unsettled.fetch_sub(items, Relaxed);
         if settlement.outcome == Outcome::Failed {
+            self.has_failed.store(true, Relaxed);
             let reason = settlement.reason.as_deref().unwrap_or("for a reason that was not given");
             let error = Error::permanent(format!("messages of `{}` failed: {reason}", self.source));
             // The receiver is gone when the run is over.
@@ -184,21 +250,12 @@ impl Positions {
     }
 
     fn settle(&self, partition: &str, number: u64, outcome: Outcome) {
-        let mut partitions = self.partitions.lock();
-        let Some(partition) = partitions.get_mut(partition) else { return };
-        let at = number.checked_sub(partition.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(sent) = at.and_then(|at| partition.sent.get_mut(at)) {
-            sent.1 = Some(outcome);
+        let mut passed = Vec::new();
+        if let Some(partition) = self.partitions.lock().get_mut(partition) {
+            partition.settle(number, outcome, &mut passed);
         }
-        while let Some((_, Some(outcome))) = partition.sent.front() {
-            partition.stuck |= !outcome.is_safe();
-            let Some((offset, _)) = partition.sent.pop_front() else { break };
-            partition.first += 1;
-            if !partition.stuck {
-                partition.settled = Some(offset);
-                partition.changed = true;
-            }
-        }
+        // Not under the lock: the positions that are notified may be those of another component, or these.
+        passed.iter().for_each(Passage::complete);
     }
 
     /// Deletes the position of a partition that will never be read again.

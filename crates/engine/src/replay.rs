@@ -83,7 +83,7 @@ impl ReplayRun {
     pub fn forget(&self, store: &Store) -> Result<(), Error> {
         let positions: Vec<_> =
             self.letters.keys().map(|source| (source.clone(), Arc::from(PARTITION), None)).collect();
-        store.save(&positions, &[])
+        store.save(&positions, &[], &[])
     }
 }
 

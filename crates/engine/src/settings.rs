@@ -19,7 +19,7 @@ pub struct Settings {
     /// The directory of checkpoints and dead letters. With it, a run resumes where the last one ended.
     /// `--state` on the command line overrides it.
     pub state: Option<PathBuf>,
-    /// The limits of the dead letters. When they are reached, the oldest letters are dropped.
+    /// The limits of the dead letters, and what happens when they are reached.
     pub dead_letters: DeadLetterLimits,
     /// The directory of temporary files, such as converted images and uploads. The run removes them. Without
     /// it, the system's temporary directory is used. Best on the disk of the files' destination.
@@ -37,7 +37,7 @@ impl Default for Settings {
     }
 }
 
-/// The limits of the dead letters. When they are reached, the oldest letters are dropped, and counted.
+/// The limits of the dead letters, and what happens when they are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeadLetterLimits {
@@ -46,11 +46,30 @@ pub struct DeadLetterLimits {
     pub max_bytes: ByteSize,
     /// The maximum number of letters.
     pub max_count: u64,
+    /// The treatment of a letter that exceeds the limits. With `block`, its message is not acknowledged, and
+    /// the run waits until it is stopped: `thalweg errors replay` or `errors clear` make room for the next
+    /// run. With `fail`, the run ends with an error. With `drop`, the oldest letters are dropped, counted and
+    /// reported.
+    #[schemars(example = &"drop")]
+    pub when_full: WhenFull,
+}
+
+/// The action when the limits of the dead letters are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// The run waits until it is stopped. Nothing is lost.
+    #[default]
+    Block,
+    /// The run ends with an error. Nothing is lost.
+    Fail,
+    /// The oldest letters are dropped.
+    Drop,
 }
 
 impl Default for DeadLetterLimits {
     fn default() -> Self {
-        Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000 }
+        Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000, when_full: WhenFull::default() }
     }
 }
 

@@ -36,6 +36,8 @@ pub fn context() -> Context {
     Context {
         name: "test".to_owned(),
         resumes: false,
+        resends: true,
+        starts_over: true,
         batch_bytes: 1 << 20,
         memory: Budget::new(256 << 20).share(),
         temporary: TEMPORARY.with(Clone::clone),
@@ -100,6 +102,11 @@ pub fn apply<C: Component + TransformConfig>(yaml: &str, batches: impl IntoItera
     for batch in batches {
         transform.apply(batch, &mut out).expect("it does not fail as a whole");
         note(&mut out);
+        while let Some(pause) = out.take_held() {
+            std::thread::sleep(pause);
+            transform.resume(&mut out).expect("it does not fail as a whole");
+            note(&mut out);
+        }
     }
     transform.finish(&mut out).expect("it does not fail as a whole");
     note(&mut out);
@@ -207,8 +214,8 @@ impl OutputReceiver {
     /// Waits for the next batch or files. Returns None when the source has ended and everything was taken.
     pub async fn take(&self) -> Option<(Ticket, Arrived)> {
         tokio::select! {
-            Some((ticket, batch)) = self.messages.take() => Some((ticket, Arrived::Messages(batch))),
-            Some((ticket, files)) = self.files.take() => Some((ticket, Arrived::Files(files))),
+            Some(taken) = self.messages.take() => Some((taken.ticket, Arrived::Messages(taken.item))),
+            Some(taken) = self.files.take() => Some((taken.ticket, Arrived::Files(taken.item))),
             else => None,
         }
     }
@@ -256,7 +263,8 @@ fn output(
     let (main, main_out) = OutputReceiver::new();
     let (errors, errors_out) = OutputReceiver::new();
     let metrics = ComponentMetrics::new(name, role, "test");
-    let output = SourceOutput { share, batch_bytes, stop, metrics, main, errors, singly: false, upstream };
+    let (traffic, singly) = (Arc::default(), false);
+    let output = SourceOutput { share, batch_bytes, stop, metrics, traffic, main, errors, singly, upstream };
     (output, main_out, errors_out)
 }
 

@@ -139,7 +139,14 @@ impl Rules<'_> {
 
     fn numbers(&self, left: Expr, right: Expr) -> (Expr, Expr) {
         let exact = [&left, &right].into_iter().any(beyond_floats);
-        let one = |expr: Expr| if self.kind(&expr) == Kind::Text { number(expr, exact) } else { expr };
+        let one = |expr: Expr| match self.kind(&expr) {
+            // A value that cannot be calculated is an error; a condition on it is not met.
+            Kind::Text if !self.condition && !exact && literal_text(&expr).is_none() => {
+                cast(expr, DataType::Float64)
+            }
+            Kind::Text => number(expr, exact),
+            _ => expr,
+        };
         (one(left), one(right))
     }
 

@@ -1,9 +1,10 @@
 //! A mistake in an expression and its position.
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
 
 use datafusion_common::{DataFusionError, arrow::error::ArrowError};
 use datafusion_sql::sqlparser::tokenizer::{Location, Span};
+use regex::{Captures, Regex};
 
 /// A mistake in an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,21 +54,77 @@ pub(crate) fn range(sql: &str, span: Span) -> Option<Range<usize>> {
     (start < end && end <= sql.len()).then_some(start..end)
 }
 
-/// Returns a DataFusion error in a few words, without its prefixes.
+/// Returns a DataFusion error in a few words, without its prefixes and in words of our own.
 pub(crate) fn words(error: &DataFusionError) -> String {
     let root = error.find_root();
-    if let DataFusionError::ArrowError(inner, _) = root {
-        return match inner.as_ref() {
-            ArrowError::DivideByZero => "division by zero".to_owned(),
+    let text = match root {
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::DivideByZero => return "division by zero".to_owned(),
             ArrowError::ArithmeticOverflow(text)
             | ArrowError::CastError(text)
             | ArrowError::ComputeError(text)
             | ArrowError::ParseError(text)
-            | ArrowError::InvalidArgumentError(text) => lowered(text),
-            other => lowered(&other.to_string()),
+            | ArrowError::InvalidArgumentError(text) => text.clone(),
+            other => other.to_string(),
+        },
+        root => root.message().lines().next().unwrap_or_default().to_owned(),
+    };
+    let is_planning = matches!(
+        root,
+        DataFusionError::Plan(_)
+            | DataFusionError::NotImplemented(_)
+            | DataFusionError::Internal(_)
+            | DataFusionError::SchemaError(..)
+    );
+    // Values of messages may look like anything, but only the planner shows its structures.
+    if is_planning && is_debug_output(&text) { NOT_SUPPORTED.to_owned() } else { plain(&text) }
+}
+
+/// True if a text shows structures, as in `Substring { expr: Identifier(Ident { ...`.
+fn is_debug_output(text: &str) -> bool {
+    let is_signature = text.contains(" failed to match any signature");
+    !is_signature && [" { ", "Span(", "Identifier(", "::"].iter().any(|sign| text.contains(sign))
+}
+
+/// The text that replaces one that only shows the insides of the planner.
+const NOT_SUPPORTED: &str = "expressions do not support this form of SQL";
+
+/// Returns an error text without the notation of Rust and Arrow, lowered to continue a sentence.
+fn plain(text: &str) -> String {
+    static CAST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^(?:Cannot cast string|Can't cast value|Cannot cast value) '?(.*?)'? to (?:value of )?(?:type )?(\w+).*$").ok()
+    });
+    static TYPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"\b(?:(Utf8View|LargeUtf8|Utf8)|(U?Int(?:8|16|32|64))|(Float(?:16|32|64)|Decimal\d+(?:\([^)]*\))?)|(Boolean)|(Timestamp(?:\((?:[^()]|\([^()]*\))*\))?|Date(?:32|64)|Time(?:32|64)(?:\([^)]*\))?)|(Interval(?:\([^)]*\))?|Duration(?:\([^)]*\))?))").ok()
+    });
+    const NOUNS: [&str; 6] = ["text", "integer", "number", "boolean", "time", "interval"];
+    let noun = |captures: &Captures| {
+        let group = (1..=NOUNS.len()).find(|group| captures.get(*group).is_some());
+        group.and_then(|group| NOUNS.get(group - 1)).copied().unwrap_or_default().to_owned()
+    };
+    if let Some(captures) = CAST.as_ref().and_then(|cast| cast.captures(text)) {
+        let kind = captures.get(2).map_or("", |kind| kind.as_str());
+        let wanted = match kind {
+            _ if kind.starts_with("Int") || kind.starts_with("UInt") => "a whole number of 64 bits",
+            _ if kind.starts_with("Float") || kind.starts_with("Decimal") => "a number",
+            "Boolean" => "true or false",
+            _ if kind.starts_with("Timestamp") || kind.starts_with("Date") => "a time",
+            _ => "a value of the wanted type",
         };
+        let value: String = captures.get(1).map_or("", |value| value.as_str()).chars().take(60).collect();
+        return format!("`{value}` is not {wanted}");
     }
-    lowered(root.message().lines().next().unwrap_or_default())
+    if let Some((function, _)) = text.split_once(" failed to match any signature") {
+        return format!(
+            "{} does not take values of these types",
+            lowered(function.trim_start_matches("Internal error: "))
+        );
+    }
+    let text = match TYPES.as_ref() {
+        Some(types) => types.replace_all(text, noun),
+        None => text.into(),
+    };
+    lowered(&text)
 }
 
 /// Returns the text in a form that continues a sentence: an initial capital becomes lowercase, acronyms
@@ -80,5 +137,32 @@ fn lowered(text: &str) -> String {
             format!("{}{}", first.to_ascii_lowercase(), &text[1..])
         }
         _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_notation_of_the_planner_is_shown() {
+        for (theirs, ours) in [
+            ("Cannot cast string 'x y' to value of Int64 type", "`x y` is not a whole number of 64 bits"),
+            ("Can't cast value 1e300 to type Int64", "`1e300` is not a whole number of 64 bits"),
+            ("Cannot cast string 'x' to value of Float64 type", "`x` is not a number"),
+            (
+                "Cannot coerce Utf8View + Timestamp(Microsecond, Some(\"UTC\")) to Int64",
+                "cannot coerce text + time to integer",
+            ),
+            ("Error parsing timestamp from 'a::b { '", "error parsing timestamp from 'a::b { '"),
+        ] {
+            assert_eq!(words(&DataFusionError::Execution(theirs.to_owned())), ours);
+        }
+        for theirs in [
+            "Unsupported ast node in sqltorel: Substring { expr: Identifier(Ident { value: \"a\" }) }",
+            "Nothing matches, expected TypeSignatureClass::Native(Int64)",
+        ] {
+            assert_eq!(words(&DataFusionError::Plan(theirs.to_owned())), NOT_SUPPORTED);
+        }
     }
 }

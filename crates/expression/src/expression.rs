@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
+use datafusion_sql::sqlparser::ast::Expr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -10,7 +11,7 @@ use crate::{
     isolate::isolated,
     names,
     plan::{self, Purpose},
-    syntax,
+    syntax, walk,
 };
 
 /// A SQL expression over the columns of a batch. A clone costs as much as cloning an `Arc`.
@@ -33,6 +34,7 @@ struct Parsed {
     sql: String,
     written: Vec<String>,
     possible: Vec<String>,
+    chooses: bool,
 }
 
 impl Expression {
@@ -43,11 +45,15 @@ impl Expression {
     /// Returns an error if the text is not a SQL expression, or if it has parts that cannot apply to a single
     /// message.
     pub fn parse(sql: &str) -> Result<Expression, ExpressionError> {
-        let names = isolated(|| syntax::parse(sql).map(|mut tree| names::collect(&mut tree)))?;
+        let (names, chooses) = isolated(|| {
+            let mut tree = syntax::parse(sql)?;
+            Ok((names::collect(&mut tree), chooses(&mut tree)))
+        })?;
         Ok(Expression(Arc::new(Parsed {
             sql: sql.to_owned(),
             written: names.written,
             possible: names.possible,
+            chooses,
         })))
     }
 
@@ -62,10 +68,35 @@ impl Expression {
         &self.0.written
     }
 
+    /// True if NULLs of different types may lead to different results: see [`chooses`].
+    pub(crate) fn chooses(&self) -> bool {
+        self.0.chooses
+    }
+
     /// Returns the names of all columns that the expression may read.
     pub(crate) fn possible_columns(&self) -> &[String] {
         &self.0.possible
     }
+}
+
+/// Functions whose result has one type for several values, of which some may be NULL.
+const CHOOSING: [&str; 8] =
+    ["coalesce", "nvl", "ifnull", "nvl2", "nullif", "greatest", "least", "arrow_typeof"];
+
+/// True if an expression has a part that gives several values one type and returns a result also if some of
+/// them are NULL. All other operators and functions return NULL for a NULL of any type.
+fn chooses(tree: &mut Expr) -> bool {
+    let is_choice = match tree {
+        Expr::Case { .. } | Expr::Between { .. } | Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => {
+            true
+        }
+        Expr::InList { list, .. } => list.iter().any(|item| !matches!(item, Expr::Value(_))),
+        Expr::Function(function) => {
+            CHOOSING.contains(&function.name.to_string().trim_matches('"').to_lowercase().as_str())
+        }
+        _ => false,
+    };
+    is_choice || walk::parts(tree).into_iter().flatten().any(chooses)
 }
 
 /// Checks an expression before there is any data. The expression must parse, and its operators and functions

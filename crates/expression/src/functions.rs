@@ -8,7 +8,7 @@ use std::{
 use datafusion_expr::{ScalarUDF, Signature, TypeSignature};
 use datafusion_expr_common::signature::Arity;
 
-use crate::{ExpressionError, clock, json};
+use crate::{ExpressionError, bounded::bounded, clock, json};
 
 /// DataFusion functions about its own tables, files and type system, which have no use here.
 const NOT_HERE: [&str; 15] = [
@@ -74,7 +74,8 @@ const ELSEWHERE: [(&str, &str); 9] = [
 static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let theirs = datafusion_functions::all_default_functions()
         .into_iter()
-        .filter(|function| !NOT_HERE.contains(&function.name()));
+        .filter(|function| !NOT_HERE.contains(&function.name()))
+        .map(bounded);
     let ours = clock::functions().into_iter().chain(json::functions()).map(Arc::new);
     let mut functions = HashMap::new();
     // Our functions come last, so they replace functions of the same name.

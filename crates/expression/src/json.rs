@@ -2,7 +2,8 @@
 //!
 //! A column of irregular or nested values stays JSON text. A lookup skips through the text to its value and
 //! parses only that value. A value is NULL if it is absent, `null`, not valid JSON, or not of the requested
-//! type. None of these is an error.
+//! type. None of these is an error. Text that is nested deeper than 127 levels counts as not valid, as in
+//! `parse_json`: the parser is recursive, and deeper text would overflow its stack.
 
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ pub(crate) const GET_INT: &str = "json_get_int";
 pub(crate) const GET_FLOAT: &str = "json_get_float";
 /// The function that returns a boolean.
 pub(crate) const GET_BOOL: &str = "json_get_bool";
+
+/// The maximum nesting depth of JSON that is looked up in.
+const DEEPEST: usize = 127;
 
 /// All lookup functions and their types.
 const LOOKUPS: [(&str, Gives); 5] = [
@@ -181,6 +185,9 @@ enum Paths {
 impl Paths {
     /// Returns the value at the path of `row` in `json`.
     fn find<'a>(&self, row: usize, json: &'a str) -> Option<LazyValue<'a>> {
+        if is_deep(json) {
+            return None;
+        }
         let value = match self {
             Paths::Same(path) => sonic_rs::get(json, path.as_ref()?),
             Paths::Each(paths) => {
@@ -189,6 +196,33 @@ impl Paths {
         };
         value.ok().filter(|value| !value.is_null())
     }
+}
+
+/// True if JSON text may be nested deeper than [`DEEPEST`]. For text that is not valid JSON, this is true of
+/// the part up to the first mistake, where the parser stops.
+fn is_deep(json: &str) -> bool {
+    let opens = |byte: u8| (byte == b'{') | (byte == b'[');
+    // Nearly no text has more brackets than that, and counting them is faster than following texts and
+    // escapes.
+    if json.bytes().map(|byte| usize::from(opens(byte))).sum::<usize>() <= DEEPEST {
+        return false;
+    }
+    let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return true;
+        }
+    }
+    false
 }
 
 impl Gives {
@@ -285,6 +319,39 @@ mod tests {
         assert_eq!(bools("true"), Some(Some(true)));
         assert_eq!(bools("\"False\""), Some(Some(false)));
         assert_eq!(bools("1"), Some(None));
+    }
+
+    #[test]
+    fn brackets_in_texts_and_beside_each_other_are_not_depth() {
+        let many = "[],{},".repeat(1000);
+        let json = format!(r#"{{"t": "{}\"{}", "l": [{many}1], "x": 5}}"#, "[".repeat(500), "{".repeat(500));
+        assert_eq!(text(&json, "x").as_deref(), Some("5"));
+        let nested = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(text(&nested(DEEPEST), &"[0]".repeat(DEEPEST)).as_deref(), Some("7"));
+        assert_eq!(text(&nested(DEEPEST + 1), "[0]"), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn no_depth_overflows_the_stack(
+            depth in prop_oneof![0..300usize, 0..200_000usize],
+            close in 0..=3usize,
+            object in any::<bool>(),
+        ) {
+            let (open, end) = if object { ("{\"a\":", "}") } else { ("[", "]") };
+            let json = format!("{}1{}", open.repeat(depth), end.repeat(depth * close / 3));
+            let beside = format!("{{\"z\":{json},\"b\":2}}");
+            for (_, gives) in LOOKUPS {
+                for path in ["", "b", "a.a", "[0][0]"] {
+                    get(gives, &json, path);
+                    let values = get(gives, &beside, path);
+                    if path == "b" && depth > DEEPEST {
+                        prop_assert!(values.is_null(0));
+                    }
+                }
+            }
+        }
     }
 
     proptest! {

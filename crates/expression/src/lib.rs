@@ -19,15 +19,20 @@
 //! - **A dotted name** such as `request.status` is the column of that name, if it exists. Otherwise `status`
 //!   is looked up in the column `request`, if that holds JSON. `request.items[0].id` and `request['a key']`
 //!   work likewise.
-//! - **Text beside a number** is read as a number: `status >= 500` on a text column parses each text, and an
-//!   unparsable text is NULL. Texts are parsed as 64-bit floats, or as integers beside an integer literal
+//! - **A value keeps its own type.** An expression is evaluated for each message with the types of its own
+//!   values, even if the column holds others too: beside `1.5` or `"a"`, `1` is an integer. The result for a
+//!   message does not depend on the other messages of its batch.
+//! - **Text beside a number** is read as a number: `status >= 500` on a text column parses each text. In a
+//!   comparison, an unparsable text is NULL. In arithmetic, as in `size + 1`, it is an error of that message,
+//!   except in a condition. Texts are parsed as 64-bit floats, or as integers beside an integer literal
 //!   beyond 2^53. The same applies to booleans and times. Only a text literal that is not a number is
 //!   compared as text, for equality: `status <> 'unknown'`.
-//! - **A JSON column** (an irregular or nested value kept as JSON text) is used as the value it holds: a
-//!   string without its quotes where text is expected, a number beside numbers, a boolean in a condition.
-//!   JSON `null` is NULL.
+//! - **A JSON column** (irregular or nested values kept as JSON text) is used as the values it holds: a JSON
+//!   string is text, a JSON number is a number, and an object or array is JSON text. JSON `null` is NULL.
 //! - **A message fails alone.** A division by zero, a failed `CAST` or an overflow makes that message's value
 //!   NULL and reports the reason. The rest of the batch is not affected.
+//! - **A result has at most 16 MiB.** `lpad`, `rpad`, `repeat`, `replace` and `regexp_replace` fail for a
+//!   message whose result would be larger, since the length may come from the message.
 //! - **`now()`** is the time at which the batch is evaluated.
 //!
 //! There are no aggregates, windows, subqueries or parameters: an expression looks at one message.
@@ -43,6 +48,7 @@
 //!
 //! See docs/decisions/030-expressions-are-datafusions.md.
 
+mod bounded;
 mod clock;
 mod coerce;
 mod error;
@@ -58,6 +64,6 @@ mod syntax;
 mod walk;
 
 pub use error::ExpressionError;
-pub use evaluate::{Condition, Evaluated, Evaluator};
+pub use evaluate::{Condition, Evaluated, Evaluator, Kind};
 pub use expression::{Expression, check};
 pub use functions::{FunctionInfo, functions};

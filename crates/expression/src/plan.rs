@@ -39,6 +39,7 @@ use datafusion_sql::{
 use thalweg_record::PAYLOAD;
 
 use crate::{
+    Kind,
     coerce::Rules,
     error::{ExpressionError, range, words},
     functions,
@@ -75,6 +76,13 @@ pub(crate) struct Plan {
     pub(crate) data_type: DataType,
     /// True if the values are JSON text.
     pub(crate) json: bool,
+}
+
+impl Plan {
+    /// Returns the kind of the values.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.json { Kind::Json } else { Kind::Plain }
+    }
 }
 
 /// Compiles an expression for the types in `columns`, which are keyed by the names it may refer to.

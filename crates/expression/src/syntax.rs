@@ -340,7 +340,7 @@ mod tests {
     fn the_smallest_part_that_has_no_meaning_is_pointed_at() {
         let (message, place) = mistake("n = 1 AND (true + INTERVAL '1 day') IS NULL");
         let expected = "`true + INTERVAL '1 day'` cannot be evaluated: cannot coerce arithmetic expression \
-                        Boolean + Interval(MonthDayNano) to valid types.";
+                        boolean + interval to valid types.";
         assert_eq!((message.as_str(), place), (expected, Some("true + INTERVAL '1 day'")));
     }
 

@@ -36,8 +36,10 @@ pub enum Outcome {
     /// The message could not be processed. It is kept durably with its reason (by the `errors` output or as a
     /// dead letter).
     Rejected = 2,
+    /// The run was stopped before all of a file was read. A later run reads the rest.
+    Unfinished = 3,
     /// No component is known to have the message. The source must send it again.
-    Failed = 3,
+    Failed = 4,
 }
 
 impl Outcome {
@@ -46,13 +48,14 @@ impl Outcome {
             0 => Outcome::Filtered,
             1 => Outcome::Delivered,
             2 => Outcome::Rejected,
+            3 => Outcome::Unfinished,
             _ => Outcome::Failed,
         }
     }
 
-    /// True if the source may regard the message as done: every outcome but [`Outcome::Failed`].
+    /// True if the source may regard the message as done.
     pub fn is_safe(self) -> bool {
-        self != Outcome::Failed
+        self < Outcome::Unfinished
     }
 }
 
@@ -61,6 +64,8 @@ impl Outcome {
 pub struct Settlement {
     /// The worst outcome of any part.
     pub outcome: Outcome,
+    /// The number of rejected messages.
+    pub rejected: usize,
     /// The reason of a failure.
     pub reason: Option<String>,
 }
@@ -72,6 +77,8 @@ struct Origin {
     pending: AtomicUsize,
     /// The worst outcome so far.
     worst: AtomicU8,
+    /// The number of rejected messages so far.
+    rejected: AtomicUsize,
     /// The reason of the first failure, and the callback. Locked only on failure and at the end.
     answer: Mutex<(Option<String>, Option<Answer>)>,
     /// True if the callback handles a failure itself, by sending the messages another way.
@@ -79,20 +86,24 @@ struct Origin {
 }
 
 impl Origin {
-    fn settle(&self, outcome: Outcome, reason: Option<&str>) {
+    fn settle(&self, outcome: Outcome, rejected: usize, reason: Option<&str>) {
         if let Some(reason) = reason
             && let Ok(mut answer) = self.answer.lock()
         {
             answer.0.get_or_insert_with(|| reason.to_owned());
         }
-        // The decrement below publishes the maximum: the thread that brings the counter to zero sees the
-        // outcomes of all parts.
+        // The decrement below publishes the maximum and the sum: the thread that brings the counter to zero
+        // sees the outcomes of all parts.
         self.worst.fetch_max(outcome as u8, Ordering::Relaxed);
+        if rejected > 0 {
+            self.rejected.fetch_add(rejected, Ordering::Relaxed);
+        }
         if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             let outcome = Outcome::from_u8(self.worst.load(Ordering::Relaxed));
+            let rejected = self.rejected.load(Ordering::Relaxed);
             let taken = self.answer.lock().ok().map(|mut answer| (answer.0.take(), answer.1.take()));
             if let Some((reason, Some(tell))) = taken {
-                tell(Settlement { outcome, reason });
+                tell(Settlement { outcome, rejected, reason });
             }
         }
     }
@@ -129,6 +140,7 @@ impl Ack {
         let origin = Origin {
             pending: AtomicUsize::new(1),
             worst: AtomicU8::new(Outcome::Filtered as u8),
+            rejected: AtomicUsize::new(0),
             answer: Mutex::new((None, Some(Box::new(answer)))),
             has_failover,
         };
@@ -175,14 +187,21 @@ impl Ack {
     /// Settles this part.
     pub fn settle(mut self, outcome: Outcome) {
         for origin in self.origins.drain(..) {
-            origin.settle(outcome, None);
+            origin.settle(outcome, 0, None);
+        }
+    }
+
+    /// Settles this part, which is `count` messages, as rejected.
+    pub fn reject(mut self, count: usize) {
+        for origin in self.origins.drain(..) {
+            origin.settle(Outcome::Rejected, count, None);
         }
     }
 
     /// Settles this part as failed, with a reason.
     pub fn fail(mut self, reason: &str) {
         for origin in self.origins.drain(..) {
-            origin.settle(Outcome::Failed, Some(reason));
+            origin.settle(Outcome::Failed, 0, Some(reason));
         }
     }
 }
@@ -194,7 +213,7 @@ impl Drop for Ack {
         }
         let reason = format!("dropped unsettled in `{}`", self.place());
         for origin in self.origins.drain(..) {
-            origin.settle(Outcome::Failed, Some(&reason));
+            origin.settle(Outcome::Failed, 0, Some(&reason));
         }
     }
 }
@@ -225,6 +244,7 @@ mod tests {
         drop(ack);
         let expected = Settlement {
             outcome: Outcome::Failed,
+            rejected: 0,
             reason: Some("dropped unsettled in `main.filter`".into()),
         };
         assert_eq!(*answers.lock(), [(0, expected)]);
@@ -238,6 +258,18 @@ mod tests {
         assert!(ack.has_failover());
         ack.merge(Ack::new("test".into(), |_| {}));
         assert!(!ack.has_failover() && !Ack::noop().has_failover());
+    }
+
+    #[test]
+    fn the_rejected_messages_of_all_parts_are_counted() {
+        let answers = Answers::default();
+        let ack = observed(0, &answers);
+        let (one, other) = (ack.split(), ack.split());
+        one.reject(2);
+        other.reject(1);
+        ack.settle(Outcome::Delivered);
+        let expected = Settlement { outcome: Outcome::Rejected, rejected: 3, reason: None };
+        assert_eq!(*answers.lock(), [(0, expected)]);
     }
 
     #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
 
-use crate::{Ack, Lease, Outcome};
+use crate::{Ack, Lease, Outcome, Passage};
 
 /// The origin of a file. It never changes, whatever transforms do to the file.
 #[derive(Debug)]
@@ -298,6 +298,7 @@ pub struct File {
     problem: Option<Box<Problem>>,
     report: Option<Report>,
     lease: Option<Arc<Lease>>,
+    passage: Option<Passage>,
     ack: Ack,
 }
 
@@ -318,6 +319,7 @@ impl File {
             problem: None,
             report: None,
             lease: None,
+            passage: None,
             ack: Ack::noop(),
         }
     }
@@ -419,6 +421,16 @@ impl File {
         &mut self.ack
     }
 
+    /// Sets when the position of its source moves past it. None if its source has no position.
+    pub fn set_passage(&mut self, passage: Option<Passage>) {
+        self.passage = passage;
+    }
+
+    /// Returns when the position of its source moves past it.
+    pub fn passage(&self) -> Option<&Passage> {
+        self.passage.as_ref()
+    }
+
     /// Returns a second file over the same content. Both must be settled; only the ending of the first is
     /// reported.
     #[must_use]
@@ -433,6 +445,7 @@ impl File {
             problem: self.problem.clone(),
             report: None,
             lease: self.lease.clone(),
+            passage: self.passage.clone(),
             ack: self.ack.split(),
         }
     }
@@ -444,7 +457,8 @@ impl File {
 
     /// Settles the file. Temporary content is removed before the ack is settled.
     pub fn settle(self, outcome: Outcome) {
-        let Self { name, content, size, mime, problem, report, lease, ack, origin: _, notes: _ } = self;
+        let Self { name, content, size, mime, problem, report, lease, ack, origin: _, notes: _, passage: _ } =
+            self;
         drop((content, lease));
         if let Some(report) = report {
             *report.lock() =

@@ -18,6 +18,7 @@ mod batch;
 mod budget;
 mod file;
 mod outputs;
+mod passage;
 pub mod testing;
 mod views;
 
@@ -28,4 +29,5 @@ pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
 pub use outputs::{Output, Outputs, split_rejected};
+pub use passage::Passage;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};

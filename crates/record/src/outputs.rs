@@ -24,13 +24,13 @@ pub struct Outputs {
     component: Arc<str>,
     given: Vec<(Output, Batch)>,
     files: Vec<File>,
-    pause: Duration,
+    held: Option<Duration>,
 }
 
 impl Outputs {
     /// Creates the outputs of the transform with this name.
     pub fn new(component: Arc<str>) -> Self {
-        Self { component, given: Vec::new(), files: Vec::new(), pause: Duration::ZERO }
+        Self { component, given: Vec::new(), files: Vec::new(), held: None }
     }
 
     /// Sends a batch to the main output. `None` sends nothing: a filter may have left no messages.
@@ -69,10 +69,11 @@ impl Outputs {
         Ok(rest)
     }
 
-    /// Asks the engine to call this worker with no further batch before `pause` is over. The results so far
-    /// are passed on first.
-    pub fn pause(&mut self, pause: Duration) {
-        self.pause = self.pause.max(pause);
+    /// Says that the transform holds messages back. The engine passes on the results so far, waits until the
+    /// next stages have capacity and `pause` is over, and then calls the transform's `resume`, before it
+    /// calls the worker with another batch. A run that was asked to stop waits as well.
+    pub fn hold(&mut self, pause: Duration) {
+        self.held = Some(pause);
     }
 
     /// Removes and returns the batches, in the order in which they were sent.
@@ -80,9 +81,9 @@ impl Outputs {
         std::mem::take(&mut self.given)
     }
 
-    /// Removes and returns the pause.
-    pub fn take_pause(&mut self) -> Duration {
-        std::mem::take(&mut self.pause)
+    /// Returns the pause before the transform's `resume`, once, if the transform holds messages back.
+    pub fn take_held(&mut self) -> Option<Duration> {
+        self.held.take()
     }
 }
 

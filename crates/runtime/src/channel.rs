@@ -21,6 +21,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::traffic::{Pass, Traffic};
+
 /// The sequence number of an item in a channel.
 pub type Ticket = u64;
 
@@ -32,7 +34,18 @@ pub(crate) trait Claim<T>: Send + Sync {
 }
 
 /// A claimed slot: a function that processes the item it receives.
-pub(crate) type ClaimedWork<T> = Box<dyn FnOnce(Ticket, T) + Send>;
+pub(crate) type ClaimedWork<T> = Box<dyn FnOnce(Taken<T>) + Send>;
+
+/// An item that was taken from a channel.
+#[derive(Debug)]
+pub struct Taken<T> {
+    /// Its sequence number.
+    pub ticket: Ticket,
+    /// The item.
+    pub item: T,
+    /// Counts the item as moving, until the task that took it is done with it: see [`Traffic`].
+    pub pass: Option<Pass>,
+}
 
 /// The result of handing an item over.
 #[must_use = "an item that was claimed must be worked on"]
@@ -77,9 +90,16 @@ struct Shared<T> {
 }
 
 struct State<T> {
-    items: VecDeque<(T, usize)>,
+    items: VecDeque<Queued<T>>,
     bytes: usize,
     next: Ticket,
+}
+
+/// An item that waits in the channel.
+struct Queued<T> {
+    item: T,
+    bytes: usize,
+    pass: Option<Pass>,
 }
 
 /// Creates a channel that has capacity while it holds less than `limit` bytes.
@@ -93,17 +113,33 @@ pub fn channel<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
         receivers: AtomicUsize::new(1),
         attached: OnceLock::new(),
     });
-    (Sender(shared.clone()), Receiver(shared))
+    (Sender { shared: shared.clone(), traffic: None }, Receiver(shared))
 }
 
 /// The end that items are pushed into. The channel ends when all its senders are dropped.
-pub struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+    /// Counts the items that this sender sends.
+    traffic: Option<Arc<Traffic>>,
+}
 
 impl<T> Sender<T> {
+    /// Returns a sender whose items are counted as moving until they have been processed.
+    #[must_use]
+    pub fn counted(&self, traffic: &Arc<Traffic>) -> Self {
+        let mut sender = self.clone();
+        sender.traffic = Some(traffic.clone());
+        sender
+    }
+
+    fn pass(&self) -> Option<Pass> {
+        self.traffic.as_ref().map(Traffic::pass)
+    }
+
     /// Waits until there is capacity, or all receivers are dropped.
     pub async fn room(&self) {
         loop {
-            let notified = self.0.drained.notified();
+            let notified = self.shared.drained.notified();
             let mut notified = std::pin::pin!(notified);
             notified.as_mut().enable();
             if self.has_room() {
@@ -118,7 +154,7 @@ impl<T> Sender<T> {
     /// # Errors
     /// Returns the item if all receivers were dropped.
     pub fn push(&self, item: T, bytes: usize) -> Result<(), T> {
-        let state = self.0.state.lock();
+        let state = self.shared.state.lock();
         // Checked under the lock: the last receiver empties the channel when it is dropped, and nothing may
         // be left in it after that.
         if self.is_abandoned() {
@@ -138,50 +174,51 @@ impl<T> Sender<T> {
     where
         T: Send + 'static,
     {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         if self.is_abandoned() {
             return Err(item);
         }
-        let attached = if state.items.is_empty() { self.0.attached.get() } else { None };
+        let attached = if state.items.is_empty() { self.shared.attached.get() } else { None };
         if let Some(place) = attached.and_then(|attached| attached.claim()) {
             let ticket = state.next;
             state.next += 1;
-            return Ok(HandOver::AtOnce(AtOnce(Box::new(move || place(ticket, item)))));
+            let taken = Taken { ticket, item, pass: self.pass() };
+            return Ok(HandOver::AtOnce(AtOnce(Box::new(move || place(taken)))));
         }
         self.enqueue(state, item, bytes);
         Ok(HandOver::Queued)
     }
 
     fn enqueue(&self, mut state: MutexGuard<State<T>>, item: T, bytes: usize) {
-        state.items.push_back((item, bytes));
+        state.items.push_back(Queued { item, bytes, pass: self.pass() });
         state.bytes += bytes;
         drop(state);
-        self.0.filled.notify_one();
+        self.shared.filled.notify_one();
     }
 
     /// True if there is capacity now.
     pub fn has_room(&self) -> bool {
-        self.0.state.lock().bytes < self.0.limit || self.is_abandoned()
+        self.shared.state.lock().bytes < self.shared.limit || self.is_abandoned()
     }
 
     /// True if all receivers were dropped.
     pub fn is_abandoned(&self) -> bool {
-        self.0.receivers.load(Ordering::Acquire) == 0
+        self.shared.receivers.load(Ordering::Acquire) == 0
     }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        self.0.senders.fetch_add(1, Ordering::Relaxed);
-        Self(self.0.clone())
+        self.shared.senders.fetch_add(1, Ordering::Relaxed);
+        Self { shared: self.shared.clone(), traffic: self.traffic.clone() }
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.filled.notify_waiters();
-            self.0.filled.notify_one();
+        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.filled.notify_waiters();
+            self.shared.filled.notify_one();
         }
     }
 }
@@ -214,13 +251,13 @@ impl<T> NewsGiver<T> {
 }
 
 /// The result of trying to take an item together with a claim.
-pub(crate) enum Taken<C, T> {
+pub(crate) enum TakenWith<C, T> {
     /// The channel is empty.
     Nothing,
     /// There is an item, but the claim failed.
     Unclaimed,
     /// The claim and an item.
-    Item(C, Ticket, T),
+    Item(C, Taken<T>),
 }
 
 /// The end that items are taken from. Clones share the items.
@@ -228,7 +265,7 @@ pub struct Receiver<T>(Arc<Shared<T>>);
 
 impl<T> Receiver<T> {
     /// Waits for the next item. Returns `None` when the channel has ended and is empty.
-    pub async fn take(&self) -> Option<(Ticket, T)> {
+    pub async fn take(&self) -> Option<Taken<T>> {
         loop {
             let news = self.news();
             let mut news = std::pin::pin!(news);
@@ -269,21 +306,21 @@ impl<T> Receiver<T> {
     }
 
     /// True if all senders were dropped. Their items may still be in the channel.
-    pub(crate) fn is_ended(&self) -> bool {
+    pub fn is_ended(&self) -> bool {
         self.0.senders.load(Ordering::Acquire) == 0
     }
 
     /// Takes the next item together with a value that `claim` obtains, while no other task can take or
     /// receive an item.
-    pub(crate) fn try_take_with<C>(&self, claim: impl FnOnce() -> Option<C>) -> Taken<C, T> {
+    pub(crate) fn try_take_with<C>(&self, claim: impl FnOnce() -> Option<C>) -> TakenWith<C, T> {
         let state = self.0.state.lock();
         if state.items.is_empty() {
-            return Taken::Nothing;
+            return TakenWith::Nothing;
         }
-        let Some(claimed) = claim() else { return Taken::Unclaimed };
+        let Some(claimed) = claim() else { return TakenWith::Unclaimed };
         match self.pop(state) {
-            Some((ticket, item)) => Taken::Item(claimed, ticket, item),
-            None => Taken::Nothing,
+            Some(taken) => TakenWith::Item(claimed, taken),
+            None => TakenWith::Nothing,
         }
     }
 
@@ -293,12 +330,12 @@ impl<T> Receiver<T> {
     }
 
     /// Takes the next item if there is one.
-    pub fn try_take(&self) -> Option<(Ticket, T)> {
+    pub fn try_take(&self) -> Option<Taken<T>> {
         self.pop(self.0.state.lock())
     }
 
-    fn pop(&self, mut state: MutexGuard<State<T>>) -> Option<(Ticket, T)> {
-        let (item, bytes) = state.items.pop_front()?;
+    fn pop(&self, mut state: MutexGuard<State<T>>) -> Option<Taken<T>> {
+        let Queued { item, bytes, pass } = state.items.pop_front()?;
         state.bytes -= bytes;
         let ticket = state.next;
         state.next += 1;
@@ -309,7 +346,7 @@ impl<T> Receiver<T> {
             self.0.filled.notify_one();
         }
         self.0.drained.notify_waiters();
-        Some((ticket, item))
+        Some(Taken { ticket, item, pass })
     }
 }
 
@@ -342,8 +379,8 @@ mod tests {
                 let receiver = receiver.clone();
                 tokio::spawn(async move {
                     let mut taken = Vec::new();
-                    while let Some(item) = receiver.take().await {
-                        taken.push(item);
+                    while let Some(Taken { ticket, item, .. }) = receiver.take().await {
+                        taken.push((ticket, item));
                     }
                     taken
                 })

@@ -15,16 +15,20 @@
 
 mod channel;
 pub mod evaluation;
+mod failpoint;
 pub mod limit;
 mod sequence;
 mod stage;
 mod stop;
+mod traffic;
 
-pub use channel::{AtOnce, HandOver, Receiver, Sender, Ticket, channel};
+pub use channel::{AtOnce, HandOver, Receiver, Sender, Taken, Ticket, channel};
+pub use failpoint::Failpoint;
 pub use limit::ConcurrencyLimit;
 pub use sequence::Sequencer;
 pub use stage::{HandOvers, Stage, Worker};
 pub use stop::Stop;
+pub use traffic::{Hold, Pass, Traffic};
 
 /// Runs code that may block the thread, such as reading a file, while the runtime's other tasks continue on
 /// other threads. On a runtime with one thread, it just runs the code.

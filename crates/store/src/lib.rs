@@ -51,7 +51,7 @@ mod walk;
 pub use attempt::{AttemptError, Receiver, receive, state};
 pub use error::StoreError;
 pub use fingerprint::Fingerprint;
-pub use list::{Listing, Object};
+pub use list::{Entry, Listing, Object};
 pub use origin::Origin;
 pub use patience::Retries;
 pub use read::Take;

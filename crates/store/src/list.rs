@@ -19,12 +19,37 @@ pub struct Object {
     pub(crate) store: Store,
     pub(crate) path: String,
     pub(crate) state: Fingerprint,
+    pub(crate) mode: Option<u32>,
+}
+
+/// One entry of a listing.
+#[derive(Debug)]
+pub enum Entry {
+    /// An object.
+    Object(Object),
+    /// A name that cannot be listed, and why.
+    Unreadable {
+        /// The name for messages.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// A link out of the folder that is listed. It is not followed.
+    LinkOut {
+        /// The name for messages.
+        name: String,
+    },
 }
 
 impl Object {
     /// Creates an object from a path and state that were found before.
     pub fn new(store: Store, path: String, state: Fingerprint) -> Self {
-        Self { store, path, state }
+        Self { store, path, state, mode: None }
+    }
+
+    /// Returns the permissions, if the store has them.
+    pub fn mode(&self) -> Option<u32> {
+        self.mode
     }
 
     /// Returns the store of the object.
@@ -65,11 +90,29 @@ pub struct Listing {
     /// The last returned path. After a failure the listing continues after it, if the store lists in order.
     last: Option<String>,
     failed: u32,
+    /// True if links to files outside of the listed folder are followed.
+    follows: bool,
 }
 
 impl Listing {
     pub(crate) fn new(store: Store, prefix: String) -> Self {
-        Self { store, prefix, lister: None, folders: None, found: VecDeque::new(), last: None, failed: 0 }
+        Self {
+            store,
+            prefix,
+            lister: None,
+            folders: None,
+            found: VecDeque::new(),
+            last: None,
+            failed: 0,
+            follows: false,
+        }
+    }
+
+    /// Also follows links to files outside of the listed folder of this machine.
+    #[must_use]
+    pub fn following_links(mut self, follows: bool) -> Self {
+        self.follows = follows;
+        self
     }
 
     /// Starts after `path`, if the store [lists in order](Store::lists_in_order).
@@ -79,11 +122,25 @@ impl Listing {
         self
     }
 
-    /// Returns the next object, or `None` at the end.
+    /// Returns the next object, or `None` at the end. Entries of other kinds are skipped.
+    ///
+    /// # Errors
+    /// As [`next_entry`](Self::next_entry).
+    pub async fn next(&mut self) -> Result<Option<Object>, StoreError> {
+        loop {
+            match self.next_entry().await? {
+                Some(Entry::Object(object)) => return Ok(Some(object)),
+                Some(Entry::Unreadable { .. } | Entry::LinkOut { .. }) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Returns the next entry, or `None` at the end.
     ///
     /// # Errors
     /// [`StoreError`]. Objects returned before the error remain valid.
-    pub async fn next(&mut self) -> Result<Option<Object>, StoreError> {
+    pub async fn next_entry(&mut self) -> Result<Option<Entry>, StoreError> {
         if matches!(self.store.kind(), Kind::Folders) {
             return self.next_here().await;
         }
@@ -91,7 +148,7 @@ impl Listing {
             match self.step().await {
                 Ok(found) => {
                     self.failed = 0;
-                    return Ok(found);
+                    return Ok(found.map(Entry::Object));
                 }
                 Err(failure) => {
                     self.lister = None;
@@ -105,22 +162,29 @@ impl Listing {
         }
     }
 
-    async fn next_here(&mut self) -> Result<Option<Object>, StoreError> {
+    async fn next_here(&mut self) -> Result<Option<Entry>, StoreError> {
         /// How many files one call on a blocking thread looks up.
         const AT_ONCE: usize = 256;
         if self.found.is_empty() {
             let (walk, prefix, last) = (self.folders.take(), self.prefix.clone(), self.last.clone());
+            let follows = self.follows;
             let walking = move || {
-                let mut walk = walk.map_or_else(|| Walk::new(&prefix, last.as_deref()), Ok)?;
+                let mut walk = walk.map_or_else(|| Walk::new(&prefix, last.as_deref(), follows), Ok)?;
                 walk.next(AT_ONCE).map(|found| (walk, found))
             };
             let (walk, found) = working(&self.store, &self.prefix, "listing it", walking).await?;
             self.folders = Some(walk);
             self.found.extend(found);
         }
-        let Some((path, state)) = self.found.pop_front() else { return Ok(None) };
-        self.last = Some(path.clone());
-        Ok(Some(Object { store: self.store.clone(), path, state }))
+        let Some(found) = self.found.pop_front() else { return Ok(None) };
+        Ok(Some(match found {
+            Found::File { path, state, mode } => {
+                self.last = Some(path.clone());
+                Entry::Object(Object { store: self.store.clone(), path, state, mode: Some(mode) })
+            }
+            Found::Unreadable { name, why } => Entry::Unreadable { name, why },
+            Found::LinkOut { name } => Entry::LinkOut { name },
+        }))
     }
 
     async fn step(&mut self) -> Result<Option<Object>, AttemptError> {
@@ -175,7 +239,7 @@ impl Listing {
             }
             self.last = Some(path.clone());
             let state = Fingerprint::new(metadata.content_length(), &metadata);
-            return Ok(Some(Object { store: self.store.clone(), path, state }));
+            return Ok(Some(Object { store: self.store.clone(), path, state, mode: None }));
         }
     }
 }

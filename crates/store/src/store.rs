@@ -1,6 +1,8 @@
 //! A store: the target of a URL.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use opendal::{ErrorKind, Operator};
 use parking_lot::Mutex;
 
 use crate::attempt::{AttemptError, patient, state};
+use crate::local::working;
 use crate::transport::Seen;
 use crate::upload::Remote;
 use crate::url::{self, Kind};
@@ -177,7 +180,15 @@ impl Store {
             }
             asked => asked?,
         };
-        Ok(Object { path: path.to_owned(), state, store: self.clone() })
+        let mode = match self.inner.kind {
+            Kind::Folders => {
+                let file = Path::new("/").join(path);
+                let asked = move || std::fs::metadata(file).map(|metadata| metadata.mode());
+                Some(working(self, path, "asking for its permissions", asked).await?)
+            }
+            _ => None,
+        };
+        Ok(Object { path: path.to_owned(), state, mode, store: self.clone() })
     }
 
     /// Removes an object. It is no error if there is none.

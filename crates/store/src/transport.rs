@@ -10,6 +10,7 @@ use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use parking_lot::Mutex;
+use reqwest::redirect::Policy;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,11 +90,47 @@ impl HttpTransport for Without {
     }
 }
 
-/// Returns the client that all origins share, with its connections. A forked process gets a new one: the
-/// threads that drive the former connections do not exist in it.
-pub(crate) fn client() -> HttpTransporter {
-    static CLIENT: Mutex<Option<(u32, HttpTransporter)>> = Mutex::new(None);
-    let mut made = CLIENT.lock();
+/// Where a client follows redirects to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redirects {
+    /// To other web servers, but from an encrypted connection only to encrypted ones.
+    Followed,
+    /// Nowhere. A signed request is for one server: its token would let another one act for us.
+    Refused,
+}
+
+impl Redirects {
+    fn policy(self) -> Policy {
+        /// The usual limit of clients.
+        const MOST: usize = 10;
+        match self {
+            Self::Refused => Policy::none(),
+            Self::Followed => Policy::custom(|attempt| {
+                let leaves_tls = attempt.url().scheme() != "https"
+                    && attempt.previous().last().is_some_and(|from| from.scheme() == "https");
+                if leaves_tls {
+                    return attempt.error("it redirects from https to http");
+                }
+                match attempt.previous().len() > MOST {
+                    true => attempt.error("it redirects too often"),
+                    false => attempt.follow(),
+                }
+            }),
+        }
+    }
+}
+
+/// Returns the client that all origins with these redirects share, with its connections. A forked process
+/// gets a new one: the threads that drive the former connections do not exist in it.
+pub(crate) fn client(redirects: Redirects) -> HttpTransporter {
+    type Made = Mutex<Option<(u32, HttpTransporter)>>;
+    static FOLLOWING: Made = Mutex::new(None);
+    static REFUSING: Made = Mutex::new(None);
+    let made = match redirects {
+        Redirects::Followed => &FOLLOWING,
+        Redirects::Refused => &REFUSING,
+    };
+    let mut made = made.lock();
     let process = std::process::id();
     if let Some((_, client)) = made.as_ref().filter(|(of, _)| *of == process) {
         return client.clone();
@@ -103,6 +140,9 @@ pub(crate) fn client() -> HttpTransporter {
     let client = reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(20))
         .user_agent(concat!("thalweg/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirects.policy())
+        // The address may have a token in its query.
+        .referer(false)
         .build();
     let client = match client {
         Ok(client) => HttpTransporter::new(ReqwestTransport::new(client)),
@@ -175,5 +215,44 @@ mod tests {
         assert_eq!(wait("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
         assert!(wait("Wed, 21 Oct 2099 07:28:00 GMT").unwrap() > Duration::from_secs(1_000_000));
         assert_eq!(wait("soon"), None);
+    }
+
+    /// Starts a server that gives every request this answer. Returns its address, and the heads of the
+    /// requests so far.
+    fn server(answer: String) -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let heads = seen.clone();
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                let mut head = vec![0; 8192];
+                let length = client.read(&mut head).unwrap_or(0);
+                heads.lock().push(String::from_utf8_lossy(&head[..length]).to_ascii_lowercase());
+                let _ = client.write_all(answer.as_bytes());
+            }
+        });
+        (address, seen)
+    }
+
+    #[tokio::test]
+    async fn a_signed_request_follows_no_redirect_and_a_plain_one_tells_no_address() {
+        let ok = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nconnection: close\r\n\r\nx";
+        let (other, seen) = server(ok.to_owned());
+        let redirect = format!(
+            "HTTP/1.1 302 Found\r\nlocation: http://{other}/x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        let (first, _) = server(redirect);
+        let keys = "access_key_id=a&secret_access_key=b&session_token=TOKEN";
+        let url = format!("s3://bucket/x?endpoint=http://{first}&{keys}");
+        let (store, path) =
+            crate::Store::with_retries(&url, crate::Retries { attempts: 1, ..crate::Retries::default() })
+                .unwrap();
+        assert!(store.stat(&path).await.is_err());
+        assert_eq!(*seen.lock(), [""; 0]);
+        let (store, path) = crate::Store::from_url(&format!("http://{first}/x?token=TOKEN")).unwrap();
+        assert_eq!(store.stat(&path).await.unwrap().size(), 1);
+        let seen = seen.lock();
+        assert!(!seen.is_empty() && seen.iter().all(|head| !head.contains("token")), "{seen:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use opendal::{HttpTransporter, OperationContext, Operator, services};
 
 use crate::StoreError;
-use crate::transport::{Exactly, client};
+use crate::transport::{Exactly, Redirects, client};
 
 /// The target of a URL.
 pub(crate) struct Location {
@@ -77,7 +77,7 @@ fn http(scheme: &str, rest: &str) -> Result<Location, String> {
     if let Some((user, password)) = user {
         service = service.username(&user).password(&password);
     }
-    let transport = HttpTransporter::new(Exactly { url: exact, inner: client() });
+    let transport = HttpTransporter::new(Exactly { url: exact, inner: client(Redirects::Followed) });
     let operator = Operator::new(service).map_err(|error| error.to_string())?;
     let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
     // The exact URL is requested regardless of the path. The path only names a copy of the file.
@@ -107,7 +107,8 @@ fn webdav(scheme: &str, rest: &str) -> Result<Location, String> {
         service = service.username(&user).password(&password);
     }
     let operator = Operator::new(service).map_err(|error| error.to_string())?;
-    let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
+    let transport = client(Redirects::Followed);
+    let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
     let name = format!("{scheme}://{host}/");
     let path = decoded(path.trim_start_matches('/'));
     Ok(Location { operator, kind: Kind::WebDav, key: name.clone(), name, path })
@@ -191,7 +192,8 @@ where
     }
     let endpoint = options.get("endpoint").cloned().unwrap_or_default();
     let operator = Operator::from_iter::<B>(options.clone()).map_err(|error| error.to_string())?;
-    let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
+    let transport = client(Redirects::Refused);
+    let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
     let name = format!("{scheme}://{holding}/");
     let settings = Settings { holder: holding.to_owned(), options };
     Ok(Location {

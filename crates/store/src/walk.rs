@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,8 +22,20 @@ use crate::upload::is_draft;
 /// How many names of a folder are held at once.
 const NAMES: usize = 64 << 10;
 
-/// A file as it was found: its path from the root of the file system on, and its state.
-pub(crate) type Found = (String, Fingerprint);
+/// One result of a walk.
+pub(crate) enum Found {
+    File {
+        /// The path, from the root of the file system on.
+        path: String,
+        state: Fingerprint,
+        /// The permissions.
+        mode: u32,
+    },
+    /// A name that cannot be listed, and why. It does not keep the others from being listed.
+    Unreadable { name: String, why: String },
+    /// A link that leads out of the folder that is walked.
+    LinkOut { name: String },
+}
 
 /// A walk in progress.
 pub(crate) struct Walk {
@@ -31,6 +44,8 @@ pub(crate) struct Walk {
     /// The walk skips files up to this path, which is relative to the root.
     after: Option<Vec<u8>>,
     most: usize,
+    /// The folder that is walked. Links that lead out of it are not followed. `None` if all links are.
+    inside: Option<PathBuf>,
 }
 
 /// A folder, and some of its names.
@@ -105,17 +120,20 @@ impl Level {
 
 impl Walk {
     /// Starts a walk over all files whose path begins with `prefix` and is greater than `after`. Paths are
-    /// relative to the root of the file system, without the first slash.
-    pub(crate) fn new(prefix: &str, after: Option<&str>) -> io::Result<Self> {
-        Self::holding(prefix, after, NAMES)
+    /// relative to the root of the file system, without the first slash. `follows`: also follow links to
+    /// files outside of the folder of the prefix.
+    pub(crate) fn new(prefix: &str, after: Option<&str>, follows: bool) -> io::Result<Self> {
+        Self::holding(prefix, after, follows, NAMES)
     }
 
-    fn holding(prefix: &str, after: Option<&str>, most: usize) -> io::Result<Self> {
+    fn holding(prefix: &str, after: Option<&str>, follows: bool, most: usize) -> io::Result<Self> {
         let end = prefix.rfind('/').map_or(0, |slash| slash + 1);
         let (folder, names) = prefix.split_at(end);
         let after = after.map(|after| after.as_bytes().to_vec());
-        let mut walk = Self { levels: Vec::new(), after, most };
-        walk.enter(Path::new("/").join(folder), names.as_bytes())?;
+        let folder = Path::new("/").join(folder);
+        let inside = (!follows).then(|| folder.canonicalize().unwrap_or_else(|_| folder.clone()));
+        let mut walk = Self { levels: Vec::new(), after, most, inside };
+        walk.enter(folder, names.as_bytes())?;
         Ok(walk)
     }
 
@@ -135,10 +153,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the next files, at most `most`; none at the end.
+    /// Returns the next results, at most `most`; none at the end. Files that were removed meanwhile are
+    /// skipped.
     ///
     /// # Errors
-    /// If a folder or a file cannot be read. Files that were removed meanwhile are skipped.
+    /// If a folder cannot be read to its end.
     pub(crate) fn next(&mut self, most: usize) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
         while found.len() < most
@@ -150,18 +169,38 @@ impl Walk {
             };
             let is_folder = name.pop_if(|last| *last == b'/').is_some();
             let path = level.folder.join(OsString::from_vec(name));
-            if is_folder {
-                self.enter(path, b"")?;
-                continue;
-            }
-            match fs::metadata(&path) {
-                Ok(metadata) if metadata.is_file() => found.push((text(&path)?, state(&metadata))),
-                Ok(_) => {}
+            let looked = match is_folder {
+                true => self.enter(path.clone(), b"").map(|()| None),
+                false => self.look_at(&path),
+            };
+            match looked {
+                Ok(some) => found.extend(some),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let name = path.to_string_lossy().into_owned();
+                    found.push(Found::Unreadable { name, why: error.to_string() });
+                }
             }
         }
         Ok(found)
+    }
+
+    /// Returns the state of a file; `None` if it is something else.
+    fn look_at(&self, path: &Path) -> io::Result<Option<Found>> {
+        let mut metadata = fs::symlink_metadata(path)?;
+        if metadata.is_symlink() {
+            metadata = fs::metadata(path)?;
+            if metadata.is_file()
+                && let Some(inside) = &self.inside
+                && !path.canonicalize()?.starts_with(inside)
+            {
+                return Ok(Some(Found::LinkOut { name: path.to_string_lossy().into_owned() }));
+            }
+        }
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        Ok(Some(Found::File { path: text(path)?, state: state(&metadata), mode: metadata.mode() }))
     }
 }
 
@@ -174,7 +213,7 @@ fn path_of(path: &Path) -> &[u8] {
 
 fn text(path: &Path) -> io::Result<String> {
     String::from_utf8(path_of(path).to_vec()).map_err(|_| {
-        let why = format!("the name of `{}` is not UTF-8; read it with the source `files`", path.display());
+        let why = "its name is not UTF-8, and those of objects are; the source `files` reads it";
         io::Error::new(io::ErrorKind::InvalidData, why)
     })
 }
@@ -198,14 +237,18 @@ mod tests {
     use super::*;
 
     fn walked(prefix: &str, after: Option<&str>, held: usize, at_once: usize) -> Vec<String> {
-        let mut walk = Walk::holding(prefix, after, held).unwrap();
+        let mut walk = Walk::holding(prefix, after, false, held).unwrap();
         let mut all = Vec::new();
         loop {
             let some = walk.next(at_once).unwrap();
             if some.is_empty() {
                 return all;
             }
-            all.extend(some.into_iter().map(|(path, _)| path));
+            all.extend(some.into_iter().map(|found| match found {
+                Found::File { path, .. } => path,
+                Found::Unreadable { name, why } => format!("{name}: {why}"),
+                Found::LinkOut { name } => format!("{name} leads out"),
+            }));
         }
     }
 
@@ -263,11 +306,29 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_is_an_error_and_not_left_out() {
+    fn what_cannot_be_listed_does_not_keep_the_others_from_it() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(OsString::from_vec(vec![0xff])), "").unwrap();
-        let root = format!("{}/", path_of(folder.path()).escape_ascii());
-        let error = Walk::new(&root, None).unwrap().next(1).unwrap_err();
-        assert!(error.to_string().contains("not UTF-8"), "{error}");
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "").unwrap();
+        fs::write(root.join("z"), "").unwrap();
+        fs::write(folder.path().join("secret"), "").unwrap();
+        fs::write(root.join(OsString::from_vec(vec![b'm', 0xff])), "").unwrap();
+        std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
+        let root = format!("{}/", root.to_str().unwrap().trim_start_matches('/'));
+        let shown: Vec<String> =
+            walked(&root, None, 10, 1).iter().map(|found| found.replace(&root, "")).collect();
+        let expected = [
+            "a",
+            "/loop: Too many levels of symbolic links (os error 40)",
+            "/m\u{fffd}: its name is not UTF-8, and those of objects are; the source `files` reads it",
+            "/out leads out",
+            "z",
+        ];
+        assert_eq!(shown, expected);
+        let mut walk = Walk::new(&root, None, true).unwrap();
+        let found = walk.next(10).unwrap();
+        assert_eq!(found.iter().filter(|found| matches!(found, Found::File { .. })).count(), 3);
     }
 }

@@ -114,3 +114,67 @@ fn a_copy_that_is_told_to_stop_says_that_it_may_not_be_whole() {
     assert!(said.err.contains(&format!(" {} files copied", 900 - copied)), "{copied} before: {}", said.err);
     assert!(tree(&house.path().join("tree")) == tree(&out));
 }
+
+/// Runs a command and asks it to stop a moment later.
+pub fn stop_soon(command: &mut Command) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+    child.wait().unwrap();
+}
+
+#[test]
+fn rows_of_several_files_are_whole_in_one_object_however_often_the_copy_is_told_to_stop() {
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    let mut all = Vec::new();
+    for file in 0..3000 {
+        let lines: Vec<String> = (0..50).map(|line| format!("{file:04} {line:02}")).collect();
+        house.write(&format!("in/{file:04}.log"), (lines.join("\n") + "\n").as_bytes());
+        all.extend(lines);
+    }
+    let arguments = ["in/*.log", "all.log", "--parse", "lines", "--memory", "4MiB"];
+    (0..3).for_each(|_| stop_soon(&mut copy(&house, &arguments)));
+    run_well(&house, &arguments);
+    let mut copied = house.lines("all.log");
+    copied.sort();
+    assert!(copied == all, "{} of {} rows", copied.len(), all.len());
+    assert_eq!(tree(house.path()).keys().filter(|name| name.starts_with("all")).count(), 1);
+}
+
+#[test]
+fn a_complete_object_is_not_replaced_by_the_rows_of_a_later_copy_with_the_same_state() {
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    house.write("in/a.log", b"one\n");
+    let run = || {
+        said(
+            house
+                .command(&["copy", "in/*.log", "all.log", "--parse", "lines", "--state", "s"])
+                .output()
+                .unwrap(),
+        )
+    };
+    assert_eq!(run().code, Some(0));
+    // Local files are read again in each run.
+    let said = run();
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!((house.read("all.log"), house.read("all-00002.log")), ("one\n".into(), "one\n".into()));
+}
+
+#[test]
+fn a_name_that_cannot_be_listed_does_not_keep_the_others_from_being_copied() {
+    use std::os::unix::ffi::OsStrExt;
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    house.write("in/a", b"1");
+    house.write("in/z", b"2");
+    fs::write(house.path().join("in").join(std::ffi::OsStr::from_bytes(b"m\xff")), "3").unwrap();
+    std::os::unix::fs::symlink("loop", house.path().join("in/loop")).unwrap();
+    house.write("secret", b"secret");
+    std::os::unix::fs::symlink("../secret", house.path().join("in/out")).unwrap();
+    let said = said(copy(&house, &["in/", "out/"]).output().unwrap());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let expected = [("a", b"1"), ("z", b"2")].map(|(name, text)| (name.to_owned(), text.to_vec()));
+    assert_eq!(tree(&house.path().join("out")), BTreeMap::from(expected));
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use thalweg_testbed::{Azure, Fault, Proxy, Rule, S3, Times};
 
 use crate::common::{House, Said, said};
+use crate::copy_going_on::stop_soon;
 
 const MIB: usize = 1 << 20;
 /// The smallest part size that the S3 protocol accepts.
@@ -343,4 +344,28 @@ fn faults_of_azure_do_no_harm_and_only_missing_blocks_are_sent_again() {
     assert_eq!(stored(), 1);
     said_of(town.copy(&[&*to, "back"]).envs(azure.env()));
     assert!(fs::read(town.house.path().join("back")).unwrap() == bytes);
+}
+
+#[test]
+fn rows_are_whole_in_one_object_of_a_store_however_often_the_copy_is_told_to_stop() {
+    let town = Town::new();
+    fs::create_dir(town.house.path().join("in")).unwrap();
+    let mut all = Vec::new();
+    for file in 0..1500 {
+        let lines: Vec<String> =
+            (0..50).map(|line| format!("{file:04} {line:02} {}", "x".repeat(90))).collect();
+        town.house.write(&format!("in/{file:04}.log"), (lines.join("\n") + "\n").as_bytes());
+        all.extend(lines);
+    }
+    // Less memory than two parts take.
+    let url = town.url("all.log");
+    let arguments = ["in/*.log", &url, "--parse", "lines", "--memory", "8MiB"];
+    (0..3).for_each(|_| stop_soon(&mut town.copy(&arguments)));
+    town.run_well(&arguments);
+    let copied = String::from_utf8(town.stored("all.log").unwrap()).unwrap();
+    let mut copied: Vec<&str> = copied.lines().collect();
+    copied.sort_unstable();
+    assert!(copied == all, "{} of {} rows", copied.len(), all.len());
+    assert!(town.stored("all-00002.log").is_none());
+    assert_eq!(town.unfinished(), 0);
 }

@@ -397,7 +397,7 @@ sinks: { out: { file: { path: out.txt } } }
 #[test]
 fn a_million_letters_stay_within_their_bounds_and_are_told_of_in_a_few_lines() {
     let configuration = "
-dead_letters: { max_count: 5000, max_bytes: 1MiB }
+dead_letters: { max_count: 5000, max_bytes: 1MiB, when_full: drop }
 sources: { in: { generate: { message: 'no JSON %20s', count: 1000000 } } }
 pipelines: { main: { from: in, transforms: [ parse_json ], to: out } }
 sinks: { out: { discard: {} } }

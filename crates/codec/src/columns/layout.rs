@@ -1,5 +1,6 @@
 //! Adds new columns to batches, and removes rejected messages from them unchanged.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
@@ -39,13 +40,16 @@ impl Layout {
             _ => {
                 let mut fields = from.fields().to_vec();
                 self.indexes.clear();
+                // There may be ten thousands of fields.
+                let names = from.fields().iter().map(|field| field.name().clone());
+                let mut places: HashMap<String, usize> = names.zip(0..).collect();
                 for field in &self.fields {
-                    let index = fields.iter().position(|known| known.name() == field.name());
-                    match index.and_then(|index| fields.get_mut(index)) {
+                    let index = *places.entry(field.name().clone()).or_insert(fields.len());
+                    match fields.get_mut(index) {
                         Some(known) => *known = field.clone(),
                         None => fields.push(field.clone()),
                     }
-                    self.indexes.push(index.unwrap_or(fields.len() - 1));
+                    self.indexes.push(index);
                 }
                 let to = Arc::new(Schema::new(fields));
                 self.from = Some(from);

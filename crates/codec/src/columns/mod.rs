@@ -6,6 +6,7 @@
 //! are removed from the columns only if a message failed.
 
 mod layout;
+mod numbers;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -13,10 +14,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use arrow_array::builder::{
     ArrayBuilder, BooleanBuilder, Float64Builder, Int64Builder, TimestampMicrosecondBuilder,
 };
+use arrow_array::{ArrayRef, new_null_array};
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
 use schemars::JsonSchema;
@@ -25,6 +26,7 @@ use thalweg_config::Mistake;
 use thalweg_record::{Batch, Outputs, TextBuilder};
 
 pub use layout::{Before, Layout, reject_all};
+pub use numbers::{is_number_field, is_whole, number_field};
 pub use rows::{ByteParser, RowParser, parse_required, parse_rows};
 
 use crate::timestamps::{TimeFormat, TimeParser};
@@ -200,6 +202,14 @@ impl ColumnBuilder {
         }
     }
 
+    /// Appends NULLs until there are this many values.
+    #[inline]
+    fn fill(&mut self, rows: usize) {
+        for _ in self.len()..rows {
+            self.push_null();
+        }
+    }
+
     /// Returns the column.
     pub fn finish(self) -> ArrayRef {
         match self {
@@ -264,14 +274,25 @@ struct Column {
     name: Box<str>,
     kind: FieldType,
     may_be_null: bool,
+    /// The number of batches since the last one with a value.
+    idle: u32,
 }
 
+/// The number of batches without a value after which a column counts as idle.
+const IDLE: u32 = 16;
+
 /// Builds the columns that a parser adds to a batch. One value serves all batches.
+///
+/// The cost of a message is that of its values, however many columns there are: NULLs are added to a column
+/// only before its next value, and columns without any value share one array.
 #[derive(Debug)]
 pub struct Columns {
     typing: Typing,
     columns: Vec<Column>,
-    builders: Vec<ColumnBuilder>,
+    /// The builder of each column. None if it has no value so far.
+    builders: Vec<Option<ColumnBuilder>>,
+    /// The number of messages that are complete. Columns with fewer values are NULL in the rest.
+    complete: usize,
     base: Vec<Buffer>,
     rows: usize,
     failed: Vec<(u32, String)>,
@@ -285,13 +306,14 @@ impl Columns {
             typing,
             columns: Vec::new(),
             builders: Vec::new(),
+            complete: 0,
             base: Vec::new(),
             rows: 0,
             failed: Vec::new(),
             layout: Layout::default(),
         };
         for name in names {
-            columns.add(name.as_ref(), 0);
+            columns.add(name.as_ref());
         }
         columns
     }
@@ -311,28 +333,41 @@ impl Columns {
         self.columns.get(column).map(|column| &*column.name)
     }
 
-    /// Adds a column and returns its number. The column is NULL in the first `row` messages.
-    pub fn add(&mut self, name: &str, row: usize) -> usize {
+    /// Adds a column and returns its number. The column is NULL in the messages so far.
+    pub fn add(&mut self, name: &str) -> usize {
         let kind = self.typing.types.get(name).copied().unwrap_or_default();
         let may_be_null = self.typing.nulls_in_text || !matches!(kind, FieldType::Text | FieldType::Json);
-        self.columns.push(Column { name: name.into(), kind, may_be_null });
+        self.columns.push(Column { name: name.into(), kind, may_be_null, idle: 0 });
         self.layout.add(Arc::new(kind.field(name)));
-        let mut builder = ColumnBuilder::new(kind, &self.base, self.rows);
-        (0..row).for_each(|_| builder.push_null());
-        self.builders.push(builder);
+        self.builders.push(None);
         self.columns.len() - 1
+    }
+
+    /// Forgets the columns that had no value in the last batches, if they are more than the others. Returns
+    /// true if it did, which changes the numbers of the others. Not to be called within a batch.
+    pub fn forget_idle(&mut self) -> bool {
+        let is_idle = |column: &Column| column.idle >= IDLE;
+        let forgets = 2 * self.columns.iter().filter(|column| is_idle(column)).count() > self.columns.len();
+        if forgets {
+            self.columns.retain(|column| !is_idle(column));
+            let fields = self.columns.iter().map(|column| Arc::new(column.kind.field(&column.name)));
+            self.layout = Layout::new(fields.collect());
+        }
+        forgets
     }
 
     /// Starts a batch of `rows` messages. `base` holds the buffers with their bytes.
     pub fn begin(&mut self, base: &[Buffer], rows: usize) {
         self.base = base.to_vec();
         self.rows = rows;
+        self.complete = 0;
         self.failed.clear();
         self.builders.clear();
-        self.builders.extend(self.columns.iter().map(|column| ColumnBuilder::new(column.kind, base, rows)));
+        self.builders.resize_with(self.columns.len(), || None);
     }
 
-    /// Parses a text and appends the value to a column.
+    /// Parses a text and appends the value to a column, in the message that comes next. A column without a
+    /// value is NULL in this message.
     ///
     /// # Errors
     /// The reason for rejecting the message.
@@ -342,64 +377,67 @@ impl Columns {
             return Err(format!("there is no column {column}"));
         };
         if about.may_be_null && self.typing.nulls.iter().any(|null| **null == *piece) {
-            builder.push_null();
             return Ok(());
         }
+        let builder = builder.get_or_insert_with(|| ColumnBuilder::new(about.kind, &self.base, self.rows));
+        builder.fill(self.complete);
         builder.push(piece).map_err(|misfit| misfit.reason(&about.name, piece))
     }
 
-    /// Parses a text and appends the value to a column, or appends NULL if `piece` is `None`.
+    /// Parses a text, if there is one, and appends the value to a column, as [`push`](Self::push) does.
     ///
     /// # Errors
     /// The reason for rejecting the message.
     #[inline]
     pub fn push_if_any(&mut self, column: usize, piece: Option<&str>) -> Result<(), String> {
-        match piece {
-            Some(piece) => self.push(column, piece),
-            None => {
-                self.push_null(column);
-                Ok(())
-            }
-        }
-    }
-
-    /// Appends a NULL to a column.
-    #[inline]
-    pub fn push_null(&mut self, column: usize) {
-        if let Some(builder) = self.builders.get_mut(column) {
-            builder.push_null();
-        }
+        piece.map_or(Ok(()), |piece| self.push(column, piece))
     }
 
     /// Records that the message in this row cannot be parsed. Rows must come in ascending order.
     pub fn fail(&mut self, row: usize, reason: String) {
         self.failed.push((row as u32, reason));
-        self.fill(row);
     }
 
-    /// Appends NULL to each column that has no value for this row yet.
-    pub fn fill(&mut self, row: usize) {
-        for builder in &mut self.builders {
-            if builder.len() <= row {
-                builder.push_null();
-            }
-        }
+    /// Ends the message in this row. Columns without a value for it are NULL.
+    #[inline]
+    pub fn end(&mut self, row: usize) {
+        self.complete = row + 1;
     }
 
     /// Adds the columns to the batch that they were parsed from. Returns the batch, and the rows and reasons
     /// of the failed messages. The new columns are NULL in these rows.
     pub fn give(&mut self, batch: Batch) -> Result<(Batch, Vec<(u32, String)>), ArrowError> {
-        self.base.clear();
-        let columns = self.builders.drain(..).map(ColumnBuilder::finish).collect();
+        let columns = self.built();
         Ok((self.layout.extend(batch, columns)?, std::mem::take(&mut self.failed)))
     }
 
     /// Adds the columns to the batch that they were parsed from. Rejects the failed messages and sends the
     /// rest.
     pub fn finish(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
-        self.base.clear();
-        let columns = self.builders.drain(..).map(ColumnBuilder::finish).collect();
+        let columns = self.built();
         self.layout.give(batch, columns, std::mem::take(&mut self.failed), out)
+    }
+
+    /// Returns the finished columns. Those of one type without any value share one array.
+    fn built(&mut self) -> Vec<ArrayRef> {
+        self.base.clear();
+        let rows = self.rows;
+        let mut nulls: BTreeMap<&'static str, ArrayRef> = BTreeMap::new();
+        let builders = self.builders.drain(..).zip(&mut self.columns);
+        let column = |(builder, column): (Option<ColumnBuilder>, &mut Column)| match builder {
+            Some(mut builder) => {
+                column.idle = 0;
+                builder.fill(rows);
+                builder.finish()
+            }
+            None => {
+                column.idle = column.idle.saturating_add(1);
+                let kind = column.kind;
+                let array = || new_null_array(&kind.data_type(), rows);
+                nulls.entry(kind.noun()).or_insert_with(array).clone()
+            }
+        };
+        builders.map(column).collect()
     }
 }
 

@@ -16,7 +16,7 @@ pub trait RowParser {
     /// Returns the columns to fill.
     fn columns(&mut self) -> &mut Columns;
 
-    /// Appends one value or NULL to each column.
+    /// Appends at most one value to each column. The others are NULL.
     ///
     /// # Errors
     /// The reason for rejecting the message. Values that were appended before the error are ignored.
@@ -38,15 +38,13 @@ pub fn parse_rows(parser: &mut impl RowParser, batch: Batch, out: &mut Outputs) 
     for row in 0..batch.rows() {
         let parsed = match texts.get(row) {
             Ok(Some(text)) => parser.parse(text),
-            Ok(None) => {
-                parser.columns().fill(row);
-                Ok(())
-            }
+            Ok(None) => Ok(()),
             Err(reason) => Err(reason),
         };
         if let Err(reason) = parsed {
             parser.columns().fail(row, reason);
         }
+        parser.columns().end(row);
     }
     parser.columns().finish(batch, out)
 }
@@ -59,7 +57,8 @@ pub trait ByteParser {
     /// Returns the columns to fill.
     fn columns(&mut self) -> &mut Columns;
 
-    /// Appends one value or NULL to each column. `row` is the number of the message in its batch.
+    /// Appends at most one value to each column; the others are NULL. `row` is the number of the message in
+    /// its batch.
     ///
     /// # Errors
     /// The reason for rejecting the message. Values that were appended before the error are ignored.
@@ -88,6 +87,7 @@ pub fn parse_required(
         if let Err(reason) = parsed {
             parser.columns().fail(row, reason);
         }
+        parser.columns().end(row);
     }
     parser.columns().finish(batch, out)
 }

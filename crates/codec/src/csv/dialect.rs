@@ -107,13 +107,7 @@ impl Dialect {
     }
 
     /// Parses one record into the columns.
-    fn row(
-        self,
-        value: &[u8],
-        columns: &mut Columns,
-        row: usize,
-        scratch: &mut String,
-    ) -> Result<(), String> {
+    fn row(self, value: &[u8], columns: &mut Columns, scratch: &mut String) -> Result<(), String> {
         let record = text(value)?;
         let expected = columns.len();
         let mut misfit = None;
@@ -125,14 +119,9 @@ impl Dialect {
                 misfit = Some(reason);
             }
         })?;
-        if found != expected {
-            if !self.flexible {
-                let s = if found == 1 { "" } else { "s" };
-                return Err(format!("has {found} value{s} for {expected} columns"));
-            }
-            if misfit.is_none() {
-                columns.fill(row);
-            }
+        if found != expected && !self.flexible {
+            let s = if found == 1 { "" } else { "s" };
+            return Err(format!("has {found} value{s} for {expected} columns"));
         }
         misfit.map_or(Ok(()), Err)
     }
@@ -143,11 +132,12 @@ impl Dialect {
         for row in 0..input.len() {
             let parsed = match input.is_null(row) {
                 true => Err(missing(field)),
-                false => self.row(input.value(row), columns, row, scratch),
+                false => self.row(input.value(row), columns, scratch),
             };
             if let Err(reason) = parsed {
                 columns.fail(row, reason);
             }
+            columns.end(row);
         }
     }
 }

@@ -12,11 +12,13 @@ use crate::values::Values;
 /// A column's name, and the bytes before each of its values: the separator and the key.
 pub(super) struct Key {
     name: String,
+    /// The index of the field, if there is a field of that name.
+    place: Option<usize>,
     start: Block,
 }
 
 impl Key {
-    pub(super) fn new(name: String, writer: &Writer) -> Self {
+    pub(super) fn new(place: Option<usize>, name: String, writer: &Writer) -> Self {
         let mut key = Vec::new();
         match writer {
             Writer::Json { .. } => json_key(&name, &mut key),
@@ -29,7 +31,7 @@ impl Key {
             }
             Writer::Text(_) | Writer::Raw => {}
         }
-        Self { name, start: Block::new(key) }
+        Self { name, place, start: Block::new(key) }
     }
 }
 
@@ -41,7 +43,13 @@ pub(super) fn json_key(name: &str, out: &mut Vec<u8>) {
 }
 
 pub(super) fn columns<'a>(keys: &'a [Key], batch: &Batch) -> Vec<(&'a Key, Values)> {
-    keys.iter().map(|key| (key, column(batch, &key.name))).collect()
+    let fields = batch.fields();
+    let schema = fields.schema_ref();
+    let values = |key: &Key| match key.place {
+        Some(place) => Values::of(schema.field(place), fields.column(place)),
+        None => column(batch, &key.name),
+    };
+    keys.iter().map(|key| (key, values(key))).collect()
 }
 
 pub(super) fn write_json(

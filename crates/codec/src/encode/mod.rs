@@ -5,8 +5,8 @@
 //! of fixed size. If only one column of a text template varies within a batch, each message is three copies:
 //! the text before the column, its value, and the text after it.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, BinaryViewArray};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
@@ -32,6 +32,9 @@ use members::Members;
 #[schemars(with = "Written")]
 pub struct Encoding {
     options: EncodeOptions,
+    /// The columns of a format with a header, as pairs: the name to write and the field's name. The first
+    /// batch decides them, for all encoders of this encoding and for the header.
+    decided: Arc<OnceLock<Vec<(String, String)>>>,
 }
 
 /// How messages are written: the name of a format, or a format with its options.
@@ -63,7 +66,7 @@ impl From<Written> for Encoding {
                 skip_empty: false,
             },
         };
-        Self { options }
+        Self { options, decided: Arc::default() }
     }
 }
 
@@ -73,8 +76,10 @@ struct EncodeOptions {
     /// The format: `json`, `csv`, `logfmt`, `text` or `raw`.
     format: Format,
     /// The columns to write, in this order. They may include `payload`, `meta.source`, `meta.path`,
-    /// `meta.time` and `meta.position`. The default is all fields in their present order. Give it with `csv`,
-    /// so that all lines have the same columns.
+    /// `meta.time` and `meta.position`. The default is all fields in their present order. With `csv`, the
+    /// default is the fields of the first messages: these are the columns of all lines and of the header. A
+    /// later message with a value in another field leaves by the `errors` output. Give `fields` to have the
+    /// same columns in every run.
     #[serde(default)]
     #[schemars(length(min = 1))]
     fields: Option<Vec<String>>,
@@ -82,7 +87,8 @@ struct EncodeOptions {
     /// begin with it and a dot. `*` matches any characters. The default is none.
     #[serde(default)]
     exclude: Vec<String>,
-    /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`.
+    /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`. Give
+    /// `fields` with `keep`: without it, the fields are those that any message of the same batch has.
     #[serde(default)]
     nulls: Option<Nulls>,
     /// For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
@@ -172,8 +178,8 @@ impl Encoding {
         self.options.format == Format::Raw
     }
 
-    /// Returns the first line of a file of messages with these fields, without its line feed. `None` if the
-    /// format has no header.
+    /// Returns the first line of a file, without its line feed. `None` if the format has no header. `fields`
+    /// are those of the first messages, which decide the columns if no encoder has seen messages yet.
     pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {
         let options = &self.options;
         if options.format != Format::Csv || options.header == Some(false) {
@@ -181,7 +187,7 @@ impl Encoding {
         }
         let mut header = Vec::new();
         let delimiter = self.delimiter();
-        for (number, (name, _)) in options.columns(fields).into_iter().enumerate() {
+        for (number, (name, _)) in self.decided.get_or_init(|| options.columns(fields)).iter().enumerate() {
             if number > 0 {
                 header.push(delimiter);
             }
@@ -304,7 +310,11 @@ impl Encoding {
             .skip_empty
             .then(|| Input { field: options.field.clone().unwrap_or_else(crate::payload), skip_empty: true });
         let slot = Slot::new(&options.into, kind);
-        Ok(Encoder { writer, options, known: None, row_bytes: 0, slot, skip })
+        // Listed columns are a choice: the other fields are left out. Columns that the first batch decides
+        // are not, so no field may be left out silently.
+        let is_decided = options.format == Format::Csv && options.fields.is_none();
+        let decided = is_decided.then(|| self.decided.clone());
+        Ok(Encoder { writer, decided, options, known: None, row_bytes: 0, slot, skip })
     }
 }
 
@@ -320,6 +330,8 @@ enum Writer {
 pub struct Encoder {
     writer: Writer,
     options: EncodeOptions,
+    /// The columns that the first batch decides, if the format needs the same ones in all messages.
+    decided: Option<Arc<OnceLock<Vec<(String, String)>>>>,
     /// The schema of the previous batch, and its layout.
     known: Option<(SchemaRef, Arc<Layout>)>,
     /// The bytes per message in the previous batch, as an estimate for the next.
@@ -331,8 +343,8 @@ pub struct Encoder {
 
 /// How messages of one schema are written.
 enum Layout {
-    /// Columns one after the other.
-    Flat(Vec<Key>),
+    /// Columns one after the other, and the names of fields for which there is no column.
+    Flat(Vec<Key>, Vec<String>),
     /// Nested objects: the columns' names, and the tree of members.
     Nested(Vec<String>, Members),
 }
@@ -376,7 +388,14 @@ impl Encoder {
     /// If the options contradict each other, which [`Encoding::check`] reports as a mistake in the
     /// configuration.
     pub fn encode(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
-        let rows = batch.rows();
+        let layout = self.layout(&batch);
+        let batch = match &*layout {
+            Layout::Flat(keys, others) if !others.is_empty() => match without(keys, others, batch, out)? {
+                Some(batch) => batch,
+                None => return Ok(()),
+            },
+            _ => batch,
+        };
         let skipped = match &self.skip {
             Some(input) => match input.read(&batch) {
                 Some(column) => column.nulls().filter(|nulls| nulls.null_count() > 0).cloned(),
@@ -387,7 +406,7 @@ impl Encoder {
             },
             None => None,
         };
-        let layout = self.layout(&batch);
+        let rows = batch.rows();
         let estimate = self.row_bytes.max(16).saturating_mul(rows);
         let room = || PayloadWriter::with_capacity(estimate.saturating_add(estimate / 16), rows);
         let text = match (&mut self.writer, &*layout) {
@@ -401,13 +420,13 @@ impl Encoder {
                 let root = self.options.root.as_ref().map_or_else(Values::null, |root| column(&batch, root));
                 members.write(&root, &columns, rows, *keep_nulls, room())
             }
-            (Writer::Json { keep_nulls }, Layout::Flat(keys)) => {
+            (Writer::Json { keep_nulls }, Layout::Flat(keys, _)) => {
                 write_json(&columns(keys, &batch), rows, *keep_nulls, room())
             }
-            (Writer::Csv { delimiter, trailing }, Layout::Flat(keys)) => {
+            (Writer::Csv { delimiter, trailing }, Layout::Flat(keys, _)) => {
                 write_csv(&columns(keys, &batch), rows, *delimiter, *trailing, room())
             }
-            (_, Layout::Flat(keys)) => write_logfmt(&columns(keys, &batch), rows, room()),
+            (_, Layout::Flat(keys, _)) => write_logfmt(&columns(keys, &batch), rows, room()),
             (_, Layout::Nested(..)) => {
                 let message = "`encode` can only nest objects in JSON".to_owned();
                 return Err(ArrowError::InvalidArgumentError(message));
@@ -436,8 +455,13 @@ impl Encoder {
                     let (written, names): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
                     Layout::Nested(names, Members::new(&written, self.options.nested == Some(true)))
                 } else {
-                    let keys = columns.into_iter().map(|(_, name)| Key::new(name, &self.writer));
-                    Layout::Flat(keys.collect())
+                    let (columns, others) = self.decide(columns);
+                    let places: HashMap<&str, usize> =
+                        schema.fields().iter().map(|field| field.name().as_str()).zip(0..).collect();
+                    let key = |(_, name): (_, String)| {
+                        Key::new(places.get(name.as_str()).copied(), name, &self.writer)
+                    };
+                    Layout::Flat(columns.into_iter().map(key).collect(), others)
                 };
                 let layout = Arc::new(layout);
                 self.known = Some((schema.clone(), layout.clone()));
@@ -445,4 +469,36 @@ impl Encoder {
             }
         }
     }
+
+    /// Returns the columns to write, and the fields among `columns` for which there is none.
+    fn decide(&self, columns: Vec<(String, String)>) -> (Vec<(String, String)>, Vec<String>) {
+        let Some(decided) = &self.decided else { return (columns, Vec::new()) };
+        let known = decided.get_or_init(|| columns.clone());
+        let names: HashSet<&str> = known.iter().map(|(_, name)| name.as_str()).collect();
+        let others = columns.into_iter().map(|(_, name)| name);
+        let others = others.filter(|name| !names.contains(name.as_str()));
+        (known.clone(), others.collect())
+    }
+}
+
+/// Rejects the messages that have a value in one of the `others`, for which there is no column.
+fn without(
+    keys: &[Key],
+    others: &[String],
+    batch: Batch,
+    out: &mut Outputs,
+) -> Result<Option<Batch>, ArrowError> {
+    let values: Vec<(&String, Values)> = others.iter().map(|name| (name, column(&batch, name))).collect();
+    let mut failed = Vec::new();
+    for row in 0..batch.rows() {
+        if let Some((name, _)) = values.iter().find(|(_, values)| !values.is_null(row)) {
+            let count = keys.len();
+            let reason = format!(
+                "there is no column for the field `{name}`: the first messages had only the {count} that the \
+                 header has; list all columns in `fields` of `encode`"
+            );
+            failed.push((row as u32, reason));
+        }
+    }
+    out.reject(batch, failed)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
+    new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use thalweg_record::TextBuilder;
@@ -12,8 +13,10 @@ use super::convert::*;
 use super::scan::Kind;
 use super::spans::{Kinds, Span};
 use super::walk::Walk;
-use crate::columns::{FieldType, truth};
+use crate::columns::{FieldType, is_whole, truth};
+use crate::json::write_text;
 use crate::timestamps::TimeParser;
+use crate::values::write_float;
 
 /// A field, and the spans of its values in the records of a batch.
 #[derive(Debug)]
@@ -22,6 +25,10 @@ pub(super) struct Column {
     pub(super) forced: Option<FieldType>,
     /// The type of the column in the previous batch.
     pub(super) last: FieldType,
+    /// True if the column held whole and other numbers: see [`number_field`](crate::columns::number_field).
+    pub(super) is_number: bool,
+    /// The number of batches since a record had this member.
+    pub(super) unused: u32,
     pub(super) spans: Vec<Span>,
 }
 
@@ -29,7 +36,21 @@ impl Walk {
     /// Returns the columns of a batch. `texts` are its valid payloads.
     pub(super) fn columns(&mut self, texts: &[&str], base: &[Buffer]) -> Vec<ArrayRef> {
         let (decoded, times) = (&mut self.unescaped, &mut self.times);
-        self.columns.iter_mut().map(|column| column.build(texts, base, decoded, times)).collect()
+        // Columns without a value share one array for each type.
+        let mut empty: Vec<(FieldType, ArrayRef)> = Vec::new();
+        let columns = self.columns.iter_mut().map(|column| {
+            column.unused = if column.spans.is_empty() { column.unused + 1 } else { 0 };
+            if !column.spans.is_empty() {
+                return column.build(texts, base, decoded, times);
+            }
+            if let Some((_, array)) = empty.iter().find(|(kind, _)| *kind == column.last) {
+                return array.clone();
+            }
+            let array = new_null_array(&column.last.data_type(), texts.len());
+            empty.push((column.last, array.clone()));
+            array
+        });
+        columns.collect()
     }
 }
 
@@ -57,7 +78,10 @@ impl Column {
     ) -> ArrayRef {
         self.spans.resize(texts.len(), Span::MISSING);
         let kinds = Kinds::of(&self.spans);
-        self.last = self.forced.unwrap_or_else(|| self.decide(kinds, texts));
+        (self.last, self.is_number) = match self.forced {
+            Some(forced) => (forced, false),
+            None => self.decide(kinds, texts),
+        };
         let present = |row: usize| self.spans.get(row).is_some_and(|span| !span.is_null());
         let present = || NullBuffer::new(BooleanBuffer::collect_bool(texts.len(), present));
         let nulls = kinds.has(Kinds::NULLS).then(present);
@@ -70,7 +94,7 @@ impl Column {
                 Arc::new(times.with_timezone("UTC"))
             }
             FieldType::Text => Arc::new(self.texts(texts, base, decoded)),
-            FieldType::Json => Arc::new(self.json(texts, base)),
+            FieldType::Json => Arc::new(self.json(texts, base, decoded)),
         }
     }
 
@@ -126,45 +150,70 @@ impl Column {
         builder.finish()
     }
 
-    fn json(&self, texts: &[&str], base: &[Buffer]) -> StringViewArray {
+    /// Returns the values as JSON. If the values decided the type, each is written as it would be in a column
+    /// of its own type.
+    fn json(&self, texts: &[&str], base: &[Buffer], decoded: &mut String) -> StringViewArray {
         let mut builder = TextBuilder::over(base, texts.len());
+        let mut written = Vec::new();
         for (span, token) in self.values(texts) {
-            if span.is_null() {
-                builder.push_null();
-            } else {
-                builder.push(token);
+            written.clear();
+            match span.kind() {
+                Kind::Missing | Kind::Null => builder.push_null(),
+                Kind::Float if self.forced.is_none() => {
+                    write_float(float(token), &mut written);
+                    builder.push(std::str::from_utf8(&written).unwrap_or(token));
+                }
+                Kind::EscapedText if self.forced.is_none() => {
+                    write_text(text_of(token, true, decoded), &mut written);
+                    builder.push(std::str::from_utf8(&written).unwrap_or(token));
+                }
+                _ => builder.push(token),
             }
         }
         builder.finish()
     }
 
-    /// Returns the type that holds all values of the batch without loss.
-    fn decide(&self, kinds: Kinds, texts: &[&str]) -> FieldType {
+    /// Returns the type that holds all values of the batch as what they are, and true if it is that of whole
+    /// and other numbers.
+    fn decide(&self, kinds: Kinds, texts: &[&str]) -> (FieldType, bool) {
         let present = kinds.without(Kinds::NULLS);
-        let all_ints = |fits: fn(i64) -> bool| {
-            let mut ints =
-                self.spans.iter().zip(texts).filter(|(span, _)| Kinds::of(&[**span]).within(Kinds::INTS));
-            ints.all(|(span, text)| span.token(text).parse().is_ok_and(fits))
+        let all = |wanted: Kinds, fits: fn(&str) -> bool| {
+            let mut values = self.values(texts).filter(|(span, _)| Kinds::of(&[*span]).within(wanted));
+            values.all(|(_, token)| fits(token))
         };
-        let exact = |number: i64| number.unsigned_abs() <= EXACT;
+        let are_exact = || all(Kinds::INTS, |token| token.parse().is_ok_and(is_exact));
+        let are_broken = || all(Kinds::FLOATS, |token| !is_whole(float(token)));
         if present == Kinds(0) {
-            self.last
+            (self.last, self.is_number)
         } else if present.within(Kinds::INTS) {
             // A column of floating-point numbers keeps its type if all values of this batch happen to be
-            // whole.
+            // whole. Its field tells that whole values are integers.
             match self.last {
-                FieldType::Float if all_ints(exact) => FieldType::Float,
-                _ if present == Kinds(1 << Kind::Int as u32) || all_ints(|_| true) => FieldType::Int,
-                _ => FieldType::Json,
+                FieldType::Float if are_exact() => (FieldType::Float, true),
+                _ if present == Kinds(1 << Kind::Int as u32) => (FieldType::Int, false),
+                _ if all(Kinds::INTS, |token| token.parse::<i64>().is_ok()) => (FieldType::Int, false),
+                _ => (FieldType::Json, false),
             }
         } else if present.within(Kinds::NUMBERS) {
-            if !present.has(Kinds::INTS) || all_ints(exact) { FieldType::Float } else { FieldType::Json }
+            if !present.has(Kinds::INTS) {
+                (FieldType::Float, self.is_number && are_broken())
+            } else if are_exact() && are_broken() {
+                (FieldType::Float, true)
+            } else {
+                // `1` and `1.0` are different values, and only their text tells.
+                (FieldType::Json, false)
+            }
         } else if present.within(Kinds::BOOLS) {
-            FieldType::Bool
+            (FieldType::Bool, false)
         } else if present.within(Kinds::TEXTS) {
-            FieldType::Text
+            (FieldType::Text, false)
         } else {
-            FieldType::Json
+            (FieldType::Json, false)
         }
     }
+}
+
+/// True if a float has this whole number's value exactly.
+fn is_exact(number: i64) -> bool {
+    number.unsigned_abs() <= EXACT
 }

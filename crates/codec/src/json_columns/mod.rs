@@ -18,21 +18,24 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use arrow_array::{Array, BinaryViewArray};
+use arrow_array::{Array, BinaryViewArray, BooleanArray};
 use arrow_schema::ArrowError;
 use thalweg_record::{Batch, Outputs};
 
 mod columns;
 mod convert;
+mod elements;
 mod scan;
 mod shape;
 mod spans;
 mod walk;
 
+pub use elements::{Element, elements};
+
 use crate::columns::FieldType;
 use scan::as_text;
 use shape::Shape;
-use walk::Walk;
+use walk::{Walk, Walked};
 
 /// The maximum nesting depth of a record, itself included. Other parsers have the same limit.
 const DEEPEST: usize = 127;
@@ -68,8 +71,8 @@ impl JsonColumns {
     }
 
     /// Parses one column of a batch, which `read` returns. Its NULLs are ignored. Rejects messages whose
-    /// value is not a JSON object, and returns the rest with the new columns. If messages were rejected,
-    /// `read` is called again with the rest.
+    /// value is not a JSON object, and returns the others with the new columns. If messages were rejected,
+    /// `read` is called again with the others.
     ///
     /// # Errors
     /// If Arrow cannot build the new batch.
@@ -78,25 +81,42 @@ impl JsonColumns {
         batch: Batch,
         out: &mut Outputs,
         read: impl Fn(&Batch) -> Option<BinaryViewArray>,
-    ) -> Result<Option<Batch>, ArrowError> {
-        let Some(column) = read(&batch) else { return Ok(Some(batch)) };
-        let (mut texts, mut failed) = self.walk.batch(&column);
+    ) -> Result<Parsed, ArrowError> {
+        let Some(column) = read(&batch) else { return Ok(Parsed { batch: Some(batch), rest: None }) };
+        let mut walked = self.walk.batch(&column);
         if self.walk.overflowed {
             // Fields of earlier batches may use up `max_fields`.
             self.walk.forget(0, 0, 1);
-            (texts, failed) = self.walk.batch(&column);
+            walked = self.walk.batch(&column);
         }
-        if failed.is_empty() {
+        let Walked { texts, failed, rows } = walked;
+        if failed.is_empty() && rows == column.len() {
             let columns = self.walk.columns(&texts, column.data_buffers());
-            return Ok(Some(self.shape.set(batch, columns, &self.walk)?));
+            let batch = Some(self.shape.set(batch, columns, &self.walk)?);
+            return Ok(Parsed { batch, rest: None });
         }
-        // The rest may have been copied to a new buffer. The columns must be views of that buffer.
-        let Some(batch) = out.reject(batch, failed)? else { return Ok(None) };
-        let Some(column) = read(&batch) else { return Ok(Some(batch)) };
+        let walked = BooleanArray::from((0..column.len()).map(|row| row < rows).collect::<Vec<bool>>());
+        let (batch, rest) = batch.partition(&walked)?;
+        let batch = match batch {
+            Some(batch) => out.reject(batch, failed)?,
+            None => None,
+        };
+        // The messages may have been copied to a new buffer. The columns must be views of that buffer.
+        let Some(batch) = batch else { return Ok(Parsed { batch: None, rest }) };
+        let Some(column) = read(&batch) else { return Ok(Parsed { batch: Some(batch), rest }) };
         let text =
             |row| if column.is_valid(row) { as_text(column.value(row)).unwrap_or_default() } else { "" };
         let texts: Vec<&str> = (0..column.len()).map(text).collect();
         let columns = self.walk.columns(&texts, column.data_buffers());
-        Ok(Some(self.shape.set(batch, columns, &self.walk)?))
+        Ok(Parsed { batch: Some(self.shape.set(batch, columns, &self.walk)?), rest })
     }
+}
+
+/// The messages of a batch after [`JsonColumns::parse`].
+pub struct Parsed {
+    /// The parsed messages, if any.
+    pub batch: Option<Batch>,
+    /// The messages after those, as they were, if all together have too many columns. They must be parsed
+    /// next.
+    pub rest: Option<Batch>,
 }

@@ -17,6 +17,26 @@ use crate::timestamps::{TimeFormat, TimeParser};
 /// The index that means no node, no column or no group.
 const NONE: u32 = u32::MAX;
 
+/// The most batches for which a field that does not occur is kept.
+const KEPT: u32 = 8;
+
+/// The most values that one walk makes, NULLs included: rows times columns. Each takes 24 bytes or more. One
+/// record with a thousand members may be among many small ones.
+const CELLS: usize = 1 << 21;
+
+/// The fewest records that one walk takes, if there are as many.
+const FEWEST: usize = 64;
+
+/// The result of the first pass.
+pub(super) struct Walked<'a> {
+    /// The valid payloads. A NULL is an empty text.
+    pub(super) texts: Vec<&'a str>,
+    /// The rows of the others, with the reasons for rejecting them.
+    pub(super) failed: Vec<(u32, String)>,
+    /// The number of payloads that were walked.
+    pub(super) rows: usize,
+}
+
 /// A key in an object. The key belongs to a group, which is the path of the object.
 #[derive(Debug)]
 struct Node {
@@ -84,17 +104,23 @@ impl Walk {
         }
     }
 
-    /// Walks the payloads of a batch. Returns the valid payloads as text, and the rows of the rejected ones
-    /// with the reasons. A NULL is returned as an empty text.
+    /// Walks the payloads of a batch, or the first of them if all would take too much memory.
     ///
-    /// Fields that no longer occur stay, as NULLs, so that the schema is the same from batch to batch.
-    pub(super) fn batch<'a>(&mut self, payload: &'a BinaryViewArray) -> (Vec<&'a str>, Vec<(u32, String)>) {
+    /// Fields that no longer occur stay for a while, as NULLs, so that the schema is the same from batch to
+    /// batch.
+    pub(super) fn batch<'a>(&mut self, payload: &'a BinaryViewArray) -> Walked<'a> {
+        if self.columns.iter().any(|column| column.unused > KEPT) {
+            self.forget(0, 0, 1);
+        }
         self.columns.iter_mut().for_each(|column| column.spans.clear());
         self.overflowed = false;
         let carried = !self.columns.is_empty();
         let mut texts = Vec::with_capacity(payload.len());
         let mut failed = Vec::new();
         for row in 0..payload.len() {
+            if row >= FEWEST && row * self.columns.len() > CELLS {
+                return Walked { texts, failed, rows: row };
+            }
             if payload.is_null(row) {
                 texts.push("");
                 continue;
@@ -107,7 +133,7 @@ impl Walk {
                 }
             }
         }
-        (texts, failed)
+        Walked { texts, failed, rows: payload.len() }
     }
 
     /// Removes the nodes, columns and groups from these indexes on.
@@ -289,7 +315,8 @@ impl Walk {
         let column = self.columns.len() as u32;
         let forced = self.types.get(path).copied();
         let last = forced.unwrap_or(FieldType::Text);
-        self.columns.push(Column { name: name.clone(), forced, last, spans: Vec::new() });
+        let spans = Vec::new();
+        self.columns.push(Column { name: name.clone(), forced, last, is_number: false, unused: 0, spans });
         self.by_name.insert(name, column);
         Ok(column)
     }

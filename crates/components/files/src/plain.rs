@@ -77,6 +77,11 @@ impl Plain {
 
     /// Returns the unused bytes, followed by more. Waits until the budget has capacity.
     pub async fn more(&mut self, arenas: &mut Arenas, out: &SourceOutput) -> Buffer {
+        if matches!(self.from, From::Ahead(_) | From::Undetected(..)) {
+            // A share that holds memory may have to wait for more until others return theirs. Waiting for a
+            // slice while holding an arena for something else could last for ever.
+            arenas.clear();
+        }
         if let Some(buffer) = self.slice(out).await {
             return buffer;
         }
@@ -100,7 +105,12 @@ impl Plain {
                 }
             }
         }
-        arenas.freeze(arena, filled)
+        let buffer = arenas.freeze(arena, filled);
+        if self.is_end || self.failure.is_some() {
+            // Another worker of the same share may wait for memory until this one returns all of its own.
+            arenas.clear();
+        }
+        buffer
     }
 
     /// Returns the next slice, if the content is read in slices.

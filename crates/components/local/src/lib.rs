@@ -11,6 +11,7 @@ pub mod report;
 pub mod sinks;
 pub mod sources;
 mod spool;
+mod standard_streams;
 
 /// Adds the components of this family to a registry.
 pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {

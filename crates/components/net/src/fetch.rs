@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
+use reqwest::redirect::{Action, Attempt, Policy};
 use thalweg_engine::Error;
 
 use crate::tls::TlsClient;
@@ -24,12 +25,13 @@ impl Fetch {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(TlsClient::default().config()?)
             .timeout(timeout)
+            .redirect(Policy::custom(follow))
             .build()
             .map_err(|error| Error::permanent("the HTTP client cannot be created").caused_by(error))?;
         Ok(Self { client, most })
     }
 
-    /// Returns the body at a URL.
+    /// Returns the body at a URL. Redirections are followed, except from HTTPS to HTTP.
     ///
     /// # Errors
     /// If there is no answer, it is too large, or its status is not 200.
@@ -68,5 +70,17 @@ impl Fetch {
             body.extend_from_slice(&chunk);
         }
         Ok((status, body))
+    }
+}
+
+/// Follows up to ten redirections, but none that gives up encryption.
+fn follow(attempt: Attempt<'_>) -> Action {
+    let is_encrypted = attempt.previous().iter().any(|url| url.scheme() == "https");
+    if is_encrypted && attempt.url().scheme() != "https" {
+        attempt.error("it is redirected from HTTPS to HTTP")
+    } else if attempt.previous().len() > 10 {
+        attempt.error("it is redirected too often")
+    } else {
+        attempt.follow()
     }
 }

@@ -35,6 +35,11 @@ impl Progress {
         self.done.get(row).copied().unwrap_or(false)
     }
 
+    /// Returns the first row whose message is not done, or the number of rows.
+    pub(crate) fn first(&self) -> usize {
+        self.done.iter().position(|done| !done).unwrap_or(self.done.len())
+    }
+
     /// Marks a message as done.
     pub(crate) fn done(&mut self, row: usize) {
         if let Some(done) = self.done.get_mut(row) {
@@ -76,6 +81,9 @@ mod tests {
         progress.reject(1, "no".to_owned());
         progress.begin(one.share().payload());
         assert!(!progress.is_done(0) && progress.is_done(1));
+        assert_eq!(progress.first(), 0);
+        progress.done(0);
+        assert_eq!(progress.first(), 2);
         progress.begin(other.payload());
         assert!(!progress.is_done(0) && !progress.is_done(1));
         progress.begin(one.payload());

@@ -84,6 +84,16 @@ impl TlsServer {
 pub struct Acceptor(TlsAcceptor);
 
 impl Acceptor {
+    /// Sends clients no tickets to resume their sessions. A client that only writes never reads them: when it
+    /// closes its connection with unread data, its system resets the connection, and what it wrote last may
+    /// be lost.
+    #[must_use]
+    pub fn without_tickets(self) -> Self {
+        let mut config = ServerConfig::clone(self.0.config());
+        config.send_tls13_tickets = 0;
+        Self(TlsAcceptor::from(Arc::new(config)))
+    }
+
     /// Performs the TLS handshake with a client.
     ///
     /// # Errors

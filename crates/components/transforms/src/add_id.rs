@@ -6,6 +6,7 @@ use arrow_array::Array;
 use chrono::DateTime;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, TextBuilder};
 
@@ -16,6 +17,9 @@ use thalweg_codec::keys::bytes_of;
 const IN_A_SECOND: u64 = 10_000_000;
 
 /// Adds an identifier to each message.
+///
+/// With `--state`, the counters of `time`, `sequence` and `sequence_hex` continue in later runs. Without it,
+/// they start at 1 in each run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddId {
@@ -29,8 +33,7 @@ pub struct AddId {
     ///   digits, as in `2601020304050000001`.
     /// - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
     ///   identifiers. A message without the field gets none.
-    /// - `sequence` and `sequence_hex`: a counter that starts at 1 in each run, in decimal or hexadecimal
-    ///   digits.
+    /// - `sequence` and `sequence_hex`: a counter that starts at 1, in decimal or hexadecimal digits.
     /// - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
     kind: Kind,
     /// For `hash`: the field to hash. The default is the payload.
@@ -95,6 +98,7 @@ impl TransformConfig for AddId {
             into: (self.into != PAYLOAD)
                 .then(|| Layout::new(vec![Arc::new(FieldType::Text.field(&self.into))])),
             count: 0,
+            saved: 0,
             random: fastrand::Rng::new(),
         }))
     }
@@ -106,6 +110,8 @@ struct Identifier {
     /// The target field; `None` if the target is the payload.
     into: Option<Layout>,
     count: u64,
+    /// The count when the state was last asked for.
+    saved: u64,
     random: fastrand::Rng,
 }
 
@@ -152,6 +158,17 @@ impl Transform for Identifier {
             None => batch.with_payload(thalweg_codec::keys::present(ids.to_binary_view()))?,
         };
         out.send(batch);
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        let former = std::mem::replace(&mut self.saved, self.count);
+        (former != self.count).then(|| self.count.into())
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        self.count = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+        self.saved = self.count;
         Ok(())
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::Int64Array;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
@@ -12,7 +13,8 @@ use thalweg_codec::columns::{FieldType, Layout};
 
 /// Numbers messages in the order in which they pass.
 ///
-/// The count starts again with each run.
+/// With `--state`, the count continues in later runs, so that a message that is read again after a kill gets
+/// the number that it had. With another `start`, it restarts there. Without `--state`, each run restarts.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddSequence {
@@ -62,22 +64,45 @@ impl TransformConfig for AddSequence {
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let layout = Layout::new(vec![Arc::new(FieldType::Int.field(&self.into))]);
-        Ok(Box::new(Counter { next: self.start, layout }))
+        let start = self.start;
+        Ok(Box::new(Counter { numbers: Numbers { start, next: start }, saved: start, layout }))
     }
 }
 
-struct Counter {
+/// The numbers that a later run must know.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Numbers {
+    start: i64,
     next: i64,
+}
+
+struct Counter {
+    numbers: Numbers,
+    /// The next number when the state was last asked for.
+    saved: i64,
     layout: Layout,
 }
 
 impl Transform for Counter {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let first = self.next;
-        self.next = first.wrapping_add(batch.rows() as i64);
+        let first = self.numbers.next;
+        self.numbers.next = first.wrapping_add(batch.rows() as i64);
         let numbers = (0..batch.rows() as i64).map(|row| first.wrapping_add(row));
         let numbers = Int64Array::from_iter_values(numbers);
         out.send(self.layout.extend(batch, vec![Arc::new(numbers)])?);
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        let former = std::mem::replace(&mut self.saved, self.numbers.next);
+        (former != self.saved).then(|| serde_json::to_value(self.numbers).ok())?
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        let saved: Numbers = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+        if saved.start == self.numbers.start {
+            (self.numbers, self.saved) = (saved, saved.next);
+        }
         Ok(())
     }
 }
@@ -90,6 +115,27 @@ mod tests {
     #[test]
     fn it_conforms() {
         testing::transform_conforms::<AddSequence>("{}", &["a", "", "abc"]);
+    }
+
+    #[test]
+    fn another_start_begins_anew_after_a_restart() {
+        let build = |yaml: &str| testing::options::<AddSequence>(yaml).build(&testing::context()).unwrap();
+        let mut out = Outputs::new("test".into());
+        let mut first = build("start: 5");
+        first.apply(testing::batch(["a", "b"]), &mut out).unwrap();
+        let saved = first.state().unwrap();
+        assert_eq!(first.state(), None);
+        out.take();
+        for (yaml, number) in [("start: 5", 7), ("start: 100", 100)] {
+            let mut next = build(yaml);
+            next.restore(saved.clone()).unwrap();
+            next.apply(testing::batch(["c"]), &mut out).unwrap();
+            let given: Vec<_> =
+                out.take().iter().flat_map(|(_, batch)| testing::rows(batch.fields())).collect();
+            assert_eq!(given[0]["sequence"], number);
+        }
+        let refused = build("{}").restore("nonsense".into()).unwrap_err().to_string();
+        assert!(refused.starts_with("its saved state cannot be read: "), "{refused}");
     }
 
     #[test]

@@ -19,8 +19,9 @@ use thalweg_codec::keys::bytes_of;
 /// Converts fields to other types: `{status: int, size: float}`.
 ///
 /// The types are `text`, `int`, `float`, `bool`, `timestamp` and `json`, as in parsers. A message with a
-/// value that does not fit leaves by the `errors` output. A field that does not exist is ignored. `payload`
-/// stays as it is: `cast` only checks that it can be read as the type.
+/// value that does not fit leaves by the `errors` output. A field that does not exist is ignored. As `text`,
+/// a JSON string is what it says, without quotes and escapes, and any other JSON value is as written.
+/// `payload` stays as it is: `cast` only checks that it can be read as the type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Cast(Ordered<FieldType>);
@@ -76,8 +77,6 @@ impl Casting {
                 return Ok(None);
             }
             let is_plain = match self.kind {
-                // JSON becomes text without a change.
-                FieldType::Text => *from == DataType::Utf8View,
                 FieldType::Float => from.is_integer(),
                 FieldType::Timestamp => {
                     matches!(from, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
@@ -150,6 +149,7 @@ mod tests {
     use serde_json::json;
     use thalweg_engine::testing;
 
+    use crate::parse_json::ParseJsonConfig;
     use crate::testing::with_text;
 
     #[test]
@@ -194,6 +194,21 @@ mod tests {
         assert_eq!(given.main()[1..], [json!({"f": "1.5"}), json!({"i": "-4", "f": "-2.0"})]);
         let given = testing::apply::<Cast>("{i: timestamp, f: json}", [batch()]);
         assert_eq!(given.main()[0], json!({"i": 3_000_000, "f": "3.0"}));
+    }
+
+    #[test]
+    fn the_text_of_a_value_does_not_depend_on_the_values_beside_it() {
+        let cast = |lines: &[&str]| {
+            let parsed = testing::apply::<ParseJsonConfig>("{}", [testing::batch(lines)]);
+            testing::apply::<Cast>("{a: text}", parsed.outputs.into_values().flatten()).main()
+        };
+        let lines = [r#"{"a":"x \"y\""}"#, r#"{"a":5}"#, r#"{"a":{"b":"c"}}"#, r#"{"a":"5"}"#];
+        let alone: Vec<_> = lines.iter().flat_map(|line| cast(&[line])).collect();
+        assert_eq!(
+            alone,
+            [json!({"a": "x \"y\""}), json!({"a": "5"}), json!({"a": r#"{"b":"c"}"#}), json!({"a": "5"})]
+        );
+        assert_eq!(cast(&lines), alone);
     }
 
     #[test]

@@ -95,8 +95,15 @@ struct Rest {
 }
 
 impl Flattener {
-    /// Parses one field. Returns the batch without the messages that were rejected.
-    fn field(&mut self, batch: Batch, field: &FieldRef, out: &mut Outputs) -> Result<Option<Batch>, Error> {
+    /// Parses one field. Returns the batch without the messages that were rejected. Messages that must be
+    /// parsed separately are added to `later`.
+    fn field(
+        &mut self,
+        batch: Batch,
+        field: &FieldRef,
+        later: &mut Vec<Batch>,
+        out: &mut Outputs,
+    ) -> Result<Option<Batch>, Error> {
         let name = field.name();
         let has_objects =
             |batch: &Batch| objects(batch, name).is_some_and(|objects| objects.null_count() < batch.rows());
@@ -113,7 +120,8 @@ impl Flattener {
             })
         });
         let parsed = parser.parse(batch, out, |batch| objects(batch, name))?;
-        let Some(batch) = parsed else { return Ok(None) };
+        later.extend(parsed.rest);
+        let Some(batch) = parsed.batch else { return Ok(None) };
         // The objects are removed from the field itself. If it held nothing else, the field is removed too.
         let Some(column) = text(&batch, name) else { return Ok(Some(batch)) };
         let others = (0..column.len()).map(|row| column.is_valid(row) && !is_object(column.value(row)));
@@ -133,10 +141,8 @@ impl Flattener {
         };
         Ok(Some(batch))
     }
-}
 
-impl Transform for Flattener {
-    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+    fn flatten(&mut self, batch: Batch, later: &mut Vec<Batch>, out: &mut Outputs) -> Result<(), Error> {
         let schema: SchemaRef = batch.fields().schema();
         let json = FieldType::Json.field("");
         let mut batch = batch;
@@ -144,7 +150,7 @@ impl Transform for Flattener {
             if field.extension_type_name() == json.extension_type_name()
                 && self.options.is_chosen(field.name())
             {
-                match self.field(batch, field, out)? {
+                match self.field(batch, field, later, out)? {
                     Some(rest) => batch = rest,
                     None => return Ok(()),
                 }
@@ -163,6 +169,16 @@ impl Transform for Flattener {
             })?;
         }
         out.send(batch);
+        Ok(())
+    }
+}
+
+impl Transform for Flattener {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let mut later = vec![batch];
+        while let Some(batch) = later.pop() {
+            self.flatten(batch, &mut later, out)?;
+        }
         Ok(())
     }
 }

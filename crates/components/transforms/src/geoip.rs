@@ -5,14 +5,15 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use maxminddb::{PathElement, Reader};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
-use thalweg_record::Batch;
+use thalweg_record::{Batch, Share};
 
+use crate::kept::Kept;
 use thalweg_codec::columns::{Columns, FieldType, RowParser, Typing, parse_rows, shortened};
 use thalweg_codec::target::Input;
 
@@ -26,7 +27,8 @@ use thalweg_codec::target::Input;
 pub struct GeoIp {
     #[serde(flatten)]
     input: Input,
-    /// The path of the database, a file that ends in `.mmdb`. It is read when the run starts.
+    /// The path of the database, a file that ends in `.mmdb`. It is read when the run starts, and counts on
+    /// `memory`.
     database: PathBuf,
     /// The facts to look up, each of which becomes a field: `city`, `country`, `country-code`, `continent`,
     /// `continent-code` (names are in English), `timezone`, `location` (latitude and longitude as a JSON
@@ -39,7 +41,7 @@ pub struct GeoIp {
     #[serde(default)]
     prefix: String,
     #[serde(skip)]
-    reader: Arc<OnceLock<Arc<Reader<Vec<u8>>>>>,
+    opened: Arc<Mutex<Weak<Database>>>,
 }
 
 fn usual() -> Vec<Fact> {
@@ -130,24 +132,13 @@ sinks:
 }
 
 impl TransformConfig for GeoIp {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let reader = match self.reader.get() {
-            Some(reader) => reader.clone(),
-            None => {
-                let reader = Reader::open_readfile(&self.database).map_err(|error| {
-                    Error::permanent(format!(
-                        "the database `{}` cannot be read: {error}",
-                        self.database.display()
-                    ))
-                })?;
-                self.reader.get_or_init(|| Arc::new(reader)).clone()
-            }
-        };
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        let database = self.open(&context.memory)?;
         let named = self.fields.iter().map(|fact| (format!("{}{}", self.prefix, fact.name()), fact.kind()));
         let types = named.clone().collect();
         Ok(Box::new(Locator {
             input: self.input.clone(),
-            reader,
+            database,
             facts: self.fields.clone(),
             columns: Columns::new(Typing::new(&types, None), named.map(|(name, _)| name)),
             last: None,
@@ -156,9 +147,35 @@ impl TransformConfig for GeoIp {
     }
 }
 
+impl GeoIp {
+    /// Reads the database, or shares that of another worker of the run.
+    fn open(&self, memory: &Share) -> Result<Arc<Database>, Error> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = opened.upgrade() {
+            return Ok(database);
+        }
+        let unreadable = |error: &dyn std::fmt::Display| {
+            Error::permanent(format!("the database `{}` cannot be read: {error}", self.database.display()))
+        };
+        let bytes = std::fs::read(&self.database).map_err(|error| unreadable(&error))?;
+        let mut kept = Kept::new(memory);
+        kept.set(bytes.len());
+        let reader = Reader::from_source(bytes).map_err(|error| unreadable(&error))?;
+        let database = Arc::new(Database { reader, _kept: kept });
+        *opened = Arc::downgrade(&database);
+        Ok(database)
+    }
+}
+
+/// A database, which all workers of a run share.
+struct Database {
+    reader: Reader<Vec<u8>>,
+    _kept: Kept,
+}
+
 struct Locator {
     input: Input,
-    reader: Arc<Reader<Vec<u8>>>,
+    database: Arc<Database>,
     facts: Vec<Fact>,
     columns: Columns,
     /// The last address, and the facts that were found for it.
@@ -192,8 +209,8 @@ impl RowParser for Locator {
 
 impl Locator {
     fn look_up(&mut self, address: IpAddr) -> Result<(), maxminddb::MaxMindDbError> {
-        let Self { reader, facts, found, .. } = self;
-        let result = reader.lookup(address)?;
+        let Self { database, facts, found, .. } = self;
+        let result = database.reader.lookup(address)?;
         let number = |name: &'static str| {
             result.decode_path::<f64>(&[PathElement::Key("location"), PathElement::Key(name)])
         };

@@ -1,7 +1,9 @@
 //! The transforms of messages: one file each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
-//! nothing and performs no I/O (`geoip` reads its database when it is built).
+//! nothing and performs no I/O. There are two exceptions: `geoip` reads its database when it is built, and
+//! `dedupe` keeps keys in temporary files if they do not fit into memory. The memory that a transform keeps
+//! between batches counts on the budget: see `kept`.
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
 //!
@@ -11,6 +13,7 @@
 mod base64;
 mod conditions;
 mod expansion;
+mod kept;
 mod labels;
 mod ordered;
 mod selection;
@@ -62,5 +65,14 @@ fn comma() -> String {
     ",".to_owned()
 }
 
+/// The error of a state that this version cannot read.
+fn unusable_state(error: impl std::fmt::Display) -> thalweg_engine::Error {
+    thalweg_engine::Error::permanent(format!(
+        "its saved state cannot be read: {error}; continue with the version that saved it, or use another state folder"
+    ))
+}
+
+#[cfg(test)]
+mod restarts;
 #[cfg(test)]
 mod testing;

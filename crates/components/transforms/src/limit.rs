@@ -1,24 +1,31 @@
 //! Limits the rate of messages.
 //!
 //! The limiter is a token bucket: it fills at the rate up to the burst, and each message takes one token.
-//! With `wait`, a batch passes whole and the bucket goes into debt. The engine then pauses the pipeline until
-//! the debt is paid. Over time the rate is exact, while messages still travel in batches.
+//! With `wait`, a batch is cut: as many messages pass as there are tokens, and the engine resumes the rest
+//! when there are more. To pass whole batches and pause afterwards was rejected: it lets a batch of any size
+//! through at once, and at a stop all that waits.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arrow_array::BooleanArray;
 use arrow_buffer::BooleanBuffer;
 use hashbrown::HashMap;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::Batch;
+use thalweg_record::{Batch, Share};
 
+use crate::kept::Kept;
 use thalweg_codec::keys::hash_keys;
 
 /// Limits the rate of messages.
+///
+/// Over any time, no more messages pass than `rate` allows for that time, and `burst` beside. With `--state`,
+/// a later run continues with what this one left of the burst, unless there is a `key`: then each run starts
+/// with whole bursts.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -27,8 +34,8 @@ pub struct Limit {
     /// The period of `rate`. The default is `1s`.
     #[serde(default = "second")]
     per: TimeSpan,
-    /// The maximum number of messages that pass at once after a quiet time, at least 1. The default is
-    /// `rate`.
+    /// The maximum number of messages that pass at once after a quiet time, at least 1. With `on_excess:
+    /// wait` it is at least what `rate` allows in 10 ms, because timers are no finer. The default is `rate`.
     burst: Option<f64>,
     /// How messages above the limit are treated. The default is `wait`.
     #[serde(default)]
@@ -38,7 +45,7 @@ pub struct Limit {
     /// messages.
     key: Option<String>,
     /// The maximum number of values of `key` to remember. Beyond it, the oldest value is forgotten and its
-    /// limit starts again. The default is 100000.
+    /// limit starts again. Each needs about 100 bytes, which count on `memory`. The default is 100000.
     #[serde(default = "most_keys")]
     #[schemars(range(min = 1))]
     max_keys: usize,
@@ -59,8 +66,8 @@ const EXCESS: &str = "excess";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExcess {
-    /// They wait, and the components before wait too, back to the source. Messages pass in whole batches,
-    /// with pauses between.
+    /// They wait, and the components before wait too, back to the source. A run that is stopped keeps to the
+    /// rate while it drains; what still waits after `--drain-timeout` is not delivered.
     #[default]
     Wait,
     /// They are filtered.
@@ -117,24 +124,37 @@ impl TransformConfig for Limit {
         true
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(Box::new(self.limiter(Instant::now)))
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        Ok(Box::new(self.limiter(&context.memory, Instant::now)))
     }
 }
 
+/// The finest time in which messages that wait can be released, in seconds.
+const FINEST: f64 = 0.01;
+/// The time after which messages that wait are released together, in seconds, if the burst allows.
+const STEP: f64 = 0.05;
+/// The longest pause, in seconds.
+const LONGEST: f64 = 1e9;
+
 impl Limit {
-    fn limiter(&self, now: fn() -> Instant) -> Limiter {
+    fn limiter(&self, memory: &Share, now: fn() -> Instant) -> Limiter {
+        let per_second = (self.rate / self.per.duration().as_secs_f64()).clamp(f64::MIN_POSITIVE, f64::MAX);
+        let least = if self.on_excess == OnExcess::Wait { per_second * FINEST } else { 0.0 };
         Limiter {
-            per_second: (self.rate / self.per.duration().as_secs_f64()).clamp(f64::MIN_POSITIVE, f64::MAX),
-            burst: self.burst.unwrap_or(self.rate).max(1.0),
+            per_second,
+            burst: self.burst.unwrap_or(self.rate).max(1.0).max(least),
             on_excess: self.on_excess,
             reason: format!("exceeds the limit of {} messages per {}", self.rate, self.per),
             key: self.key.iter().cloned().collect(),
             max_keys: self.max_keys.max(1),
             single: None,
+            has_changed: false,
             buckets: HashMap::new(),
             order: VecDeque::new(),
+            kept: Kept::new(memory),
             hashes: Vec::new(),
+            waiting: VecDeque::new(),
+            passed: 0,
             now,
         }
     }
@@ -148,10 +168,28 @@ struct Limiter {
     key: Vec<String>,
     max_keys: usize,
     single: Option<Bucket>,
+    /// True if a message has passed since the state was last asked for.
+    has_changed: bool,
     buckets: HashMap<u128, Bucket>,
     order: VecDeque<u128>,
+    kept: Kept,
     hashes: Vec<u128>,
+    /// The batches of which something waits.
+    waiting: VecDeque<Batch>,
+    /// The number of messages of the first of them that have passed.
+    passed: usize,
     now: fn() -> Instant,
+}
+
+/// The state for a later run: the tokens at a time, in seconds since 1970.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    tokens: f64,
+    time: f64,
+}
+
+fn seconds_since_1970() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
 #[derive(Clone, Copy)]
@@ -178,15 +216,14 @@ impl Bucket {
 
 impl Limiter {
     fn passing(&mut self, batch: &Batch, now: Instant) -> BooleanBuffer {
-        let full = Bucket { tokens: self.burst, filled: now };
         if self.key.is_empty() {
-            let bucket = self.single.get_or_insert(full);
-            bucket.fill(now, self.per_second, self.burst);
+            let bucket = self.filled(now);
             return BooleanBuffer::collect_bool(batch.rows(), |_| bucket.take());
         }
+        let full = Bucket { tokens: self.burst, filled: now };
         hash_keys(batch, &self.key, 0, &mut self.hashes);
         let mut hashes = self.hashes.iter();
-        BooleanBuffer::collect_bool(batch.rows(), |_| {
+        let passing = BooleanBuffer::collect_bool(batch.rows(), |_| {
             let Some(&key) = hashes.next() else { return true };
             if !self.buckets.contains_key(&key) {
                 if self.order.len() >= self.max_keys
@@ -199,24 +236,64 @@ impl Limiter {
             let bucket = self.buckets.entry(key).or_insert(full);
             bucket.fill(now, self.per_second, self.burst);
             bucket.take()
-        })
+        });
+        let key = size_of::<u128>();
+        self.kept
+            .set(self.buckets.capacity() * (key + size_of::<Bucket>() + 1) + self.order.capacity() * key);
+        passing
+    }
+
+    /// Returns the bucket of all messages, with the tokens of now.
+    fn filled(&mut self, now: Instant) -> &mut Bucket {
+        self.has_changed = true;
+        let bucket = self.single.get_or_insert(Bucket { tokens: self.burst, filled: now });
+        bucket.fill(now, self.per_second, self.burst);
+        bucket
+    }
+
+    /// Passes as many of the messages that wait as there are tokens.
+    fn release(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let now = (self.now)();
+        let mut tokens = self.filled(now).tokens;
+        while tokens >= 1.0
+            && let Some(batch) = self.waiting.pop_front()
+        {
+            let end = batch.rows().min(self.passed.saturating_add(tokens as usize));
+            tokens -= (end - self.passed) as f64;
+            let start = std::mem::replace(&mut self.passed, end);
+            if end == batch.rows() {
+                self.passed = 0;
+            }
+            if start == 0 && end == batch.rows() {
+                out.send(batch);
+                continue;
+            }
+            let rows: Vec<u32> = (start as u32..end as u32).collect();
+            if end == batch.rows() {
+                out.send(batch.select(&rows)?);
+            } else {
+                out.send(batch.share().select(&rows)?);
+                self.waiting.push_front(batch);
+            }
+        }
+        self.filled(now).tokens = tokens;
+        if let Some(batch) = self.waiting.front() {
+            let most = self.burst.min((self.per_second * STEP).max(1.0)).floor();
+            let next = most.min((batch.rows() - self.passed) as f64);
+            let pause = ((next - tokens) / self.per_second).clamp(0.0, LONGEST);
+            out.hold(Duration::from_secs_f64(pause));
+        }
+        Ok(())
     }
 }
 
 impl Transform for Limiter {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let now = (self.now)();
         if self.on_excess == OnExcess::Wait {
-            let bucket = self.single.get_or_insert(Bucket { tokens: self.burst, filled: now });
-            bucket.fill(now, self.per_second, self.burst);
-            bucket.tokens -= batch.rows() as f64;
-            if bucket.tokens < 0.0 {
-                const LONGEST: f64 = 1e9;
-                out.pause(Duration::from_secs_f64((-bucket.tokens / self.per_second).min(LONGEST)));
-            }
-            out.send(batch);
-            return Ok(());
+            self.waiting.push_back(batch);
+            return self.release(out);
         }
+        let now = (self.now)();
         let passing = self.passing(&batch, now);
         let rest = match self.on_excess {
             OnExcess::Wait | OnExcess::Drop => batch.filter(&BooleanArray::from(passing))?,
@@ -237,11 +314,34 @@ impl Transform for Limiter {
         out.send(rest);
         Ok(())
     }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        self.release(out)
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        if !std::mem::take(&mut self.has_changed) {
+            return None;
+        }
+        let elapsed = (self.now)().saturating_duration_since(self.single?.filled).as_secs_f64();
+        let saved = Saved { tokens: self.single?.tokens, time: seconds_since_1970() - elapsed };
+        serde_json::to_value(saved).ok()
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+        // The clock may have been set back since.
+        let elapsed = (seconds_since_1970() - saved.time).max(0.0);
+        let tokens = (saved.tokens + elapsed * self.per_second).clamp(0.0, self.burst);
+        self.single = self.key.is_empty().then(|| Bucket { tokens, filled: (self.now)() });
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::cell::Cell;
     use std::sync::LazyLock;
 
@@ -254,9 +354,10 @@ mod tests {
         *START + PASSED.get()
     }
 
-    /// Sends batches at the given seconds. Returns the messages of each that passed, and the pauses.
-    fn run(yaml: &str, batches: &[(f64, &[&str])]) -> Vec<(String, usize, Duration)> {
-        let mut limiter = testing::options::<Limit>(yaml).limiter(now);
+    /// Sends batches at the given seconds. Returns the messages of each that passed, and how many were
+    /// rejected.
+    fn run(yaml: &str, batches: &[(f64, &[&str])]) -> Vec<(String, usize)> {
+        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, now);
         let mut out = Outputs::new("test".into());
         let mut given = Vec::new();
         for (second, lines) in batches {
@@ -269,9 +370,41 @@ mod tests {
                     _ => rejected += batch.rows(),
                 }
             }
-            given.push((passed, rejected, out.take_pause()));
+            given.push((passed, rejected));
         }
         given
+    }
+
+    /// Sends batches of these sizes as fast as they pass. Returns the time of each message.
+    fn times(yaml: &str, sizes: &[usize], late: Duration) -> Vec<Duration> {
+        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, now);
+        let mut out = Outputs::new("test".into());
+        let (mut times, mut number, mut expected) = (Vec::new(), 0, 0);
+        PASSED.set(Duration::ZERO);
+        for &size in sizes {
+            let lines: Vec<String> = (number..number + size).map(|n| n.to_string()).collect();
+            number += size;
+            limiter.apply(testing::batch(&lines), &mut out).unwrap();
+            loop {
+                for payload in out.take().iter().flat_map(|(_, batch)| testing::payloads(batch)) {
+                    assert_eq!(payload, expected.to_string());
+                    expected += 1;
+                    times.push(PASSED.get());
+                }
+                let Some(pause) = out.take_held() else { break };
+                PASSED.set(PASSED.get() + pause + late);
+                limiter.resume(&mut out).unwrap();
+            }
+        }
+        assert_eq!(times.len(), number);
+        times
+    }
+
+    /// Returns the most messages within a second.
+    fn most_in_a_second(times: &[Duration]) -> usize {
+        let within =
+            |at: usize| times[at..].partition_point(|time| *time - times[at] < Duration::from_secs(1));
+        (0..times.len()).map(within).max().unwrap_or(0)
     }
 
     #[test]
@@ -289,11 +422,53 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_too_many_passes_and_is_waited_for() {
-        let given = run("{rate: 10, burst: 2}", &[(0.0, &["a"; 7]), (0.5, &["b"; 1]), (10.0, &["c"; 2])]);
-        let pauses: Vec<_> = given.iter().map(|(_, _, pause)| pause.as_millis()).collect();
-        assert_eq!(pauses, [500, 100, 0]);
-        assert_eq!(given[0].0, "aaaaaaa");
+    fn a_batch_is_cut_so_that_the_rate_holds_within_any_second() {
+        let times = times("{rate: 1000}", &[6165, 3, 900], Duration::from_micros(900));
+        assert_eq!(times.iter().filter(|time| time.is_zero()).count(), 1000);
+        assert!(most_in_a_second(&times) <= 2000, "{}", most_in_a_second(&times));
+        let last = times.last().unwrap().as_secs_f64();
+        assert!((6.06..6.12).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn a_burst_is_all_that_passes_at_once() {
+        let times = times("{rate: 10, burst: 2}", &[7], Duration::ZERO);
+        let times: Vec<_> = times.iter().map(Duration::as_millis).collect();
+        assert_eq!(times, [0, 0, 100, 200, 300, 400, 500]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_second_has_more_messages_than_the_rate_and_the_burst(
+            rate in 1..3000_u32,
+            burst in 1..500_u32,
+            sizes in prop::collection::vec(1..900_usize, 1..8),
+            late in 0..4000_u64,
+        ) {
+            let times = times(&format!("{{rate: {rate}, burst: {burst}}}"), &sizes, Duration::from_micros(late));
+            let burst = burst.max(rate.div_ceil(100));
+            prop_assert!(most_in_a_second(&times) <= (rate + burst) as usize);
+        }
+    }
+
+    #[test]
+    fn a_restart_does_not_fill_the_bucket() {
+        let build = || {
+            testing::options::<Limit>("{rate: 1, per: 365d, burst: 3, on_excess: drop}")
+                .limiter(&testing::context().memory, Instant::now)
+        };
+        let mut out = Outputs::new("test".into());
+        let mut first = build();
+        assert_eq!(first.state(), None);
+        first.apply(testing::batch(["a", "b"]), &mut out).unwrap();
+        let saved = first.state().unwrap();
+        assert_eq!(first.state(), None);
+        out.take();
+        let mut second = build();
+        second.restore(saved).unwrap();
+        second.apply(testing::batch(["c", "d"]), &mut out).unwrap();
+        let passed: Vec<_> = out.take().iter().flat_map(|(_, batch)| testing::payloads(batch)).collect();
+        assert_eq!(passed, ["c"]);
     }
 
     #[test]
@@ -303,7 +478,7 @@ mod tests {
             &[(0.0, &["a", "b", "c"]), (0.5, &["d"]), (1.0, &["e", "f"]), (60.0, &["g", "h", "i"])],
         );
         assert_eq!(
-            given.iter().map(|(passed, ..)| passed.as_str()).collect::<Vec<_>>(),
+            given.iter().map(|(passed, _)| passed.as_str()).collect::<Vec<_>>(),
             ["ab", "", "e", "gh"]
         );
     }
@@ -343,7 +518,7 @@ mod tests {
             &[(0.0, &["a", "b", "a", "b"]), (0.1, &["a", "c", "a", "c"]), (1.2, &["a", "c"])],
         );
         // `c` takes the place of `a`. `a` then takes the place of `b`, with a full bucket.
-        assert_eq!(given.iter().map(|(passed, ..)| passed.as_str()).collect::<Vec<_>>(), ["ab", "ca", "ac"]);
+        assert_eq!(given.iter().map(|(passed, _)| passed.as_str()).collect::<Vec<_>>(), ["ab", "ca", "ac"]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Parses `key=value` pairs, as Go services and Heroku write them.
 //!
-//! Keys are not known in advance. A column is added with the first message that has its key, and stays from
-//! then on, so the schema is stable after a few messages. Most messages have the same keys in the same order.
-//! So the key that followed the previous key last time is tried first, before the hash table.
+//! Keys are not known in advance. A column is added with the first message that has its key, and stays, so
+//! the schema is stable after a few messages. Columns are forgotten only if more than half of them had no
+//! value for some batches: otherwise a single message with a thousand keys would slow all later ones. Most
+//! messages have the same keys in the same order. So the key that followed the previous key last time is
+//! tried first, before the hash table.
 //!
 //! A message is parsed completely before its values are added to the columns: a malformed message adds none.
 
@@ -124,7 +126,7 @@ impl ByteParser for Parser {
         let mut at = 0;
         let mut guess = 0;
         while let Some((key, value)) = pair(text, &mut at, &mut self.pairs.decoded)? {
-            let column = self.column(key, guess, row)?;
+            let column = self.column(key, guess)?;
             guess = column + 1;
             if let Some(slot) = self.pairs.values.get_mut(column) {
                 if slot.0 != row {
@@ -142,15 +144,12 @@ impl ByteParser for Parser {
             };
             self.columns.push(column, piece)?;
         }
-        if self.pairs.present.len() < self.columns.len() {
-            self.columns.fill(row);
-        }
         Ok(())
     }
 }
 
 impl Parser {
-    fn column(&mut self, key: &str, guess: usize, row: usize) -> Result<usize, String> {
+    fn column(&mut self, key: &str, guess: usize) -> Result<usize, String> {
         if self.columns.name(guess) == Some(key) {
             return Ok(guess);
         }
@@ -161,7 +160,7 @@ impl Parser {
             let most = self.max_fields;
             return Err(format!("the key `{}` is one more than `max_fields` allows, {most}", shortened(key)));
         }
-        let column = self.columns.add(key, row);
+        let column = self.columns.add(key);
         self.numbers.insert(key.into(), column);
         self.pairs.values.push((usize::MAX, Value::True));
         Ok(column)
@@ -269,6 +268,12 @@ fn unicode(text: &str, at: usize) -> Option<(char, usize)> {
 
 impl Transform for Parser {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        if self.columns.forget_idle() {
+            let names = (0..self.columns.len())
+                .filter_map(|column| Some((self.columns.name(column)?.into(), column)));
+            self.numbers = names.collect();
+            self.pairs.values.truncate(self.columns.len());
+        }
         self.pairs.values.iter_mut().for_each(|(row, _)| *row = usize::MAX);
         Ok(parse_required(self, batch, out)?)
     }
@@ -321,6 +326,22 @@ mod tests {
             .map(|batch| batch.fields().schema().fields().iter().map(|field| field.name().clone()).collect())
             .collect();
         assert_eq!(names, [vec!["a", "b"], vec!["a", "b", "c"]]);
+    }
+
+    #[test]
+    fn the_keys_of_one_message_are_forgotten_when_they_do_not_come_again() {
+        let wide: Vec<String> = (0..1000).map(|n| format!("k{n}={n}")).collect();
+        let mut lines = vec!["a=1 b=2".to_owned(), wide.join(" ")];
+        lines.extend(vec!["b=3 a=4".to_owned(); 20]);
+        lines.push("k7=8 b=9".to_owned());
+        let given = testing::apply::<ParseLogfmt>("{}", lines.iter().map(|line| testing::batch([line])));
+        let columns: Vec<_> =
+            given.outputs[&Output::Main].iter().map(|batch| batch.fields().num_columns()).collect();
+        assert_eq!(columns[..3], [2, 1002, 1002]);
+        assert_eq!(columns[19..], [2, 2, 2, 3]);
+        let rows = given.main();
+        assert_eq!(rows[21], json!({"a": "4", "b": "3"}));
+        assert_eq!(rows[22], json!({"b": "9", "k7": "8"}));
     }
 
     #[test]

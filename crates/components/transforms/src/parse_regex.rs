@@ -114,10 +114,7 @@ impl ByteParser for Parser {
         }
         let text = simdutf8::basic::from_utf8(value).ok();
         for (column, &group) in self.groups.iter().enumerate() {
-            let Some((start, end)) = self.locations.get(group) else {
-                self.columns.push_null(column);
-                continue;
-            };
+            let Some((start, end)) = self.locations.get(group) else { continue };
             let piece = match text {
                 Some(text) => text.get(start..end),
                 None => value.get(start..end).and_then(|piece| std::str::from_utf8(piece).ok()),

@@ -5,7 +5,8 @@
 use arrow_array::BooleanArray;
 use arrow_buffer::BooleanBuffer;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -16,6 +17,8 @@ use thalweg_codec::keys::hash_keys;
 /// Give either `rate: 0.1`, which passes each message with that probability, or `one_in: 10`, which passes
 /// every tenth message. With a `key`, `one_in: 10` passes every tenth value of the key on average. With
 /// `take: 3`, the first three of each ten pass.
+///
+/// With `--state`, a later run continues within the group, or within the random numbers of the `seed`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sample {
@@ -100,11 +103,23 @@ impl TransformConfig for Sample {
             key: self.key.iter().cloned().collect(),
             rest: self.rest,
             seed: self.seed.unwrap_or(0),
+            has_seed: self.seed.is_some(),
             random: self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             count: 0,
+            saved: None,
             hashes: Vec::new(),
         }))
     }
+}
+
+/// The state for a later run.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// The index of the next message in its group.
+    Count(u64),
+    /// The seed that continues the random numbers, and the configured one.
+    Random { seed: u64, from: u64 },
 }
 
 #[derive(Clone, Copy)]
@@ -119,9 +134,12 @@ struct Sampler {
     key: Vec<String>,
     rest: bool,
     seed: u64,
+    has_seed: bool,
     random: fastrand::Rng,
     /// The index of the next message in its group.
     count: u64,
+    /// The state that was returned last.
+    saved: Option<State>,
     hashes: Vec<u128>,
 }
 
@@ -161,6 +179,39 @@ impl Transform for Sampler {
             out.send(batch.filter(&keep)?);
         }
         Ok(())
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        let now = Some(self.place()?);
+        let former = std::mem::replace(&mut self.saved, now);
+        (former != now).then(|| serde_json::to_value(now).ok())?
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        let saved: State = serde_json::from_value(saved).map_err(crate::unusable_state)?;
+        match (self.part, saved) {
+            (Fraction::Of(_, size), State::Count(count)) => self.count = count % size,
+            (Fraction::Rate(_), State::Random { seed, from }) if self.has_seed && from == self.seed => {
+                self.random = fastrand::Rng::with_seed(seed);
+            }
+            // The options have changed since, so there is nothing to continue.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Sampler {
+    /// Returns the place in the sequence of decisions, if these depend on it.
+    fn place(&self) -> Option<State> {
+        match self.part {
+            _ if !self.key.is_empty() => None,
+            Fraction::Of(..) => Some(State::Count(self.count)),
+            Fraction::Rate(_) if self.has_seed => {
+                Some(State::Random { seed: self.random.get_seed(), from: self.seed })
+            }
+            Fraction::Rate(_) => None,
+        }
     }
 }
 

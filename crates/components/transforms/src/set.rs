@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_schema::{Field, FieldRef};
+use arrow_schema::FieldRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
@@ -15,7 +15,7 @@ use thalweg_expression::{Evaluated, Evaluator, Expression};
 use thalweg_record::{Batch, PAYLOAD};
 
 use crate::ordered::Ordered;
-use thalweg_codec::columns::{Before, FieldType, Layout};
+use thalweg_codec::columns::{Before, Layout};
 use thalweg_codec::keys::{as_bytes, present};
 
 /// Sets fields: `{name: "expression"}`.
@@ -84,14 +84,9 @@ impl Setting {
             })?;
             return Ok(batch.with_payload(present(payload))?);
         }
-        let kind = evaluated.values.data_type();
-        let is_same =
-            |field: &FieldRef| field.data_type() == kind && evaluated.json != field.metadata().is_empty();
-        if !self.field.as_ref().is_some_and(|(field, _)| is_same(field)) {
-            let field = Arc::new(match evaluated.json {
-                true => FieldType::Json.field(&self.name),
-                false => Field::new(&self.name, kind.clone(), true),
-            });
+        let field = evaluated.field(&self.name);
+        if !self.field.as_ref().is_some_and(|(known, _)| **known == field) {
+            let field = Arc::new(field);
             self.field = Some((field.clone(), Layout::new(vec![field])));
         }
         let Some((_, layout)) = &mut self.field else { return Ok(batch) };

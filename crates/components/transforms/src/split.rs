@@ -10,19 +10,19 @@ use arrow_array::{Array, BinaryViewArray};
 use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sonic_rs::JsonValueTrait;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, TextBuilder, ViewBuilder};
 
 use thalweg_codec::columns::{FieldType, Layout, missing, reject_all};
+use thalweg_codec::json_columns::elements;
 use thalweg_codec::keys::bytes_of;
 
 /// Splits one message into several.
 ///
 /// Give either `delimiter: ","`, for the parts of a text, or `json_array: true`, for the elements of a JSON
-/// array. Each part becomes the payload of its own message, which has the fields of the original. Elements
-/// keep their JSON text, except that texts lose their quotes and escapes. The original message is
-/// acknowledged when all its parts are. A message without parts is filtered.
+/// array, which may be nested 127 levels deep. Each part becomes the payload of its own message, which has
+/// the fields of the original. Elements keep their JSON text, except that texts lose their quotes and
+/// escapes. The original message is acknowledged when all its parts are. A message without parts is filtered.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Split {
@@ -89,6 +89,7 @@ impl TransformConfig for Split {
             keep_empty: self.keep_empty,
             parts: Vec::new(),
             decoded: String::new(),
+            element: String::new(),
         }))
     }
 }
@@ -99,7 +100,10 @@ struct Splitter {
     into: Option<Layout>,
     keep_empty: bool,
     parts: Vec<Piece>,
+    /// The decoded texts of a message.
     decoded: String,
+    /// The decoded text of one element.
+    element: String,
 }
 
 /// The offsets of a part: in the message, or in the decoded text.
@@ -131,39 +135,18 @@ impl Splitter {
     }
 
     fn elements(&mut self, value: &[u8]) -> Result<(), String> {
-        let wrong = "is not a JSON array";
-        if value.trim_ascii_start().first() != Some(&b'[') {
-            return Err(wrong.to_owned());
-        }
         let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
-        // The iterator stops at the end of the array, so the text after it is checked here.
-        if text.trim_ascii_end().as_bytes().last() != Some(&b']') {
-            return Err(wrong.to_owned());
-        }
-        let mut end = 0;
-        for element in sonic_rs::to_array_iter(text) {
-            let element = element.map_err(|error| format!("{wrong}, at byte {}", error.offset()))?;
-            let raw = element.as_raw_str();
-            let place = (raw.as_ptr() as usize).checked_sub(text.as_ptr() as usize);
-            let place = place.filter(|start| start + raw.len() <= text.len());
-            end = place.map_or(end, |start| start + raw.len());
-            let is_plain = !raw.starts_with('"') || !raw.contains('\\');
-            match (place, is_plain) {
-                (Some(start), true) if raw.starts_with('"') => {
-                    self.parts.push(Piece::Raw(start + 1, (start + raw.len()).saturating_sub(1)));
+        let Self { parts, decoded, element, .. } = self;
+        elements(text, |found| {
+            parts.push(match found.plain() {
+                Some(range) => Piece::Raw(range.start, range.end),
+                None => {
+                    let begin = decoded.len();
+                    decoded.push_str(found.decode(text, element));
+                    Piece::Decoded(begin, decoded.len())
                 }
-                (Some(start), true) => self.parts.push(Piece::Raw(start, start + raw.len())),
-                _ => {
-                    let begin = self.decoded.len();
-                    self.decoded.push_str(element.as_str().unwrap_or(raw));
-                    self.parts.push(Piece::Decoded(begin, self.decoded.len()));
-                }
-            }
-        }
-        let after = text.get(end..).unwrap_or_default().trim_ascii();
-        let is_closed =
-            after == "]" || (self.parts.is_empty() && after.trim_start_matches('[').trim_ascii() == "]");
-        if is_closed { Ok(()) } else { Err(wrong.to_owned()) }
+            });
+        })
     }
 
     fn part<'a>(&'a self, value: &'a [u8], part: Piece) -> &'a [u8] {
@@ -305,7 +288,10 @@ mod tests {
         let given = split("json_array: true", &lines);
         assert_eq!(given.payloads(Output::Errors), lines);
         assert_eq!(given.payloads(Output::Main), [""; 0]);
-        assert_eq!(given.errors()[0].1, "is not a JSON array");
+        assert_eq!(given.errors()[0].1, "is not a JSON array: expected `[` at byte 0");
+        let deep = format!("[{},1]", "[".repeat(20_000) + &"]".repeat(20_000));
+        let given = split("json_array: true", &[&deep]);
+        assert_eq!(given.errors()[0].1, "is not a JSON array: nested too deep at byte 127");
     }
 
     #[test]

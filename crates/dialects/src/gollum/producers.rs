@@ -235,6 +235,8 @@ impl Writing<'_> {
         options.put("framing", framing.done());
         if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
             options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
+            // gollum reads one answer after each batch.
+            options.text("acknowledge_per", "batch", settings.span);
             self.time(&mut options, "AckTimeoutMs", "acknowledge_timeout", 1);
         } else {
             settings.idle(&["AckTimeoutMs"], "without `Acknowledge`", self.report);

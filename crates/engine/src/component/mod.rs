@@ -84,6 +84,14 @@ pub struct Context {
     /// True if sinks append to the output of earlier runs: with `--state`, and when dead letters are
     /// replayed.
     pub resumes: bool,
+    /// True if every source sends again what no checkpoint covers, so that a sink must cut off what it wrote
+    /// since. False if some messages come only once (a datagram, for example): what is whole stays, and what
+    /// other sources send again is there twice.
+    pub resends: bool,
+    /// True if a run without `--state` reads all input from its beginning, so that its output replaces that
+    /// of earlier runs. False if a source takes messages as a service does: those of earlier runs never come
+    /// again, so sinks append.
+    pub starts_over: bool,
     /// The target size of a batch, in bytes of payload.
     pub batch_bytes: usize,
     /// The component's account with the budget. A buffer of the size of a file is reserved here before it is

@@ -49,7 +49,7 @@ pub trait Sink: Send {
 
     /// Returns how many [`Staged`](WriteOutcome::Staged) batches became durable since the last call, in the
     /// order in which they were written. The engine calls it after each write and flush. After
-    /// [`finish`](Self::finish) all are durable.
+    /// [`finish`](Self::finish) or [`suspend`](Self::suspend) all are durable.
     fn take_committed(&mut self) -> usize {
         0
     }
@@ -77,6 +77,16 @@ pub trait Sink: Send {
     /// As [`write`](Self::write).
     async fn finish(&mut self) -> Result<(), Error> {
         self.flush().await
+    }
+
+    /// Called instead of [`finish`](Self::finish) if the run was asked to stop before its sources ended, and
+    /// a later run resumes it. Makes all batches durable. Output that a reader takes for the whole result may
+    /// stay unfinished, since the later run continues it from the [`state`](Self::state).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn suspend(&mut self) -> Result<(), Error> {
+        self.finish().await
     }
 
     /// Returns what a later run needs to resume. It is saved in the same checkpoint as the positions of the

@@ -39,6 +39,18 @@ pub trait SourceConfig: Send + Sync {
         false
     }
 
+    /// True if a later run gets all messages again that no checkpoint covers: the source reads them again, or
+    /// their sender was not answered and sends them again.
+    fn resends(&self) -> bool {
+        true
+    }
+
+    /// True if a run without `--state` starts from the beginning of the input. False if the source takes
+    /// messages as a service does, or removes what it has read: what earlier runs got never comes again.
+    fn starts_over(&self) -> bool {
+        true
+    }
+
     /// True if the source reads the standard input of the process, which then cannot hold the configuration.
     fn reads_stdin(&self) -> bool {
         false

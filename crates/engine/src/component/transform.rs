@@ -1,5 +1,6 @@
 //! Transforms of messages.
 
+use serde_json::Value;
 use thalweg_record::Batch;
 
 use super::{Context, Flow};
@@ -14,12 +15,40 @@ pub trait Transform: Send {
     /// Only if the transform itself is broken. This stops the run.
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error>;
 
+    /// Called after a call that held messages back: see [`Outputs::hold`]. Sends more of them, and holds the
+    /// rest back again. The next batch comes only when nothing is held back, except from a transform of the
+    /// same segment that sends several batches at once.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let _ = out;
+        Ok(())
+    }
+
     /// Called after the last batch. Sends what was held back.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let _ = out;
+        Ok(())
+    }
+
+    /// Returns what a later run must know of the messages so far, if that changed since the last call. It is
+    /// called at a checkpoint, when all messages that were sent are settled or held back by a component, and
+    /// is saved with it. Only of transforms that run in one worker: see
+    /// [`is_sequential`](TransformConfig::is_sequential).
+    fn state(&mut self) -> Option<Value> {
+        None
+    }
+
+    /// Receives the state that a former run saved last, before the first batch.
+    ///
+    /// # Errors
+    /// If the state cannot be used. This ends the run before anything is read.
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        let _ = saved;
         Ok(())
     }
 }

@@ -1,10 +1,12 @@
 //! The channels between the stages of a plan.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thalweg_record::Batch;
-use thalweg_runtime::{HandOver, Receiver, Sender, channel};
+use thalweg_runtime::{HandOver, Receiver, Sender, Traffic, channel};
 
+use super::groups::Groups;
 use crate::Flow;
 use crate::parcel::{Files, Parcel};
 use crate::plan::{Destination, Plan, Segment};
@@ -16,6 +18,9 @@ type Made<P> = BTreeMap<Destination, (Sender<P>, Receiver<P>)>;
 pub(super) struct Channels {
     /// In bytes, of each channel.
     limit: usize,
+    groups: Groups,
+    /// The items that move in each group.
+    traffic: Vec<Arc<Traffic>>,
     messages: Made<Batch>,
     files: Made<Files>,
 }
@@ -24,8 +29,23 @@ pub(super) struct Channels {
 pub(super) struct Exits<P>(pub(super) BTreeMap<Destination, Sender<P>>);
 
 impl Channels {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, messages: BTreeMap::new(), files: BTreeMap::new() }
+    pub(super) fn new(limit: usize, groups: Groups) -> Self {
+        let traffic = (0..groups.count()).map(|_| Arc::default()).collect();
+        Self { limit, groups, traffic, messages: BTreeMap::new(), files: BTreeMap::new() }
+    }
+
+    pub(super) fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// The items that move in a group.
+    pub(super) fn traffic(&self, group: usize) -> &Arc<Traffic> {
+        &self.traffic[group]
+    }
+
+    /// A sender of the group, whose items are counted as moving if they are to be.
+    fn counted<P>(&self, sender: &Sender<P>, to: Destination, group: usize) -> Sender<P> {
+        if self.groups.counts(to) { sender.counted(&self.traffic[group]) } else { sender.clone() }
     }
 
     fn messages(&mut self, to: Destination) -> &(Sender<Batch>, Receiver<Batch>) {
@@ -36,24 +56,27 @@ impl Channels {
         self.files.entry(to).or_insert_with(|| channel(self.limit))
     }
 
-    pub(super) fn message_sender(&mut self, to: Destination) -> Sender<Batch> {
-        self.messages(to).0.clone()
+    /// A sender for a component of a group.
+    pub(super) fn message_sender(&mut self, to: Destination, group: usize) -> Sender<Batch> {
+        let sender = self.messages(to).0.clone();
+        self.counted(&sender, to, group)
     }
 
-    pub(super) fn message_senders(&mut self, to: &[Destination]) -> Vec<Sender<Batch>> {
-        to.iter().map(|&to| self.message_sender(to)).collect()
+    pub(super) fn message_senders(&mut self, to: &[Destination], group: usize) -> Vec<Sender<Batch>> {
+        to.iter().map(|&to| self.message_sender(to, group)).collect()
     }
 
     pub(super) fn message_receiver(&mut self, to: Destination) -> Receiver<Batch> {
         self.messages(to).1.clone()
     }
 
-    pub(super) fn file_sender(&mut self, to: Destination) -> Sender<Files> {
-        self.files(to).0.clone()
+    pub(super) fn file_sender(&mut self, to: Destination, group: usize) -> Sender<Files> {
+        let sender = self.files(to).0.clone();
+        self.counted(&sender, to, group)
     }
 
-    pub(super) fn file_senders(&mut self, to: &[Destination]) -> Vec<Sender<Files>> {
-        to.iter().map(|&to| self.file_sender(to)).collect()
+    pub(super) fn file_senders(&mut self, to: &[Destination], group: usize) -> Vec<Sender<Files>> {
+        to.iter().map(|&to| self.file_sender(to, group)).collect()
     }
 
     pub(super) fn file_receiver(&mut self, to: Destination) -> Receiver<Files> {
@@ -61,15 +84,15 @@ impl Channels {
     }
 
     /// The channels by which messages leave a segment.
-    pub(super) fn message_exits(&mut self, plan: &Plan, segment: &Segment) -> Exits<Batch> {
+    pub(super) fn message_exits(&mut self, plan: &Plan, segment: &Segment, group: usize) -> Exits<Batch> {
         let stages = stages(plan, segment, Flow::Messages);
-        Exits(stages.map(|stage| (stage, self.message_sender(stage))).collect())
+        Exits(stages.map(|stage| (stage, self.message_sender(stage, group))).collect())
     }
 
     /// The channels by which files leave a segment.
-    pub(super) fn file_exits(&mut self, plan: &Plan, segment: &Segment) -> Exits<Files> {
+    pub(super) fn file_exits(&mut self, plan: &Plan, segment: &Segment, group: usize) -> Exits<Files> {
         let stages = stages(plan, segment, Flow::Files);
-        Exits(stages.map(|stage| (stage, self.file_sender(stage))).collect())
+        Exits(stages.map(|stage| (stage, self.file_sender(stage, group))).collect())
     }
 }
 

@@ -1,46 +1,189 @@
-//! The saved state of a run: the checkpoints of its sources and the states of its sinks, together, twice a
-//! second.
+//! The saved state of a run: the checkpoints of its sources and the states of its sinks and transforms,
+//! together, twice a second.
 //!
-//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
+//! Each [group](super::groups) of connected components has checkpoints of its own. If its sources read their
+//! input again after a crash, a checkpoint is taken while nothing moves: the sources are held back, what is
+//! in flight is settled, the sinks flush, and the state is copied. So it has exactly what the positions
+//! cover, in every sink. The state is written after the sources continue.
+//!
+//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md and
+//! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use thalweg_runtime::{Failpoint, Traffic};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::RunFailure;
+use super::flushes::Flushes;
 use super::saves::Saver;
 use super::sink::CheckpointBarrier;
 use crate::Error;
+use crate::component::Transform;
 use crate::positions::Positions;
-use crate::store::Store;
+use crate::store::{DeadLetterId, Store};
 
 /// How often checkpoints are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 /// How soon they are saved if someone waits for it. All who ask meanwhile share the save.
 const SAVE_SOON: Duration = Duration::from_millis(5);
+/// The time between checkpoints is at least this many times as long as the sources were held back.
+const HOLD_SHARE: u32 = 20;
+/// But not longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long the sources are held back at most: a sink that retries would hold them back without end. Then
+/// what is settled is saved while messages move. A run that resumes there may write twice what was in flight.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
-/// A sink's name, and where its task puts the sink's state for the next save.
-pub(super) type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
+/// A component's name, and where its task puts its state for the next save.
+pub(super) type SavedState = (Arc<str>, StateSlot);
+
+/// Where a task puts the state of a component for the next save.
+pub(super) type StateSlot = Arc<Mutex<Option<Value>>>;
+
+/// A transform whose state is saved. Its worker locks it while it is called, so a checkpoint has its state
+/// between two batches.
+pub(super) type SharedTransform = Arc<Mutex<Box<dyn Transform>>>;
 
 /// The positions of components, in the order in which they are saved.
 pub(super) type ComponentPositions = Vec<(Arc<str>, Arc<Positions>)>;
 
-/// The state that a run saves, and its store.
+/// The state that a group of components saves, and its store.
 pub(super) struct Checkpoints {
     pub(super) store: Arc<LazyStore>,
     /// False if the run keeps nothing: nothing is then ever due, and [`save`](Self::save) does nothing.
     pub(super) are_kept: bool,
     pub(super) positions: ComponentPositions,
-    pub(super) states: Vec<SinkState>,
+    pub(super) states: Vec<SavedState>,
+    pub(super) transforms: Vec<(StateSlot, SharedTransform)>,
     pub(super) barrier: CheckpointBarrier,
     pub(super) saver: Saver,
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) flushes: Arc<Flushes>,
+    /// True if all sources of the group read their input again from their positions.
+    pub(super) rereads: bool,
+    /// True once a sink or transform was seen to have state.
+    pub(super) has_state: AtomicBool,
+}
+
+/// The data of one save, copied at one moment.
+struct Snapshot {
+    /// The number of the save.
+    number: u64,
+    moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
+    states: Vec<(Arc<str>, Value)>,
+    /// The dead letters that are covered: see [`Store::save`].
+    letters: Vec<(Arc<str>, Option<DeadLetterId>)>,
 }
 
 impl Checkpoints {
-    /// Saves what changed. Blocks its thread.
+    /// Takes checkpoints until it is dropped, or one cannot be saved: the failure goes to `failed`.
+    pub(super) async fn keep(self: Arc<Self>, failed: mpsc::UnboundedSender<RunFailure>) {
+        let mut timer = SaveTimer::new();
+        loop {
+            tokio::select! {
+                () = self.saver.asked() => {
+                    timer.ask();
+                    continue;
+                }
+                () = timer.due() => {}
+            }
+            match self.checkpoint().await {
+                Ok(held) => timer.wait_at_least((held * HOLD_SHARE).min(LONGEST_PAUSE)),
+                Err(error) => {
+                    // The supervisor is gone when the run is over.
+                    let _ = failed.send(error.into());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a checkpoint. Returns how long it held the sources back.
+    async fn checkpoint(&self) -> Result<Duration, Error> {
+        if !self.must_be_still() {
+            return self.save().map(|()| Duration::ZERO);
+        }
+        let number = self.saver.begin();
+        if self.is_idle() {
+            self.saver.complete(number);
+            return Ok(Duration::ZERO);
+        }
+        let start = Instant::now();
+        let snapshot = tokio::time::timeout(LONGEST_HOLD, self.still_snapshot()).await;
+        let held = start.elapsed();
+        match snapshot {
+            Ok(Some(snapshot)) => self.write_blocking(snapshot)?,
+            // The run is failing, and the state of what failed must not be saved.
+            Ok(None) => {}
+            Err(_) => self.save()?,
+        }
+        Ok(held)
+    }
+
+    /// Holds the sources back, lets what is in flight be settled, and copies the state. Returns None if a
+    /// batch has failed.
+    async fn still_snapshot(&self) -> Option<Snapshot> {
+        let _hold = self.traffic.hold().await;
+        self.flushes.flush().await;
+        if self.has_failed() {
+            return None;
+        }
+        Some(thalweg_runtime::blocking(|| self.snapshot()))
+    }
+
+    /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component
+    /// would have some of them twice.
+    fn must_be_still(&self) -> bool {
+        let has_state = || self.states.iter().any(|(_, state)| state.lock().is_some());
+        if self.rereads && (!self.transforms.is_empty() || has_state()) {
+            self.has_state.store(true, Relaxed);
+        }
+        self.are_kept && self.has_state.load(Relaxed)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.positions.iter().any(|(_, positions)| positions.has_failed())
+    }
+
+    /// True if nothing was sent or settled since the last checkpoint.
+    fn is_idle(&self) -> bool {
+        self.positions.iter().all(|(_, positions)| positions.is_idle())
+            && self.states.iter().all(|(_, state)| state.lock().is_none())
+    }
+
+    /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
+    /// flight when a component failed is not consistent: the last checkpoint stays.
+    ///
+    /// # Errors
+    /// As [`save`](Self::save).
+    pub(super) fn save_last(&self) -> Result<(), Error> {
+        // One sink alone has what is settled, and nothing else.
+        let is_unchanged = |(slot, transform): &(StateSlot, SharedTransform)| {
+            transform.lock().state().is_none() && slot.lock().is_none()
+        };
+        let is_alone =
+            self.states.len() == self.transforms.len() + 1 && self.transforms.iter().all(is_unchanged);
+        let is_consistent = is_alone || !self.has_failed() && self.traffic.is_still();
+        if self.must_be_still() && !is_consistent {
+            return Ok(());
+        }
+        if !self.are_kept {
+            return Ok(());
+        }
+        let mut snapshot = self.snapshot();
+        // Nothing comes again of what the dead letters have.
+        snapshot.letters.iter_mut().for_each(|(_, covered)| *covered = None);
+        self.write_blocking(snapshot)
+    }
+
+    /// Saves what changed, while messages may move. Blocks its thread.
     ///
     /// # Errors
     /// If the store cannot be written. The changes are then saved by the next call.
@@ -48,34 +191,56 @@ impl Checkpoints {
         if !self.are_kept {
             return Ok(());
         }
-        thalweg_runtime::blocking(|| self.saver.save(|| self.save_changes()))
+        self.write_blocking(self.snapshot())
     }
 
-    /// The positions are taken before the sinks' states. Messages that a position covers were written before
-    /// they were settled, so the states are of the same moment or a later one, never of an earlier one.
-    fn save_changes(&self) -> Result<(), Error> {
-        let barrier = self.barrier.write();
+    /// The positions are taken before the states. Messages that a position covers were written before they
+    /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
+    /// transform that writes to its journal blocks the thread.
+    fn snapshot(&self) -> Snapshot {
+        let number = self.saver.begin();
+        let _barrier = self.barrier.write();
         let mut moved = Vec::new();
         for (source, positions) in &self.positions {
             let changes = positions.take_changes().into_iter();
             moved.extend(changes.map(|(partition, offset)| (source.clone(), partition, offset)));
         }
-        let states: Vec<(Arc<str>, Value)> = self
-            .states
-            .iter()
-            .filter_map(|(sink, state)| Some((sink.clone(), state.lock().take()?)))
-            .collect();
-        drop(barrier);
-        if moved.is_empty() && states.is_empty() {
-            return Ok(());
+        for (slot, transform) in &self.transforms {
+            if let Some(state) = transform.lock().state() {
+                *slot.lock() = Some(state);
+            }
         }
-        if let Err(error) = self.store.get().and_then(|store| store.save(&moved, &states)) {
-            self.put_back(moved, states);
-            return Err(error);
+        let states = self.states.iter();
+        let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
+        Snapshot { number, moved, states, letters: self.covered_letters() }
+    }
+
+    /// The last dead letter, for each source whose messages come again after it.
+    fn covered_letters(&self) -> Vec<(Arc<str>, Option<DeadLetterId>)> {
+        let Some(store) = self.store.opened().filter(|_| self.rereads) else { return Vec::new() };
+        let last = store.last_letter().unwrap_or_default();
+        self.positions.iter().map(|(source, _)| (source.clone(), Some(last))).collect()
+    }
+
+    fn write_blocking(&self, snapshot: Snapshot) -> Result<(), Error> {
+        thalweg_runtime::blocking(|| self.write(snapshot))
+    }
+
+    fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
+        let Snapshot { number, moved, states, letters } = snapshot;
+        if !moved.is_empty() || !states.is_empty() {
+            let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
+            let saved = saved.and_then(|()| self.store.get()?.save(&moved, &states, &letters));
+            if let Err(error) = saved {
+                self.put_back(moved, states);
+                return Err(error);
+            }
+            Failpoint::CheckpointAfter.pass();
+            for (source, partition, offset) in &moved {
+                self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
+            }
         }
-        for (source, partition, offset) in &moved {
-            self.of(source).for_each(|positions| positions.note_stored(partition, offset.as_ref()));
-        }
+        self.saver.complete(number);
         Ok(())
     }
 
@@ -85,8 +250,8 @@ impl Checkpoints {
         for (source, partition, _) in moved {
             self.of(&source).for_each(|positions| positions.put_back(&partition));
         }
-        for (sink, state) in states {
-            if let Some((_, slot)) = self.states.iter().find(|(name, _)| *name == sink) {
+        for (component, state) in states {
+            if let Some((_, slot)) = self.states.iter().find(|(name, _)| *name == component) {
                 slot.lock().get_or_insert(state);
             }
         }
@@ -103,17 +268,41 @@ impl Checkpoints {
     }
 }
 
+/// Removes the dead letters of a run that was killed, of messages that come again, and notes which ones are
+/// there before this run.
+///
+/// # Errors
+/// If the store cannot be used.
+pub(super) fn begin(store: &Store, groups: &[Arc<Checkpoints>]) -> Result<(), Error> {
+    let again = store.uncovered_letters()?;
+    if !again.is_empty() {
+        tracing::info!(
+            "{} dead letters of a run that was killed are removed: their messages are processed again",
+            again.len()
+        );
+        store.remove_letters(&again)?;
+    }
+    let rereading = groups.iter().filter(|group| group.rereads);
+    store.cover_letters(rereading.flat_map(|group| group.positions.iter().map(|(source, _)| source)))
+}
+
+fn unwritable(error: std::io::Error) -> Error {
+    Error::permanent("the state cannot be written").caused_by(error)
+}
+
 /// When the next save is due: by the clock, or soon after someone asked for it.
 pub(super) struct SaveTimer {
     timer: Interval,
     asked: Option<Instant>,
+    /// No save is due before.
+    earliest: Instant,
 }
 
 impl SaveTimer {
     pub(super) fn new() -> Self {
         let mut timer = tokio::time::interval(SAVE_EVERY);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { timer, asked: None }
+        Self { timer, asked: None, earliest: Instant::now() }
     }
 
     /// Someone waits for a save.
@@ -121,8 +310,14 @@ impl SaveTimer {
         self.asked.get_or_insert_with(|| Instant::now() + SAVE_SOON);
     }
 
+    /// The next save is not due before this time has passed.
+    pub(super) fn wait_at_least(&mut self, pause: Duration) {
+        self.earliest = Instant::now() + pause;
+    }
+
     /// Waits until a save is due.
     pub(super) async fn due(&mut self) {
+        tokio::time::sleep_until(self.earliest).await;
         match self.asked {
             Some(at) => {
                 tokio::time::sleep_until(at).await;
@@ -144,6 +339,11 @@ pub(super) struct LazyStore {
 impl LazyStore {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder, open: Mutex::default() }
+    }
+
+    /// The store, if it is open.
+    pub(super) fn opened(&self) -> Option<Arc<Store>> {
+        self.open.lock().clone()
     }
 
     pub(super) fn get(&self) -> Result<Arc<Store>, Error> {
@@ -175,14 +375,19 @@ mod tests {
         let (failures, _) = tokio::sync::mpsc::unbounded_channel();
         let positions = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
         positions.keep();
-        let state: Arc<Mutex<Option<Value>>> = Arc::new(Mutex::new(Some(10.into())));
+        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
         let checkpoints = Checkpoints {
             store: Arc::new(LazyStore::new(blocked.clone())),
             are_kept: true,
             positions: vec![("in".into(), positions.clone())],
             states: vec![("out".into(), state.clone())],
+            transforms: Vec::new(),
             barrier: CheckpointBarrier::default(),
             saver: Saver::new(),
+            traffic: Arc::default(),
+            flushes: Arc::new(Flushes::new(Arc::default())),
+            rereads: true,
+            has_state: AtomicBool::default(),
         };
         let settle = |offset: u64| {
             let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };

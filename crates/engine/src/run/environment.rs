@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 
 use super::checkpoints::LazyStore;
 use super::retries::Retries;
-use super::saves::Saves;
 use super::{FileWatcher, Handle, RunFailure};
 use crate::metrics::ComponentMetrics;
 use crate::positions::Positions;
@@ -30,11 +29,24 @@ pub(super) struct Environment {
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
     pub(super) retries: Retries,
     pub(super) drain_timeout: Duration,
-    /// The saves of checkpoints, for those who wait for one.
-    pub(super) saves: Saves,
     /// Receives the failures of batches.
     pub(super) failures: mpsc::UnboundedSender<RunFailure>,
     metrics: BTreeMap<Arc<str>, Arc<ComponentMetrics>>,
+}
+
+/// The promises that all sources of a group keep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Input {
+    /// True if all send again what no checkpoint covers.
+    pub(super) resends: bool,
+    /// True if all read their input from its beginning in a run without state.
+    pub(super) starts_over: bool,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self { resends: true, starts_over: true }
+    }
 }
 
 /// The part of the environment that a [`Run`](super::Run) decides.
@@ -45,7 +57,6 @@ pub(super) struct RunSettings {
     pub(super) resumes: bool,
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
     pub(super) drain_timeout: Duration,
-    pub(super) saves: Saves,
 }
 
 impl Environment {
@@ -65,7 +76,6 @@ impl Environment {
             resumes: settings.resumes,
             watcher: settings.watcher,
             drain_timeout: settings.drain_timeout,
-            saves: settings.saves,
             handle,
             store,
             checkpoints,
@@ -79,11 +89,13 @@ impl Environment {
         found.unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
     }
 
-    /// The context that a component is built in.
-    pub(super) fn context(&self, name: &Arc<str>) -> Context {
+    /// The context that a component of a group is built in.
+    pub(super) fn context(&self, name: &Arc<str>, input: Input) -> Context {
         Context {
             name: name.to_string(),
             resumes: self.resumes,
+            resends: input.resends,
+            starts_over: input.starts_over,
             batch_bytes: self.batch_bytes,
             memory: self.handle.budget.share(),
             temporary: self.temporary.clone(),

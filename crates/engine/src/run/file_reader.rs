@@ -28,6 +28,9 @@ impl Worker for FileReaderWorker {
     type Item = Files;
     type Error = RunFailure;
 
+    /// It is held back in the middle of a file, like a source.
+    const MOVES_ITEMS: bool = false;
+
     async fn take(&mut self, _: Ticket, files: Files) -> Result<(), RunFailure> {
         for file in files {
             self.read(file).await?;
@@ -50,14 +53,47 @@ impl FileReaderWorker {
             return self.refuse(file).await;
         }
         let meta = meta_of(&file);
-        self.open.lock().open(&name, &mut file, meta);
+        {
+            let mut open = self.open.lock();
+            open.open(&file, meta);
+            let done = if open.is_read() {
+                Some(Outcome::Filtered)
+            } else {
+                self.out.may_stop(&open).then_some(Outcome::Unfinished)
+            };
+            if let Some(outcome) = done {
+                open.close(outcome);
+                drop(open);
+                file.settle(outcome);
+                return Ok(());
+            }
+        }
         let start = Instant::now();
         let read = self.reader.unpack(&mut file, &mut self.out).await;
         self.out.metrics.add_busy(start);
-        self.open.lock().close();
+        self.close(file, read).await
+    }
+
+    /// Closes a file that was read, to its end or up to an error.
+    async fn close(&mut self, mut file: File, read: Result<(), FileError>) -> Result<(), RunFailure> {
+        let name = self.out.name().clone();
+        let has_stopped = {
+            let mut open = self.open.lock();
+            let has_stopped = matches!(read, Err(FileError::Failed(_))) && self.out.may_stop(&open);
+            match &read {
+                Ok(()) => open.end(),
+                Err(_) if has_stopped => open.close(Outcome::Unfinished),
+                Err(_) => open.close(Outcome::Filtered),
+            }
+            has_stopped
+        };
         match read {
             Ok(()) => {
                 file.settle(Outcome::Filtered);
+                Ok(())
+            }
+            Err(_) if has_stopped => {
+                file.settle(Outcome::Unfinished);
                 Ok(())
             }
             Err(FileError::Rejected(problem)) => {
@@ -78,7 +114,9 @@ impl FileReaderWorker {
 
     async fn refuse(&mut self, file: File) -> Result<(), RunFailure> {
         self.out.metrics.add_errors(1);
-        let given = give(&self.refused, vec![file], self.out.share.budget(), self.out.name()).await;
+        let given =
+            give(&self.refused, vec![file], self.out.share.budget(), &self.out.traffic, self.out.name())
+                .await;
         given.map_err(|error| RunFailure::of(&self.out.metrics, error))
     }
 }

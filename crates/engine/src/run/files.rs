@@ -228,7 +228,7 @@ impl FileOperator {
             *since = now;
             match applied {
                 Err(FileError::Failed(error)) if error.kind().is_temporary() => {
-                    retries.pause(&self.metrics, error, attempt).await?;
+                    retries.pause(&self.metrics, &error, attempt).await;
                     *since = Instant::now();
                     attempt += 1;
                 }

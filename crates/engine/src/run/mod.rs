@@ -25,6 +25,8 @@ mod failover;
 mod failure;
 mod file_reader;
 mod files;
+mod flushes;
+mod groups;
 mod handle;
 mod letters;
 mod retries;
@@ -55,7 +57,6 @@ pub use summary::{Summary, Undrained};
 use checkpoints::{ComponentPositions, LazyStore};
 use environment::{Environment, RunSettings};
 use retries::Retries;
-use saves::Saver;
 use summary::Ended;
 use supervisor::Supervisor;
 use threads::Tasks;
@@ -161,7 +162,6 @@ impl Run {
     /// Fills `positions` with those of the sources.
     async fn carry_out(self, positions: &mut ComponentPositions) -> Result<Ended, RunFailure> {
         let (failures, failed) = mpsc::unbounded_channel();
-        let saver = Saver::new();
         let settings = RunSettings {
             batch_bytes: self.plan.batch_bytes,
             temporary: self.temporary.unwrap_or_else(|| {
@@ -173,14 +173,16 @@ impl Run {
             resumes: self.continues,
             watcher: self.watcher,
             drain_timeout: self.drain_timeout,
-            saves: saver.saves(),
         };
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
         for source in &self.plan.sources {
             let name = &source.node.name;
             positions.push((name.clone(), environment.positions(name, Role::Source)?));
         }
-        let Wired { tasks, checkpoints } = Wiring::build(&self.plan, &environment, positions, saver)?;
+        let Wired { tasks, checkpoints } = Wiring::build(&self.plan, &environment, positions)?;
+        if let Some(store) = &environment.checkpoints {
+            checkpoints::begin(store, &checkpoints)?;
+        }
         drop((environment, self.plan));
         let supervisor = Supervisor::new(self.handle, checkpoints, failed, self.drain_timeout);
         Ok(supervisor.run(Tasks::start(tasks).await?).await)

@@ -19,18 +19,11 @@ pub(super) struct Retries {
 impl Retries {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(10);
+    /// While the run drains. Its deadline ends the retries.
+    const LONGEST_DRAINING: Duration = Duration::from_secs(1);
 
-    /// Notes the error and waits before the next attempt.
-    ///
-    /// # Errors
-    /// The error, if the run was asked to stop meanwhile: a component that still fails then has failed for
-    /// good.
-    pub(super) async fn pause(
-        &self,
-        metrics: &ComponentMetrics,
-        error: Error,
-        attempt: u32,
-    ) -> Result<(), Error> {
+    /// Notes the error and waits before the next attempt. A request to stop ends the wait.
+    pub(super) async fn pause(&self, metrics: &ComponentMetrics, error: &Error, attempt: u32) {
         let longest = Self::FIRST.saturating_mul(2u32.saturating_pow(attempt)).min(Self::LONGEST);
         let pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
         metrics.set_retrying(Some(error.full()));
@@ -38,6 +31,10 @@ impl Retries {
         let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
         tracing::warn!("{text}");
         self.log.lock().push(text);
-        if self.stop.sleep(pause).await { Err(error) } else { Ok(()) }
+        if self.stop.is_requested() {
+            tokio::time::sleep(pause.min(Self::LONGEST_DRAINING)).await;
+        } else {
+            self.stop.sleep(pause).await;
+        }
     }
 }

@@ -44,17 +44,23 @@ impl Saver {
         self.saves.asked.notified().await;
     }
 
-    /// Calls `save`. If it succeeds, wakes those who waited for it.
-    pub(crate) fn save<E>(&self, save: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        // Before any state is read: what is settled from now on is in the next save.
-        let number = self.saves.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        save()?;
+    /// Begins a save, before any state is read: what is settled from now on is in the next save.
+    pub(crate) fn begin(&self) -> u64 {
+        self.saves.begun.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The save with this number is complete: wakes those who waited for it.
+    pub(crate) fn complete(&self, number: u64) {
         self.done.send_replace(number);
-        Ok(())
     }
 }
 
 impl Saves {
+    /// Asks for a save soon, without waiting for it.
+    pub(crate) fn ask(&self) {
+        self.asked.notify_one();
+    }
+
     /// Waits until what is settled by now is saved. Returns false if the run ended before.
     pub(crate) async fn next(mut self) -> bool {
         let wanted = self.begun.load(Ordering::SeqCst) + 1;
@@ -70,20 +76,17 @@ mod tests {
     #[tokio::test]
     async fn a_wait_ends_with_a_save_that_began_after_it() {
         let saver = Saver::new();
-        let mut waiting = None;
-        saver
-            .save(|| {
-                waiting = Some(tokio::spawn(saver.saves().next()));
-                Ok::<_, ()>(())
-            })
-            .unwrap();
-        let waiting = waiting.unwrap();
+        let number = saver.begin();
+        let waiting = tokio::spawn(saver.saves().next());
         saver.asked().await;
-        assert!(!waiting.is_finished());
-        assert_eq!(saver.save(|| Err::<(), _>("full")), Err("full"));
+        saver.complete(number);
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        saver.save(|| Ok::<_, ()>(())).unwrap();
+        // The next save fails.
+        let _ = saver.begin();
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        saver.complete(saver.begin());
         assert!(waiting.await.unwrap());
         let waiting = tokio::spawn(saver.saves().next());
         saver.asked().await;

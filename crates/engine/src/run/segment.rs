@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Budget};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Stop, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Worker};
 
 use super::RunFailure;
 use super::channels::Exits;
+use super::checkpoints::SharedTransform;
 use crate::Error;
 use crate::component::{Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
@@ -27,6 +28,8 @@ pub(super) struct Results {
 pub(super) enum Work {
     /// It is called.
     Calls(Box<dyn Transform>),
+    /// It is called, and its state is saved.
+    Kept(SharedTransform),
     /// It may wait, and is the first of its segment.
     Waits(Box<dyn WaitingTransform>),
 }
@@ -60,12 +63,11 @@ pub(super) struct SegmentWorker {
     pub(super) exits: Exits<Batch>,
     /// The exits of files that were made of messages.
     pub(super) file_exits: Exits<Files>,
-    /// Shared by the workers. None if the order need not be kept.
+    /// Shared by the workers. None if there is one worker, or the order need not be kept.
     pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
     /// Shared by the workers. None if the number of those at work is fixed.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) budget: Budget,
-    pub(super) stop: Stop,
 }
 
 impl Worker for SegmentWorker {
@@ -87,7 +89,10 @@ impl Worker for SegmentWorker {
             None => None,
         };
         let mut results = Results::default();
-        let done = self.begin(batch, &mut results).await;
+        let done = match self.begin(batch, &mut results).await {
+            Ok(()) => self.resume(&mut results).await,
+            failed => failed,
+        };
         match (&done, permit) {
             (Ok(()), Some(permit)) => permit.succeeded(),
             (Ok(()), None) => {}
@@ -102,13 +107,7 @@ impl Worker for SegmentWorker {
             None => self.deliver(results, &mut at_once),
         }
         at_once.into_iter().for_each(HandOver::run);
-        done?;
-        let pause = self.operators.iter_mut().map(|operator| operator.out.take_pause()).max();
-        if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
-            // A run that was asked to stop drains without pauses.
-            self.stop.sleep(pause).await;
-        }
-        Ok(())
+        done
     }
 
     async fn finish(mut self) -> Result<(), RunFailure> {
@@ -118,15 +117,15 @@ impl Worker for SegmentWorker {
             let start = Instant::now();
             let finished = match &mut operator.work {
                 Work::Calls(transform) => transform.finish(&mut operator.out),
+                Work::Kept(transform) => transform.lock().finish(&mut operator.out),
                 Work::Waits(transform) => transform.finish(&mut operator.out).await,
             };
             operator.metrics.add_busy(start);
             finished.map_err(|error| failed(&operator.metrics, error))?;
             self.pass_on(at, &mut results)?;
+            self.resume(&mut results).await?;
         }
-        let mut at_once = Vec::new();
-        self.deliver(results, &mut at_once);
-        at_once.into_iter().for_each(HandOver::run);
+        self.deliver_all(&mut results);
         Ok(())
     }
 }
@@ -146,12 +145,45 @@ impl SegmentWorker {
         self.pass_on(0, results)
     }
 
+    /// Calls the operators that hold messages back, until none does. The last one of the segment comes first,
+    /// so that it has nothing left when those before it send more.
+    async fn resume(&mut self, results: &mut Results) -> Result<(), RunFailure> {
+        while let Some((at, pause)) = self.holding() {
+            // With a sequencer, the results of a ticket are submitted together.
+            if self.sequencer.is_none() {
+                self.deliver_all(results);
+                self.room().await;
+            }
+            if pause > Duration::ZERO {
+                tokio::time::sleep(pause).await;
+            }
+            let Operator { work, metrics, out, .. } = &mut self.operators[at];
+            let start = Instant::now();
+            let resumed = match work {
+                Work::Calls(transform) => transform.resume(out),
+                Work::Kept(transform) => transform.lock().resume(out),
+                Work::Waits(_) => Ok(()),
+            };
+            metrics.add_busy(start);
+            resumed.map_err(|error| failed(metrics, error))?;
+            self.pass_on(at, results)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the last operator that holds messages back, and the pause before it is resumed.
+    fn holding(&mut self) -> Option<(usize, Duration)> {
+        let operators = self.operators.iter_mut().enumerate().rev();
+        operators.filter_map(|(at, operator)| Some((at, operator.out.take_held()?))).next()
+    }
+
     fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let operator = &mut self.operators[at];
         enters(&mut batch, &operator.metrics);
         let start = Instant::now();
         let applied = match &mut operator.work {
             Work::Calls(transform) => transform.apply(batch, &mut operator.out),
+            Work::Kept(transform) => transform.lock().apply(batch, &mut operator.out),
             Work::Waits(_) => Err(Error::permanent("it waits within a segment; this is a bug of thalweg")),
         };
         operator.metrics.add_busy(start);
@@ -203,6 +235,14 @@ impl SegmentWorker {
         }
     }
 
+    /// Hands over the results so far, and does the work that the next stages take at once.
+    fn deliver_all(&self, results: &mut Results) {
+        // Before the results leave: what is settled must not be newer than the state beside it.
+        let mut at_once = Vec::new();
+        self.deliver(std::mem::take(results), &mut at_once);
+        at_once.into_iter().for_each(HandOver::run);
+    }
+
     fn deliver(&self, results: Results, at_once: &mut Vec<HandOver>) {
         self.exits.deliver(results.batches, at_once);
         self.file_exits.deliver(results.files, at_once);
@@ -223,7 +263,7 @@ fn failed(metrics: &ComponentMetrics, error: Error) -> RunFailure {
 mod tests {
     use async_trait::async_trait;
     use thalweg_record::Outcome;
-    use thalweg_runtime::channel;
+    use thalweg_runtime::{Taken, channel};
 
     use super::*;
     use crate::{Role, testing};
@@ -289,14 +329,13 @@ mod tests {
                 sequencer: Some(sequencer.clone()),
                 limit: None,
                 budget: Budget::new(1 << 20),
-                stop: Stop::default(),
             }
         };
         let (mut first, mut second) = (worker(), worker());
         second.take(1, testing::batch(["good"])).await.unwrap();
         let failure = first.take(0, testing::batch(["bad"])).await.unwrap_err();
         assert_eq!(failure.to_string(), "the transform `picky` failed: no");
-        let (_, arrived) = sink.take().await.unwrap();
+        let arrived = sink.take().await.unwrap().item;
         assert_eq!(testing::payloads(&arrived), ["good"]);
         arrived.settle(Outcome::Delivered);
         let failure = second.finish().await.unwrap_err();
@@ -321,22 +360,80 @@ mod tests {
             sequencer: None,
             limit: None,
             budget: Budget::new(1 << 20),
-            stop: Stop::default(),
         };
         let (input, taken) = channel(usize::MAX);
         input.hand_over(testing::batch(["one"]), 1).map(HandOver::run).ok();
-        let (ticket, batch) = taken.take().await.unwrap();
-        worker.take(ticket, batch).await.unwrap();
+        let taken = taken.take().await.unwrap();
+        worker.take(taken.ticket, taken.item).await.unwrap();
         assert_eq!(
             worker.operators.iter().map(|of| of.metrics.counts().rows_out).collect::<Vec<_>>(),
             [1, 2]
         );
         worker.finish().await.unwrap();
         let mut came = Vec::new();
-        while let Some((_, batch)) = sink.take().await {
+        while let Some(Taken { item: batch, .. }) = sink.take().await {
             came.extend(testing::payloads(&batch));
             batch.settle(Outcome::Delivered);
         }
         assert_eq!(came, ["one", "one", "held back", "held back"]);
+    }
+
+    /// Sends the messages of a batch one by one.
+    #[derive(Default)]
+    struct Slow(Vec<Batch>);
+
+    impl Transform for Slow {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            for row in (0..batch.rows() as u32).rev() {
+                self.0.extend(batch.share().select(&[row])?);
+            }
+            batch.settle(Outcome::Filtered);
+            self.resume(out)
+        }
+
+        fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+            out.send(self.0.pop());
+            if !self.0.is_empty() {
+                out.hold(Duration::from_secs(3600));
+            }
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_back_follows_after_its_pause_and_before_the_next_batch() {
+        let exit = Destination::Sink(0);
+        let (out, sink) = channel(usize::MAX);
+        let operator = |name: &str, work, target| {
+            let metrics = ComponentMetrics::new(name.into(), Role::Transform, "test");
+            Operator::new(Work::Calls(work), metrics, BTreeMap::from([(Output::Main, Arc::from([target]))]))
+        };
+        let mut worker = SegmentWorker {
+            operators: vec![
+                operator("slow", Box::<Slow>::default(), Target::Operator(1)),
+                operator("twice", Box::new(Twice), Target::Stage(exit)),
+            ],
+            exits: Exits(BTreeMap::from([(exit, out)])),
+            file_exits: Exits(BTreeMap::new()),
+            sequencer: None,
+            limit: None,
+            budget: Budget::new(1 << 20),
+        };
+        let start = tokio::time::Instant::now();
+        let received = tokio::spawn(async move {
+            let mut came = Vec::new();
+            while let Some(Taken { item: batch, .. }) = sink.take().await {
+                came.push((testing::payloads(&batch).concat(), start.elapsed().as_secs() / 3600));
+                batch.settle(Outcome::Delivered);
+            }
+            came
+        });
+        worker.take(0, testing::batch(["a", "b", "c"])).await.unwrap();
+        worker.take(1, testing::batch(["d"])).await.unwrap();
+        worker.finish().await.unwrap();
+        let expected = [("a", 0), ("b", 1), ("c", 2), ("d", 2)];
+        let expected =
+            expected.into_iter().flat_map(|one| [one, one]).map(|(text, hour)| (text.to_owned(), hour));
+        assert_eq!(received.await.unwrap(), expected.collect::<Vec<_>>());
     }
 }

@@ -58,7 +58,8 @@ async fn read(
                 if output.metrics.counts().rows_out > read {
                     attempt = 0;
                 }
-                if retries.pause(&output.metrics, error, attempt).await.is_err() {
+                retries.pause(&output.metrics, &error, attempt).await;
+                if output.is_stopping() {
                     return Ok(());
                 }
                 attempt += 1;

@@ -6,12 +6,14 @@
 //!
 //! See docs/decisions/062-draining-has-a-deadline.md.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::checkpoints::{Checkpoints, SaveTimer};
+use super::checkpoints::Checkpoints;
 use super::summary::{Ended, Undrained};
 use super::threads::Tasks;
 use super::{Handle, RunFailure};
@@ -23,10 +25,13 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Watches over a run.
 pub(super) struct Supervisor {
     handle: Handle,
-    checkpoints: Checkpoints,
+    checkpoints: Vec<Arc<Checkpoints>>,
     /// Receives the failures of batches.
     failed: mpsc::UnboundedReceiver<RunFailure>,
-    saves: SaveTimer,
+    /// Receives the failures of checkpoints.
+    unsaved: mpsc::UnboundedReceiver<RunFailure>,
+    /// Take checkpoints.
+    keepers: JoinSet<()>,
     drain_timeout: Duration,
     /// The end of draining, once the run is asked to stop.
     deadline: Option<Instant>,
@@ -45,22 +50,27 @@ enum Event {
     Stopping,
     DrainExpired,
     Aborted,
-    SaveAsked,
-    SaveDue,
+    NotSaved(RunFailure),
 }
 
 impl Supervisor {
     pub(super) fn new(
         handle: Handle,
-        checkpoints: Checkpoints,
+        checkpoints: Vec<Arc<Checkpoints>>,
         failed: mpsc::UnboundedReceiver<RunFailure>,
         drain_timeout: Duration,
     ) -> Self {
+        let (not_saved, unsaved) = mpsc::unbounded_channel();
+        let mut keepers = JoinSet::new();
+        for group in checkpoints.iter().filter(|group| group.are_kept) {
+            keepers.spawn(group.clone().keep(not_saved.clone()));
+        }
         Self {
             handle,
             checkpoints,
             failed,
-            saves: SaveTimer::new(),
+            unsaved,
+            keepers,
             drain_timeout,
             deadline: None,
             broken: None,
@@ -94,15 +104,15 @@ impl Supervisor {
                     tasks.end().await;
                     break;
                 }
-                Event::SaveAsked => self.saves.ask(),
-                Event::SaveDue => self.save(),
+                Event::NotSaved(failure) => self.broke(failure),
             }
         }
+        self.keepers.shutdown().await;
         self.end()
     }
 
     async fn next(&mut self, tasks: &mut Tasks) -> Event {
-        let Self { handle, checkpoints, failed, saves, deadline, .. } = self;
+        let Self { handle, failed, unsaved, deadline, .. } = self;
         tokio::select! {
             // A run whose tasks have all ended has drained, even if the deadline has passed meanwhile.
             biased;
@@ -111,8 +121,7 @@ impl Supervisor {
             () = handle.abort.requested() => Event::Aborted,
             () = handle.stop.requested(), if deadline.is_none() => Event::Stopping,
             () = reached(*deadline) => Event::DrainExpired,
-            () = checkpoints.saver.asked(), if checkpoints.are_kept => Event::SaveAsked,
-            () = saves.due(), if checkpoints.are_kept => Event::SaveDue,
+            Some(failure) = unsaved.recv() => Event::NotSaved(failure),
         }
     }
 
@@ -122,18 +131,12 @@ impl Supervisor {
         self.broken.get_or_insert(failure);
     }
 
-    fn save(&mut self) {
-        if let Err(error) = self.checkpoints.save() {
-            self.broke(error.into());
-        }
-    }
-
     /// Records the unsettled batches and the running components. An earlier failure of the run stays the
     /// first.
     fn expire(&mut self, tasks: &Tasks) {
         let undrained = Undrained {
             timeout: self.drain_timeout,
-            unsettled: self.checkpoints.unsettled(),
+            unsettled: self.checkpoints.iter().flat_map(|group| group.unsettled()).collect(),
             running: tasks.components(),
             item: self.handle.item(),
         };
@@ -146,7 +149,10 @@ impl Supervisor {
 
     /// Saves what is settled, last of all.
     fn end(mut self) -> Ended {
-        self.save();
+        let saved: Vec<_> = self.checkpoints.iter().map(|group| group.save_last()).collect();
+        for error in saved.into_iter().filter_map(Result::err) {
+            self.broke(error.into());
+        }
         while let Ok(failure) = self.failed.try_recv() {
             self.unsettled.get_or_insert(failure);
         }

@@ -5,21 +5,25 @@ use std::sync::Arc;
 use serde_json::Value;
 use thalweg_record::{Ack, File, Meta, Outcome};
 
-use crate::positions::{Checkpoint, Positions};
+use crate::positions::Positions;
+
+/// The offset of a file that was read to its end: it stays until the source's position has moved past the
+/// file.
+const END: &str = "end";
 
 /// The file that a file reader has open. Its messages carry parts of the file's ack: the file is settled when
 /// all of them are.
 pub(crate) struct OpenFile {
     /// The ack of the file.
     ack: Ack,
-    /// The ack of the last checkpoint: the messages sent since belong to it.
-    since_checkpoint: Ack,
     /// How far a run got in each file, if that is kept.
     positions: Option<Arc<Positions>>,
     /// The open file in these positions.
     partition: Option<Arc<str>>,
     /// Where the file came from.
     meta: Arc<Meta>,
+    /// True if a later run gets the file again: reading may then stop within it.
+    comes_again: bool,
 }
 
 impl OpenFile {
@@ -27,10 +31,10 @@ impl OpenFile {
     pub(crate) fn none(reader: &Arc<str>, positions: Option<Arc<Positions>>) -> Self {
         Self {
             ack: Ack::noop(),
-            since_checkpoint: Ack::noop(),
             positions,
             partition: None,
             meta: Arc::new(Meta { source: reader.clone(), path: None, time_us: 0 }),
+            comes_again: false,
         }
     }
 
@@ -40,32 +44,46 @@ impl OpenFile {
         Self { ack: file.ack().split(), meta: Arc::new(meta), ..Self::none(reader, None) }
     }
 
-    /// Opens a file: what is sent from here on is out of it. When all of that is settled, the position in the
-    /// file is forgotten. Acks answer in the order in which they were merged, so the source has then recorded
-    /// the file as done.
-    pub(crate) fn open(&mut self, reader: &Arc<str>, file: &mut File, meta: Meta) {
+    /// Opens a file: what is sent from here on is out of it. Its offset is forgotten when the position of its
+    /// source moves past the file. Until then the file would come again: it may be settled long before a
+    /// larger one that its source sent earlier.
+    pub(crate) fn open(&mut self, file: &File, meta: Meta) {
         self.ack = file.ack().split();
         self.meta = Arc::new(meta);
-        let identity = file.origin().identity().filter(|_| self.positions.is_some());
-        self.partition = identity.map(|identity| format!("{} {identity}", file.origin().source).into());
-        if let (Some(positions), Some(partition)) = (self.positions.clone(), self.partition.clone()) {
-            // Each message owes it as well: the file is settled while its last messages are still in flight.
-            let forgotten = Ack::new(reader.clone(), move |settlement| {
-                if settlement.outcome.is_safe() {
-                    positions.forget(&partition);
-                }
-            });
-            file.ack_mut().merge(forgotten.split());
-            self.ack.merge(forgotten);
+        let known = file.passage().and_then(|passage| Some((passage, file.origin().identity()?)));
+        self.comes_again = known.is_some();
+        self.partition = None;
+        if let (Some(positions), Some((passage, identity))) = (&self.positions, known) {
+            let partition: Arc<str> = format!("{} {identity}", file.origin().source).into();
+            let (positions, passed) = (positions.clone(), partition.clone());
+            passage.then(move || positions.forget(&passed));
+            self.partition = Some(partition);
         }
     }
 
+    /// True if a former run read the open file to its end.
+    pub(crate) fn is_read(&self) -> bool {
+        self.saved().is_some_and(|saved| saved == END)
+    }
+
+    /// True if a run that was asked to stop may leave the rest of the open file to a later run.
+    pub(crate) fn comes_again(&self) -> bool {
+        self.comes_again
+    }
+
     /// All of the file was sent.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn end(&mut self) {
+        if let (Some(positions), Some(partition)) = (&self.positions, self.partition.take()) {
+            // Before the rest of the ack: the file may be settled with it, and forgotten.
+            positions.expect_in(partition, Some(END.into()), 0).0.settle(Outcome::Filtered);
+        }
+        self.close(Outcome::Filtered);
+    }
+
+    /// Settles the rest of the ack. It stands for the file as such: its messages have parts of their own.
+    pub(crate) fn close(&mut self, outcome: Outcome) {
         self.partition = None;
-        std::mem::replace(&mut self.since_checkpoint, Ack::noop()).settle(Outcome::Filtered);
-        // The rest of the ack stands for the file as such: its messages have parts of their own.
-        std::mem::replace(&mut self.ack, Ack::noop()).settle(Outcome::Filtered);
+        std::mem::replace(&mut self.ack, Ack::noop()).settle(outcome);
     }
 
     pub(super) fn meta(&self) -> Arc<Meta> {
@@ -81,21 +99,14 @@ impl OpenFile {
         self.positions.is_some() && self.partition.is_some()
     }
 
-    /// Starts a new checkpoint: batches sent from here on belong to it. Only its offset is used.
-    pub(super) fn start_checkpoint(&mut self, checkpoint: Option<Checkpoint>) {
-        if let (Some(checkpoint), Some(positions), Some(partition)) =
-            (checkpoint, &self.positions, &self.partition)
-        {
-            let next = positions.expect(Some(Checkpoint { partition: partition.clone(), ..checkpoint }), 0);
-            std::mem::replace(&mut self.since_checkpoint, next).settle(Outcome::Filtered);
-        }
-    }
-
-    /// The ack of the next batch.
-    pub(super) fn ack(&self) -> Ack {
+    /// The ack of the next batch, after which the file is resumed at `offset`. Without one, the batch only
+    /// holds the file's position back.
+    pub(super) fn ack(&self, offset: Option<Value>) -> Ack {
+        let file = self.ack.split();
+        let (Some(positions), Some(partition)) = (&self.positions, &self.partition) else { return file };
         // The checkpoint first: it is to be settled before the file may be.
-        let mut ack = self.since_checkpoint.split();
-        ack.merge(self.ack.split());
+        let (mut ack, _) = positions.expect_in(partition.clone(), offset, 0);
+        ack.merge(file);
         ack
     }
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::{Array, RecordBatch};
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Problem, Share};
-use thalweg_runtime::Stop;
+use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Passage, Problem, Share};
+use thalweg_runtime::{Failpoint, Stop, Traffic};
 use tokio::sync::oneshot;
 
 use crate::metrics::ComponentMetrics;
@@ -42,6 +42,8 @@ pub struct SourceOutput {
     pub(crate) batch_bytes: usize,
     pub(crate) stop: Stop,
     pub(crate) metrics: Arc<ComponentMetrics>,
+    /// The items that move in the group of the component: a checkpoint holds the component back.
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) main: Route,
     pub(crate) errors: Route,
     /// True if each file goes by itself, because what it leads to takes long for each.
@@ -94,9 +96,15 @@ impl SourceOutput {
     }
 
     /// True if the run was asked to stop. A source then returns, having sent what it has read. A file reader
-    /// reads its file to the end nevertheless, unless the file has no end.
+    /// may ignore it: what it sends of a file that comes again is not taken any more.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
+    }
+
+    /// True if the open file is not to be read any further: the run was asked to stop, and a later run gets
+    /// the file again.
+    pub(crate) fn may_stop(&self, file: &OpenFile) -> bool {
+        self.is_stopping() && file.comes_again()
     }
 
     /// Waits until the run is asked to stop: for `select!` beside a wait for input.
@@ -178,7 +186,15 @@ impl SourceOutput {
             Upstream::Source(positions, _) => {
                 positions.expect(Some(checkpoint), 0).settle(Outcome::Filtered);
             }
-            Upstream::File(file) => file.lock().start_checkpoint(Some(checkpoint)),
+            Upstream::File(file) => file.lock().ack(Some(checkpoint.offset)).settle(Outcome::Filtered),
+        }
+    }
+
+    /// Asks for a checkpoint soon, instead of at the next regular time: what was sent may not be readable
+    /// again for long.
+    pub fn save_soon(&self) {
+        if let Upstream::Source(_, Some(saves)) = &self.upstream {
+            saves.ask();
         }
     }
 
@@ -195,7 +211,7 @@ impl SourceOutput {
 impl SourceOutput {
     /// Sends messages on. Waits until there is room for them. With a checkpoint, a later run resumes there
     /// when the messages are settled, and all that was sent before them in the partition. Of a file reader's
-    /// checkpoint only the offset counts; what it sends next without a checkpoint belongs to the same one.
+    /// checkpoint only the offset counts, and what it sends without a checkpoint belongs to the next one.
     ///
     /// # Errors
     /// If the run is ending and nothing takes them; the component should return the error.
@@ -213,17 +229,24 @@ impl SourceOutput {
     /// As [`send`](Self::send).
     pub async fn send_acked(&mut self, reading: impl Into<Received>) -> Result<Settled, Error> {
         let mut batch = self.batch(reading.into(), None)?;
+        let settled = self.settled(batch.ack_mut());
+        self.send_batch(batch).await?;
+        Ok(settled)
+    }
+
+    /// Adds an answer to the ack of a file that is about to be sent: returns a future of how the file was
+    /// settled, as [`send_acked`](Self::send_acked) does for messages.
+    pub fn settled(&self, ack: &mut Ack) -> Settled {
         let (tell, settled) = oneshot::channel();
-        batch.ack_mut().merge(Ack::new(self.name().clone(), move |settlement| {
+        ack.merge(Ack::new(self.name().clone(), move |settlement| {
             // The source may not wait any more.
             let _ = tell.send(settlement);
         }));
-        self.send_batch(batch).await?;
         let saves = match &self.upstream {
             Upstream::Source(_, saves) => saves.clone(),
             Upstream::File(_) => None,
         };
-        Ok(Settled::new(settled, saves))
+        Settled::new(settled, saves)
     }
 
     /// Sends messages that came in by another source before, with what was known of them then.
@@ -260,6 +283,25 @@ impl SourceOutput {
         reasons: Vec<String>,
     ) -> Result<(), Error> {
         let batch = self.batch(reading.into(), None)?;
+        self.give_rejected(batch, reasons).await
+    }
+
+    /// As [`reject_each`](Self::reject_each), and returns a future as [`send_acked`](Self::send_acked) does.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject_acked(
+        &mut self,
+        reading: impl Into<Received>,
+        reasons: Vec<String>,
+    ) -> Result<Settled, Error> {
+        let mut batch = self.batch(reading.into(), None)?;
+        let settled = self.settled(batch.ack_mut());
+        self.give_rejected(batch, reasons).await?;
+        Ok(settled)
+    }
+
+    async fn give_rejected(&self, batch: Batch, reasons: Vec<String>) -> Result<(), Error> {
         self.metrics.add_errors(batch.rows());
         let (rejected, rest) =
             thalweg_record::split_rejected(batch, (0..).zip(reasons).collect(), self.name())?;
@@ -276,7 +318,14 @@ impl SourceOutput {
 
     async fn give_batch(&self, route: &Route, batch: Batch) -> Result<(), Error> {
         let targets = route.messages.as_ref().ok_or_else(|| self.does_not_give(Flow::Messages))?;
-        give(targets, batch, self.budget(), self.name()).await
+        if let Upstream::File(file) = &self.upstream
+            && self.may_stop(&file.lock())
+        {
+            batch.settle(Outcome::Unfinished);
+            return Err(Error::permanent("the run is stopping"));
+        }
+        Failpoint::SourceSend.pass();
+        give(targets, batch, self.budget(), &self.traffic, self.name()).await
     }
 
     fn batch(&self, mut received: Received, meta: Option<Meta>) -> Result<Batch, Error> {
@@ -290,9 +339,9 @@ impl SourceOutput {
                 Ok(batch)
             }
             Upstream::File(file) => {
-                let mut file = file.lock();
-                file.start_checkpoint(checkpoint);
-                received.into_batch(meta.map_or_else(|| file.meta(), Arc::new), file.ack())
+                let file = file.lock();
+                let ack = file.ack(checkpoint.map(|checkpoint| checkpoint.offset));
+                received.into_batch(meta.map_or_else(|| file.meta(), Arc::new), ack)
             }
         }
     }
@@ -322,8 +371,11 @@ impl SourceOutput {
         mut files: Vec<File>,
         checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
-        let ack = self.ack_of_files(checkpoint, files.len());
-        files.iter_mut().for_each(|file| file.ack_mut().merge(ack.split()));
+        let (ack, passage) = self.ack_of_files(checkpoint, files.len());
+        for file in &mut files {
+            file.ack_mut().merge(ack.split());
+            file.set_passage(passage.clone());
+        }
         // The rest of the ack stands for no file.
         ack.settle(Outcome::Filtered);
         let parcels: Vec<Files> = match self.singly {
@@ -348,7 +400,7 @@ impl SourceOutput {
         mut problem: Problem,
         checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
-        file.ack_mut().merge(self.ack_of_files(checkpoint, 1));
+        file.ack_mut().merge(self.ack_of_files(checkpoint, 1).0);
         problem.component = self.name().clone();
         file.set_problem(problem);
         let parcel = vec![file];
@@ -357,20 +409,23 @@ impl SourceOutput {
         self.give_files(&self.errors, parcel).await
     }
 
-    fn ack_of_files(&self, checkpoint: Option<Checkpoint>, files: usize) -> Ack {
-        match &self.upstream {
-            Upstream::Source(positions, _) => positions.expect(checkpoint, files),
-            Upstream::File(file) => {
-                let mut file = file.lock();
-                file.start_checkpoint(checkpoint);
-                file.ack()
+    /// The ack of the next files, and when the position of the source moves past them.
+    fn ack_of_files(&self, checkpoint: Option<Checkpoint>, files: usize) -> (Ack, Option<Passage>) {
+        match (&self.upstream, checkpoint) {
+            (Upstream::Source(positions, _), Some(Checkpoint { partition, offset })) => {
+                let (ack, passage) = positions.expect_in(partition, Some(offset), files);
+                (ack, Some(passage))
+            }
+            (Upstream::Source(positions, _), None) => (positions.expect(None, files), None),
+            (Upstream::File(file), checkpoint) => {
+                (file.lock().ack(checkpoint.map(|checkpoint| checkpoint.offset)), None)
             }
         }
     }
 
     async fn give_files(&self, route: &Route, files: Files) -> Result<(), Error> {
         let targets = route.files.as_ref().ok_or_else(|| self.does_not_give(Flow::Files))?;
-        give(targets, files, self.budget(), self.name()).await
+        give(targets, files, self.budget(), &self.traffic, self.name()).await
     }
 }
 

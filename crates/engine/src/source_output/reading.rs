@@ -66,7 +66,7 @@ impl Settled {
         Self(Box::pin(async move {
             // Acks answer even when they are dropped, so this is never needed. Failure would be the safe
             // guess.
-            let failed = |reason| Settlement { outcome: Outcome::Failed, reason };
+            let failed = |reason| Settlement { outcome: Outcome::Failed, rejected: 0, reason };
             let settlement = settled.await.unwrap_or_else(|_| failed(None));
             if let Some(saves) = saves.filter(|_| settlement.outcome.is_safe())
                 && !saves.next().await

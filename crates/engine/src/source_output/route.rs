@@ -1,7 +1,9 @@
 //! Where an output leads.
 
+use std::sync::Arc;
+
 use thalweg_record::{Batch, Budget, Outcome};
-use thalweg_runtime::{HandOver, Sender};
+use thalweg_runtime::{HandOver, Sender, Traffic};
 
 use crate::Error;
 use crate::parcel::{Files, Parcel, shares};
@@ -35,6 +37,7 @@ pub(crate) async fn give<P: Parcel>(
     targets: &[Sender<P>],
     parcel: P,
     budget: &Budget,
+    traffic: &Arc<Traffic>,
     name: &str,
 ) -> Result<(), Error> {
     parcel.claim(budget);
@@ -46,6 +49,8 @@ pub(crate) async fn give<P: Parcel>(
     for target in targets {
         target.room().await;
     }
+    // Counts as moving until all targets have it.
+    let _pass = traffic.enter().await;
     for (target, parcel) in targets.iter().zip(shares(parcel, targets.len())) {
         let weight = parcel.weight();
         let handed_over = target.hand_over(parcel, weight).map(HandOver::run);

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
 use arrow_array::UInt64Array;
+use parking_lot::MutexGuard;
+use serde_json::Value;
 use thalweg_record::{Content, Origin};
 use thalweg_runtime::Receiver;
 use tokio::sync::mpsc;
@@ -24,7 +26,7 @@ fn of_source() -> (SourceOutput, Receiver<Batch>) {
 }
 
 async fn taken(from: &Receiver<Batch>) -> Batch {
-    from.take().await.unwrap().1
+    from.take().await.unwrap().item
 }
 
 #[tokio::test]
@@ -81,13 +83,15 @@ async fn a_source_that_sends_what_it_does_not_give_has_failed() {
     assert!(main.try_take().is_none());
 }
 
-/// An output of a file reader that has a file open, whose source has its own positions.
+/// An output of a file reader that has the second file of a source open.
 struct Reader {
     output: SourceOutput,
     main: Receiver<Batch>,
     errors: Receiver<Batch>,
     positions: Arc<Positions>,
     source: Arc<Positions>,
+    /// The ack of the first file.
+    earlier: Ack,
     file: File,
 }
 
@@ -97,18 +101,26 @@ impl Reader {
         let positions =
             Positions::new("main.lines".into(), Role::Transform, BTreeMap::new(), failures.clone());
         let source = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
+        let (earlier, _) = source.expect_in("l".into(), Some(1.into()), 1);
         let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
         let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
-        let checkpoint = Checkpoint { partition: "l".into(), offset: 1.into() };
-        file.ack_mut().merge(source.expect(Some(checkpoint), 1));
+        let (ack, passage) = source.expect_in("l".into(), Some(2.into()), 1);
+        file.ack_mut().merge(ack);
+        file.set_passage(Some(passage));
         let (output, main, errors) = testing::file_output(&Budget::new(1 << 20), 1 << 10, &file);
-        let mut open = OpenFile::none(output.name(), Some(positions.clone()));
-        open.open(output.name(), &mut file, Meta { source: "in".into(), path: None, time_us: 0 });
-        let Upstream::File(of_output) = &output.upstream else { panic!("it is a file reader's") };
-        let mut none = std::mem::replace(&mut *of_output.lock(), open);
-        none.close();
+        let Upstream::File(open) = &output.upstream else { panic!("it is a file reader's") };
+        let mut none =
+            std::mem::replace(&mut *open.lock(), OpenFile::none(output.name(), Some(positions.clone())));
+        none.close(Outcome::Filtered);
         let (main, errors) = (main.into_messages(), errors.into_messages());
-        Self { output, main, errors, positions, source, file }
+        let reader = Self { output, main, errors, positions, source, earlier, file };
+        reader.opened().open(&reader.file, Meta { source: "in".into(), path: None, time_us: 0 });
+        reader
+    }
+
+    fn opened(&self) -> MutexGuard<'_, OpenFile> {
+        let Upstream::File(file) = &self.output.upstream else { panic!("it is a file reader's") };
+        file.lock()
     }
 
     async fn send(&mut self, offset: u64) {
@@ -116,46 +128,65 @@ impl Reader {
         self.output.send(payloads(&["x"], Some(checkpoint))).await.unwrap();
     }
 
-    fn close(&self) {
-        let Upstream::File(file) = &self.output.upstream else { panic!("it is a file reader's") };
-        file.lock().close();
+    /// The offset in the file at which a later run resumes.
+    fn saved(&self) -> Option<Value> {
+        let [partition] = &self.positions.partitions()[..] else { panic!("one file") };
+        self.positions.saved(partition)
     }
 }
 
 #[tokio::test]
-async fn a_file_is_resumed_where_all_before_is_settled_and_forgotten_when_its_source_knows_that_it_is_done() {
+async fn what_is_sent_without_a_checkpoint_belongs_to_the_next_one() {
     let mut reader = Reader::open();
     assert!(reader.output.keeps_checkpoints() && reader.output.saved_in_file().is_none());
     reader.send(10).await;
     reader.output.reject_each(payloads(&["x"], None), vec!["why".to_owned()]).await.unwrap();
     reader.send(20).await;
-    reader.close();
-    let [partition] = &reader.positions.partitions()[..] else { panic!() };
     let (first, second) = (taken(&reader.main).await, taken(&reader.main).await);
-    let rejected = taken(&reader.errors).await;
     second.settle(Outcome::Delivered);
+    assert_eq!(reader.saved(), None);
+    // Nothing more has to be sent for the offset to be saved.
     first.settle(Outcome::Delivered);
-    assert_eq!(reader.positions.saved(partition), None);
-    assert_eq!(reader.source.saved("l"), None);
-    // The file is settled before its last messages are.
-    reader.file.settle(Outcome::Filtered);
-    rejected.settle(Outcome::Rejected);
-    assert_eq!(reader.source.saved("l"), Some(1.into()));
-    assert_eq!(reader.positions.saved(partition), None);
-    assert_eq!(reader.positions.take_changes(), [(partition.clone(), None)]);
+    assert_eq!(reader.saved(), Some(10.into()));
+    taken(&reader.errors).await.settle(Outcome::Rejected);
+    assert_eq!(reader.saved(), Some(20.into()));
 }
 
 #[tokio::test]
-async fn a_file_that_was_read_is_resumed_while_its_last_messages_are_in_flight() {
+async fn a_file_that_was_read_is_known_until_the_position_of_its_source_has_passed_it() {
     let mut reader = Reader::open();
     reader.send(10).await;
-    reader.send(20).await;
-    reader.close();
-    let (first, second) = (taken(&reader.main).await, taken(&reader.main).await);
-    first.settle(Outcome::Delivered);
-    reader.file.settle(Outcome::Filtered);
-    let [partition] = &reader.positions.partitions()[..] else { panic!() };
-    assert_eq!(reader.positions.saved(partition), Some(10.into()));
-    second.settle(Outcome::Delivered);
-    assert_eq!(reader.positions.saved(partition), None);
+    reader.opened().end();
+    let last = taken(&reader.main).await;
+    assert!(!reader.opened().is_read());
+    last.settle(Outcome::Delivered);
+    let Reader { file, earlier, source, positions, .. } = reader;
+    file.settle(Outcome::Filtered);
+    // An earlier file is not read yet: a later run would get this one again.
+    assert_eq!(source.saved("l"), None);
+    let [partition] = &positions.partitions()[..] else { panic!("one file") };
+    assert_eq!(positions.saved(partition), Some("end".into()));
+    earlier.settle(Outcome::Filtered);
+    assert_eq!(source.saved("l"), Some(2.into()));
+    assert_eq!(positions.take_changes(), [(partition.clone(), None)]);
+}
+
+#[tokio::test]
+async fn a_run_that_is_asked_to_stop_leaves_the_rest_of_a_file_to_a_later_run() {
+    let mut reader = Reader::open();
+    reader.send(10).await;
+    taken(&reader.main).await.settle(Outcome::Delivered);
+    reader.output.stop.request();
+    let checkpoint = Checkpoint::in_file(20.into());
+    let error = reader.output.send(payloads(&["x"], Some(checkpoint))).await.unwrap_err();
+    assert_eq!(error.to_string(), "the run is stopping");
+    assert!(reader.main.try_take().is_none());
+    assert_eq!(reader.saved(), Some(10.into()));
+    assert!(!reader.positions.has_failed() && !reader.source.has_failed());
+    reader.opened().close(Outcome::Unfinished);
+    let Reader { file, earlier, source, .. } = reader;
+    file.settle(Outcome::Unfinished);
+    earlier.settle(Outcome::Filtered);
+    assert_eq!(source.saved("l"), Some(1.into()));
+    assert!(!source.has_failed());
 }

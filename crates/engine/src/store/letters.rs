@@ -8,22 +8,38 @@
 //!
 //! See docs/decisions/022-dead-letters-lie-in-portions.md.
 
-use fjall::{Database, Keyspace, PersistMode};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{DeadLetter, DeadLetterId, options, unreadable, unwritable};
-use crate::{DeadLetterLimits, Error};
+use super::faults::Faults;
+use super::inventory::Inventory;
+use super::{DeadLetter, DeadLetterId, options};
+use crate::{DeadLetterLimits, Error, WhenFull};
 
 /// The name of the first portion, and the prefix of the names of the others.
 const NAME: &str = "dead_letters";
 /// The key of the saved counts.
 const KEY: &str = "dead_letters";
-/// A portion has 1/16 of the limits, but at least [`LEAST`].
+/// A portion has 1/16 of the limits, but at least these.
 const PARTS: u64 = 16;
-/// The lower bound of the limits of a portion.
-const LEAST: DeadLetterLimits =
-    DeadLetterLimits { max_bytes: thalweg_config::ByteSize::kib(256), max_count: 1024 };
+const LEAST_BYTES: u64 = 256 << 10;
+const LEAST_COUNT: u64 = 1024;
+
+/// The result of adding letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// They are kept.
+    Kept {
+        /// The number of letters that were dropped because the limits were exceeded, the oldest first.
+        dropped: u64,
+    },
+    /// None is kept: they would exceed the limits, and none is to be dropped.
+    Full,
+}
 
 /// The counts of the dead letters of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,6 +56,8 @@ pub(super) struct Letters {
     database: Database,
     tallies: Keyspace,
     known: Mutex<Known>,
+    faults: Faults,
+    inventory: Arc<Inventory>,
 }
 
 #[derive(Clone)]
@@ -84,9 +102,7 @@ impl Known {
 
     fn text(&self) -> Result<String, Error> {
         let portions = self.portions.iter().map(|portion| portion.tally).collect();
-        let saved = Saved { dropped: self.dropped, next: self.next, portions };
-        serde_json::to_string(&saved)
-            .map_err(|error| Error::permanent("the state cannot be written").caused_by(error))
+        to_text(&Saved { dropped: self.dropped, next: self.next, portions })
     }
 
     /// Removes and returns the empty portions.
@@ -96,6 +112,61 @@ impl Known {
         self.portions = full;
         empty
     }
+}
+
+/// New letters, as they are stored.
+struct Coming {
+    texts: VecDeque<(DeadLetterId, String)>,
+    bytes: u64,
+    /// The number of those that are not stored.
+    dropped: u64,
+}
+
+impl Coming {
+    /// Numbers the letters, beginning with `first`.
+    fn new<'l>(
+        letters: impl IntoIterator<Item = &'l DeadLetter>,
+        first: DeadLetterId,
+    ) -> Result<Self, Error> {
+        let mut texts = VecDeque::new();
+        for (id, letter) in (first..).zip(letters) {
+            texts.push_back((id, to_text(letter)?));
+        }
+        let bytes = texts.iter().map(|(_, text)| size_of_letter(text.len())).sum();
+        Ok(Self { texts, bytes, dropped: 0 })
+    }
+
+    /// True if they fit beside letters of this number and size.
+    fn fits(&self, count: u64, bytes: u64, limits: &DeadLetterLimits) -> bool {
+        count + self.texts.len() as u64 <= limits.max_count && bytes + self.bytes <= limits.max_bytes.bytes()
+    }
+
+    fn fits_beside(&self, known: &Known, limits: &DeadLetterLimits) -> bool {
+        self.fits(known.count(), known.bytes(), limits)
+    }
+
+    /// Drops letters that exceed the limits by themselves: they must not drive out all the others. If the
+    /// rest still exceeds them, keeps only the last ones, and returns true.
+    fn drop_what_exceeds(&mut self, limits: &DeadLetterLimits) -> bool {
+        let count = self.texts.len();
+        let fits =
+            |text: &str| limits.max_count > 0 && size_of_letter(text.len()) <= limits.max_bytes.bytes();
+        self.texts.retain(|(_, text)| fits(text));
+        self.bytes = self.texts.iter().map(|(_, text)| size_of_letter(text.len())).sum();
+        let left = self.texts.len();
+        while !self.fits(0, 0, limits)
+            && let Some((_, text)) = self.texts.pop_front()
+        {
+            self.bytes -= size_of_letter(text.len());
+        }
+        self.dropped = (count - self.texts.len()) as u64;
+        self.texts.len() < left
+    }
+}
+
+fn to_text(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value)
+        .map_err(|error| Error::permanent("a dead letter cannot be written").caused_by(error))
 }
 
 fn name_of(first: DeadLetterId) -> String {
@@ -113,12 +184,17 @@ fn letter_id(key: &[u8]) -> DeadLetterId {
 
 impl Letters {
     /// Opens the existing letters.
-    pub(super) fn open(database: &Database, tallies: Keyspace) -> Result<Self, Error> {
-        let keyspace = |first| database.keyspace(&name_of(first), options).map_err(unreadable);
-        let known = match tallies.get(KEY).map_err(unreadable)? {
+    pub(super) fn open(
+        database: &Database,
+        tallies: Keyspace,
+        faults: Faults,
+        inventory: Arc<Inventory>,
+    ) -> Result<Self, Error> {
+        let keyspace =
+            |first| database.keyspace(&name_of(first), options).map_err(|error| faults.reading(error));
+        let known = match tallies.get(KEY).map_err(|error| faults.reading(error))? {
             Some(text) => {
-                let saved: Saved = serde_json::from_slice(&text)
-                    .map_err(|error| Error::permanent("the state cannot be understood").caused_by(error))?;
+                let saved: Saved = serde_json::from_slice(&text).map_err(|error| faults.parsing(error))?;
                 let portions = saved.portions.into_iter();
                 let portions = portions.map(|tally| Ok(Portion { tally, keyspace: keyspace(tally.first)? }));
                 let portions = portions.collect::<Result<_, Error>>()?;
@@ -127,14 +203,17 @@ impl Letters {
             None => Known { dropped: 0, next: 1, portions: Vec::new() },
         };
         // A portion that was being deleted or created when the process was killed.
+        let mut stray = Vec::new();
         for name in database.list_keyspace_names() {
             let is_one = name.strip_prefix(NAME).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             if is_one && !known.portions.iter().any(|portion| name_of(portion.tally.first) == *name) {
-                let stray = database.keyspace(&name, options).map_err(unreadable)?;
-                database.delete_keyspace(stray).map_err(unwritable)?;
+                stray.push(database.keyspace(&name, options).map_err(|error| faults.reading(error))?);
             }
         }
-        Ok(Self { database: database.clone(), tallies, known: Mutex::new(known) })
+        let known = Mutex::new(known);
+        let letters = Self { database: database.clone(), tallies, known, faults, inventory };
+        letters.delete(stray)?;
+        Ok(letters)
     }
 
     pub(super) fn tally(&self) -> DeadLetterCounts {
@@ -145,7 +224,9 @@ impl Letters {
     pub(super) fn forget_dropped(&self) -> Result<(), Error> {
         let mut known = self.known.lock();
         let new = Known { dropped: 0, ..known.clone() };
-        self.tallies.insert(KEY, new.text()?).map_err(unwritable)?;
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.tallies, KEY, new.text()?);
+        self.commit(batch)?;
         *known = new;
         Ok(())
     }
@@ -163,102 +244,109 @@ impl Letters {
         let keyspaces: Vec<Keyspace> =
             self.known.lock().portions.iter().map(|portion| portion.keyspace.clone()).collect();
         let from = id.saturating_add(1).to_be_bytes();
-        keyspaces.into_iter().flat_map(move |keyspace| keyspace.range(from..)).map(|entry| {
-            let (key, value) = entry.into_inner().map_err(unreadable)?;
-            let letter = serde_json::from_slice(&value)
-                .map_err(|error| Error::permanent("a dead letter cannot be understood").caused_by(error))?;
+        let faults = self.faults.clone();
+        keyspaces.into_iter().flat_map(move |keyspace| keyspace.range(from..)).map(move |entry| {
+            let (key, value) = entry.into_inner().map_err(|error| faults.reading(error))?;
+            let letter = serde_json::from_slice(&value).map_err(|error| faults.parsing(error))?;
             Ok((letter_id(&key), letter))
         })
     }
 
-    pub(super) fn add(&self, letters: &[DeadLetter], bounds: &DeadLetterLimits) -> Result<u64, Error> {
+    pub(super) fn add<'l>(
+        &self,
+        letters: impl IntoIterator<Item = &'l DeadLetter>,
+        limits: &DeadLetterLimits,
+    ) -> Result<Added, Error> {
         let mut known = self.known.lock();
         let mut new = known.clone();
-        let fits = |count: u64, bytes: u64| count <= bounds.max_count && bytes <= bounds.max_bytes.bytes();
-        let (mut texts, mut coming) = (Vec::with_capacity(letters.len()), 0);
-        let mut dropped = 0;
-        for letter in letters {
-            let text = serde_json::to_string(letter)
-                .map_err(|error| Error::permanent("a dead letter cannot be written").caused_by(error))?;
-            // A letter that exceeds the limits by itself is dropped. It must not drive out all the others.
-            if fits(1, size_of_letter(text.len())) {
-                coming += size_of_letter(text.len());
-                texts.push((new.next, text));
-            } else {
-                dropped += 1;
-            }
-            new.next += 1;
+        let mut coming = Coming::new(letters, new.next)?;
+        if limits.when_full != WhenFull::Drop && !coming.fits_beside(&new, limits) {
+            return Ok(Added::Full);
         }
-        // If the new letters exceed the limits by themselves, only the last ones are written.
-        let mut skipped = 0;
-        while let Some((_, text)) =
-            texts.get(skipped).filter(|_| !fits((texts.len() - skipped) as u64, coming))
-        {
-            coming -= size_of_letter(text.len());
-            skipped += 1;
-        }
-        let texts = texts.get(skipped..).unwrap_or_default();
-        dropped += skipped as u64;
+        new.next += coming.texts.len() as u64;
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        let mut gone = Vec::new();
-        while (skipped > 0 && new.count() > 0)
-            || !fits(new.count() + texts.len() as u64, new.bytes() + coming)
-        {
-            if new.portions.len() > 1 || skipped > 0 {
-                if new.portions.is_empty() {
-                    break;
-                }
-                let oldest = new.portions.remove(0);
-                dropped += oldest.tally.count;
-                gone.push(oldest);
-                continue;
-            }
-            let Some(oldest) = new.portions.first_mut() else { break };
-            // The rest is less than a portion.
-            for entry in oldest.keyspace.iter() {
-                let tally = &mut oldest.tally;
-                if fits(tally.count + texts.len() as u64, tally.bytes + coming) {
-                    break;
-                }
-                let (key, value) = entry.into_inner().map_err(unreadable)?;
-                tally.count = tally.count.saturating_sub(1);
-                tally.bytes = tally.bytes.saturating_sub(size_of_letter(value.len()));
-                dropped += 1;
-                batch.remove(&oldest.keyspace, key);
-            }
-            break;
-        }
-        if let Some((first, _)) = texts.first() {
-            let share = |bound: u64, least: u64| (bound / PARTS).max(least);
-            let most_bytes = share(bounds.max_bytes.bytes(), LEAST.max_bytes.bytes());
-            let most = share(bounds.max_count, LEAST.max_count);
-            let is_full =
-                |portion: &Portion| portion.tally.count >= most || portion.tally.bytes >= most_bytes;
-            if new.portions.last().is_none_or(is_full) {
-                if let Some(full) = new.portions.last() {
-                    // A full portion gets no more letters. Its memtable is flushed so that the journal need
-                    // not keep the letters.
-                    full.keyspace.rotate_memtable().map_err(unwritable)?;
-                }
-                let keyspace = self.database.keyspace(&name_of(*first), options).map_err(unwritable)?;
-                new.portions
-                    .push(Portion { tally: PortionTally { first: *first, count: 0, bytes: 0 }, keyspace });
-            }
-        }
-        if let Some(portion) = new.portions.last_mut() {
-            portion.tally.count += texts.len() as u64;
-            portion.tally.bytes += coming;
-            for (id, text) in texts {
-                batch.insert(&portion.keyspace, id.to_be_bytes(), text.as_str());
-            }
-        }
+        let too_many = coming.drop_what_exceeds(limits);
+        let mut gone = self.make_room(&mut new, &coming, too_many, limits, &mut batch)?;
+        let dropped = coming.dropped + known.count() - new.count();
+        self.insert(&mut new, coming, limits, &mut batch)?;
         new.dropped += dropped;
         gone.extend(new.part_with_empty());
         batch.insert(&self.tallies, KEY, new.text()?);
-        batch.commit().map_err(unwritable)?;
+        self.commit(batch)?;
         *known = new;
-        self.delete(gone)?;
-        Ok(dropped)
+        self.delete(gone.into_iter().map(|portion| portion.keyspace).collect())?;
+        Ok(Added::Kept { dropped })
+    }
+
+    /// Removes the oldest letters until the new ones fit. Returns the portions that are removed as a whole;
+    /// the removal of others is added to `batch`.
+    fn make_room(
+        &self,
+        new: &mut Known,
+        coming: &Coming,
+        too_many: bool,
+        limits: &DeadLetterLimits,
+        batch: &mut OwnedWriteBatch,
+    ) -> Result<Vec<Portion>, Error> {
+        let mut gone = Vec::new();
+        if too_many {
+            gone.append(&mut new.portions);
+            return Ok(gone);
+        }
+        while !coming.fits_beside(new, limits) && new.portions.len() > 1 {
+            gone.push(new.portions.remove(0));
+        }
+        if coming.fits_beside(new, limits) {
+            return Ok(gone);
+        }
+        // The rest is less than a portion.
+        let Some(oldest) = new.portions.first_mut() else { return Ok(gone) };
+        let tally = &mut oldest.tally;
+        for entry in oldest.keyspace.iter() {
+            if coming.fits(tally.count, tally.bytes, limits) {
+                break;
+            }
+            let (key, value) = entry.into_inner().map_err(|error| self.faults.reading(error))?;
+            tally.count = tally.count.saturating_sub(1);
+            tally.bytes = tally.bytes.saturating_sub(size_of_letter(value.len()));
+            batch.remove(&oldest.keyspace, key);
+        }
+        Ok(gone)
+    }
+
+    /// Adds letters to the last portion, or to a new one if that is full.
+    fn insert(
+        &self,
+        new: &mut Known,
+        coming: Coming,
+        limits: &DeadLetterLimits,
+        batch: &mut OwnedWriteBatch,
+    ) -> Result<(), Error> {
+        let Some((first, _)) = coming.texts.front() else { return Ok(()) };
+        let share = |limit: u64, least: u64| (limit / PARTS).max(least);
+        let most_bytes = share(limits.max_bytes.bytes(), LEAST_BYTES);
+        let most = share(limits.max_count, LEAST_COUNT);
+        let is_full = |portion: &Portion| portion.tally.count >= most || portion.tally.bytes >= most_bytes;
+        if new.portions.last().is_none_or(is_full) {
+            if let Some(full) = new.portions.last() {
+                // A full portion gets no more letters. Its memtable is flushed so that the journal need not
+                // keep the letters.
+                full.keyspace.rotate_memtable().map_err(|error| self.faults.writing(error))?;
+            }
+            let keyspace = self.database.keyspace(&name_of(*first), options);
+            let keyspace = keyspace.map_err(|error| self.faults.writing(error))?;
+            self.inventory.add_keyspace(keyspace.path()).map_err(|error| self.faults.recording(&error))?;
+            new.portions
+                .push(Portion { tally: PortionTally { first: *first, count: 0, bytes: 0 }, keyspace });
+        }
+        if let Some(portion) = new.portions.last_mut() {
+            portion.tally.count += coming.texts.len() as u64;
+            portion.tally.bytes += coming.bytes;
+            for (id, text) in coming.texts {
+                batch.insert(&portion.keyspace, id.to_be_bytes(), text);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn remove(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
@@ -270,23 +358,30 @@ impl Letters {
             let Some(portion) = at.checked_sub(1).and_then(|at| new.portions.get_mut(at)) else { continue };
             let key = id.to_be_bytes();
             // A letter that was dropped meanwhile is not counted again.
-            let Some(size) = portion.keyspace.size_of(key).map_err(unreadable)? else { continue };
+            let Some(size) = portion.keyspace.size_of(key).map_err(|error| self.faults.reading(error))?
+            else {
+                continue;
+            };
             portion.tally.count = portion.tally.count.saturating_sub(1);
             portion.tally.bytes = portion.tally.bytes.saturating_sub(size_of_letter(size as usize));
             batch.remove(&portion.keyspace, key);
         }
         let gone = new.part_with_empty();
         batch.insert(&self.tallies, KEY, new.text()?);
-        batch.commit().map_err(unwritable)?;
+        self.commit(batch)?;
         *known = new;
-        self.delete(gone)
+        self.delete(gone.into_iter().map(|portion| portion.keyspace).collect())
     }
 
-    fn delete(&self, portions: Vec<Portion>) -> Result<(), Error> {
-        portions
-            .into_iter()
-            .try_for_each(|portion| self.database.delete_keyspace(portion.keyspace))
-            .map_err(unwritable)
+    fn commit(&self, batch: OwnedWriteBatch) -> Result<(), Error> {
+        self.inventory.synced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+    }
+
+    fn delete(&self, keyspaces: Vec<Keyspace>) -> Result<(), Error> {
+        keyspaces.into_iter().try_for_each(|keyspace| {
+            self.inventory.forget_keyspace(keyspace.path()).map_err(|error| self.faults.recording(&error))?;
+            self.database.delete_keyspace(keyspace).map_err(|error| self.faults.writing(error))
+        })
     }
 }
 
@@ -347,13 +442,14 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let mut store = Store::open(folder.path()).unwrap();
-            let bounds = DeadLetterLimits { max_count, max_bytes: max_bytes.into() };
+            let bounds = DeadLetterLimits { max_count, max_bytes: max_bytes.into(), when_full: WhenFull::Drop };
             let mut model = Model::default();
             for (count, length, then) in steps {
                 let letters: Vec<_> = (0..count).map(|n| letter(&vec![b'x'; length * n])).collect();
                 let before = model.dropped;
                 model.add(&letters, &bounds);
-                prop_assert_eq!(store.add_letters(&letters, &bounds).unwrap(), model.dropped - before);
+                let dropped = model.dropped - before;
+                prop_assert_eq!(store.add_letters(&letters, &bounds).unwrap(), Added::Kept { dropped });
                 match then {
                     0 => {
                         drop(store);
@@ -383,10 +479,32 @@ mod tests {
     }
 
     #[test]
+    fn letters_that_do_not_fit_are_refused_as_a_whole_unless_the_oldest_are_to_be_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let letters = |count| vec![letter(b"text"); count];
+        for when_full in [WhenFull::Block, WhenFull::Fail] {
+            let limits = DeadLetterLimits { max_count: 5, when_full, ..DeadLetterLimits::default() };
+            store.add_letters(&letters(3), &limits).unwrap();
+            assert_eq!(store.add_letters(&letters(3), &limits).unwrap(), Added::Full);
+            assert_eq!(store.add_letters(&letters(2), &limits).unwrap(), Added::Kept { dropped: 0 });
+            assert_eq!(store.add_letters(&letters(1), &limits).unwrap(), Added::Full);
+            assert_eq!((found(&store).len(), store.tally().dropped), (5, 0));
+            store.remove_letters(&found(&store)).unwrap();
+        }
+        let small = DeadLetterLimits { max_bytes: 10.into(), ..DeadLetterLimits::default() };
+        assert_eq!(store.add_letters(&letters(1), &small).unwrap(), Added::Full);
+    }
+
+    #[test]
     fn whole_portions_go_and_what_is_kept_are_the_last_letters() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(folder.path()).unwrap();
-        let bounds = DeadLetterLimits { max_count: 5000, max_bytes: thalweg_config::ByteSize::mib(64) };
+        let bounds = DeadLetterLimits {
+            max_count: 5000,
+            max_bytes: thalweg_config::ByteSize::mib(64),
+            when_full: WhenFull::Drop,
+        };
         let mut last = 0;
         for round in 0..40_u64 {
             let letters: Vec<_> = (0..300 + 10 * round).map(|_| letter(b"text")).collect();

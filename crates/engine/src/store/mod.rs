@@ -3,20 +3,31 @@
 //! One embedded database in one directory holds all three, so that one atomic write saves positions and sink
 //! states. A restart finds both as of the same time.
 
+mod faults;
+mod inventory;
+mod letter;
 mod letters;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use serde::{Deserialize, Serialize};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
 
-use crate::kept::KeptField;
-use crate::{DeadLetterLimits, Error, Flow};
-pub use letters::DeadLetterCounts;
+use crate::private::create_private;
+use crate::{DeadLetterLimits, Error};
+use faults::Faults;
+use inventory::Inventory;
+pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
+pub use letters::{Added, DeadLetterCounts};
+
+/// The files of the database that exist before it is complete.
+const LOCK: &str = "lock";
+const FIRST_JOURNAL: &str = "0.jnl";
 
 /// The store of one state directory. One process at a time may open it.
 pub struct Store {
@@ -25,97 +36,14 @@ pub struct Store {
     sinks: Keyspace,
     journals: Keyspace,
     letters: Letters,
+    faults: Faults,
+    /// The last field, so that it is closed after the database.
+    inventory: Arc<Inventory>,
 }
 
-/// A message or file that could not be processed, with the data needed to examine it and to process it again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeadLetter {
-    /// The time of the rejection, in microseconds since 1970 (UTC).
-    pub time_us: i64,
-    /// The component that rejected it.
-    pub component: String,
-    /// The transforms of its pipeline that it had passed, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub passed: Vec<String>,
-    /// The reason of the rejection.
-    pub reason: String,
-    /// The source that it came from.
-    pub source: String,
-    /// The path or address of its origin, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// The offset at which it begins in its origin, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<u64>,
-    /// The properties of the file, if it is one. If its content is stored at [`path`](Self::path), the letter
-    /// has no payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<KeptFile>,
-    /// The payload that reached the component that rejected it, if it is text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<String>,
-    /// The same payload in hexadecimal digits, if it is not text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload_hex: Option<String>,
-    /// The fields that reached the component that rejected it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<KeptField>,
-}
-
-/// The properties of a file that are kept beside its content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptFile {
-    /// The name of the file.
-    pub name: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Its MIME type, if it was detected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mime: Option<String>,
-}
-
-impl DeadLetter {
-    /// Returns the flow that it left: a file, or a message.
-    pub fn flow(&self) -> Flow {
-        if self.file.is_some() { Flow::Files } else { Flow::Messages }
-    }
-
-    /// Returns its payload.
-    pub fn payload_bytes(&self) -> Vec<u8> {
-        match (&self.payload, &self.payload_hex) {
-            (Some(text), _) => text.clone().into_bytes(),
-            (None, Some(hex)) => {
-                let digits: Vec<u8> =
-                    hex.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-                digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
-            }
-            (None, None) => Vec::new(),
-        }
-    }
-
-    /// Returns the approximate number of bytes that it takes in memory.
-    pub fn size(&self) -> usize {
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let fields = self.fields.iter().map(|field| field.name.len() + text(&field.value) + 64);
-        size_of::<Self>()
-            + text(&self.payload)
-            + text(&self.payload_hex)
-            + self.reason.len()
-            + fields.sum::<usize>()
-    }
-
-    /// Sets its payload.
-    pub fn set_payload(&mut self, payload: &[u8]) {
-        match std::str::from_utf8(payload) {
-            Ok(text) => self.payload = Some(text.to_owned()),
-            Err(_) => {
-                let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-                let hex = payload.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-                self.payload_hex = Some(hex.collect());
-            }
-        }
-    }
-}
+/// Before the name of a source, in the keys of the last dead letter that its positions cover. The names of
+/// sources are not empty, so no position has such a key.
+const COVERED: &str = "\0letters\0";
 
 /// The number by which users name a dead letter.
 pub type DeadLetterId = u64;
@@ -124,33 +52,28 @@ impl Store {
     /// Opens the store in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the directory cannot be used, or another process uses it.
+    /// If the directory cannot be used, another process uses it, or a file in it is damaged. A damaged
+    /// directory is not changed.
     pub fn open(folder: &Path) -> Result<Self, Error> {
-        let failed = |error: fjall::Error| {
-            let why = match &error {
-                fjall::Error::Locked => {
-                    "another run is using it: stop that, or name another folder".to_owned()
-                }
-                other => other.to_string(),
-            };
-            Error::permanent(format!("the state in `{}` cannot be opened: {why}", folder.display()))
-        };
-        std::fs::create_dir_all(folder).map_err(|error| {
+        let faults = Faults::of(folder);
+        create_private(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
-        clear_unfinished(folder);
+        let inventory = Arc::new(Inventory::open(folder, &faults)?);
+        clear_unfinished(folder).map_err(|error| faults.unopened(&error.to_string()))?;
         // Small, since positions are a few kilobytes and the run's memory belongs to its budget.
         let database = Database::builder(folder)
             .cache_size(1 << 20)
             .worker_threads(1)
             .max_journaling_size(64 << 20)
             .open()
-            .map_err(failed)?;
-        let keyspace = |name| database.keyspace(name, options).map_err(failed);
+            .map_err(|error| faults.opening(error))?;
+        let keyspace = |name| database.keyspace(name, options).map_err(|error| faults.opening(error));
         let (positions, sinks) = (keyspace("positions")?, keyspace("sinks")?);
         let journals = keyspace("journals")?;
-        let letters = Letters::open(&database, keyspace("tallies")?)?;
-        Ok(Self { database, positions, sinks, journals, letters })
+        let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
+        inventory.begin().map_err(|error| faults.recording(&error))?;
+        Ok(Self { database, positions, sinks, journals, letters, faults, inventory })
     }
 
     /// Returns the positions of a source, by partition.
@@ -158,7 +81,7 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn positions(&self, source: &str) -> Result<BTreeMap<String, Value>, Error> {
-        Ok(below(&self.positions, &format!("{source}\0"), "")?.into_iter().collect())
+        Ok(self.below(&self.positions, &format!("{source}\0"), "")?.into_iter().collect())
     }
 
     /// Returns the journal entries of a component whose names start with a prefix, in the order of their
@@ -167,7 +90,7 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub(crate) fn journal(&self, component: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
-        below(&self.journals, &format!("{component}\0"), prefix)
+        self.below(&self.journals, &format!("{component}\0"), prefix)
     }
 
     /// Writes an entry to the journal of a component, or deletes it. When this returns, the system has the
@@ -182,7 +105,7 @@ impl Store {
             Some(value) => batch.insert(&self.journals, key, value.to_string()),
             None => batch.remove(&self.journals, key),
         }
-        batch.commit().map_err(unwritable)
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
     }
 
     /// Returns the state of a sink.
@@ -190,12 +113,14 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn sink_state(&self, sink: &str) -> Result<Option<Value>, Error> {
-        let found = self.sinks.get(sink).map_err(unreadable)?;
-        found.map(|value| parse(&value)).transpose()
+        let found = self.sinks.get(sink).map_err(|error| self.faults.reading(error))?;
+        found.map(|value| self.parse(&value)).transpose()
     }
 
-    /// Saves positions and states of sinks in one atomic write, and syncs it to the disk. Positions are by
-    /// source and partition; None deletes one.
+    /// Saves positions and states of components in one atomic write, and syncs it to the disk. Positions are
+    /// by source and partition; None deletes one. `letters` has, for sources whose messages come again if the
+    /// run is killed, the last dead letter that the positions cover: a later run makes those after it again.
+    /// None means that nothing comes again.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -203,6 +128,7 @@ impl Store {
         &self,
         positions: &[(Arc<str>, Arc<str>, Option<Value>)],
         sinks: &[(Arc<str>, Value)],
+        letters: &[(Arc<str>, Option<DeadLetterId>)],
     ) -> Result<(), Error> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for (source, partition, position) in positions {
@@ -215,7 +141,48 @@ impl Store {
         for (sink, state) in sinks {
             batch.insert(&self.sinks, &**sink, state.to_string());
         }
-        batch.commit().map_err(unwritable)
+        for (source, covered) in letters {
+            let key = format!("{COVERED}{source}");
+            match covered {
+                Some(id) => batch.insert(&self.positions, key, id.to_string()),
+                None => batch.remove(&self.positions, key),
+            }
+        }
+        self.commit(batch)
+    }
+
+    fn commit(&self, batch: OwnedWriteBatch) -> Result<(), Error> {
+        self.inventory.synced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+    }
+
+    /// Notes, before a run begins, that all dead letters so far are covered for these sources, whose messages
+    /// come again if the run is killed: see [`save`](Self::save). Survives `kill -9`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn cover_letters<'a>(&self, sources: impl Iterator<Item = &'a Arc<str>>) -> Result<(), Error> {
+        let last = self.last_letter().unwrap_or_default().to_string();
+        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        sources.for_each(|source| batch.insert(&self.positions, format!("{COVERED}{source}"), &*last));
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+    }
+
+    /// Returns the dead letters whose messages the next run of these sources processes again: a run was
+    /// killed after it stored them and before its next checkpoint.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn uncovered_letters(&self) -> Result<Vec<DeadLetterId>, Error> {
+        let covered: BTreeMap<String, Value> =
+            self.below(&self.positions, COVERED, "")?.into_iter().collect();
+        let Some(first) = covered.values().filter_map(Value::as_u64).min() else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for letter in self.letters_after(first) {
+            let (id, letter) = letter?;
+            let last = covered.get(&letter.source).and_then(Value::as_u64);
+            found.extend(last.is_some_and(|last| id > last).then_some(id));
+        }
+        Ok(found)
     }
 
     /// Deletes all positions, states of sinks and journals. Dead letters stay.
@@ -226,19 +193,23 @@ impl Store {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for keyspace in [&self.positions, &self.sinks, &self.journals] {
             for entry in keyspace.iter() {
-                batch.remove(keyspace, entry.key().map_err(unreadable)?);
+                batch.remove(keyspace, entry.key().map_err(|error| self.faults.reading(error))?);
             }
         }
-        batch.commit().map_err(unwritable)
+        self.commit(batch)
     }
 
-    /// Adds dead letters and syncs them to the disk. If the limits are exceeded, it drops the oldest ones.
-    /// Returns the number of dropped letters.
+    /// Adds dead letters and syncs them to the disk, all or none. If they exceed the limits, it drops the
+    /// oldest ones or adds none, as the limits say.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn add_letters(&self, letters: &[DeadLetter], bounds: &DeadLetterLimits) -> Result<u64, Error> {
-        self.letters.add(letters, bounds)
+    pub fn add_letters<'l>(
+        &self,
+        letters: impl IntoIterator<Item = &'l DeadLetter>,
+        limits: &DeadLetterLimits,
+    ) -> Result<Added, Error> {
+        self.letters.add(letters, limits)
     }
 
     /// Returns the numbers of kept and dropped dead letters.
@@ -288,27 +259,51 @@ impl Store {
     pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
         self.letters.remove(ids)
     }
+
+    /// Returns the entries whose keys start with both prefixes. Their names keep only the second one.
+    fn below(&self, keyspace: &Keyspace, owner: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
+        let mut found = Vec::new();
+        for entry in keyspace.prefix(format!("{owner}{prefix}")) {
+            let (key, value) = entry.into_inner().map_err(|error| self.faults.reading(error))?;
+            let name = String::from_utf8_lossy(key.get(owner.len()..).unwrap_or_default()).into_owned();
+            found.push((name, self.parse(&value)?));
+        }
+        Ok(found)
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Value, Error> {
+        serde_json::from_slice(text).map_err(|error| self.faults.parsing(error))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The inventory of the closed store says that the journals are as they are now.
+        if let Err(error) = self.database.persist(PersistMode::SyncAll) {
+            tracing::debug!("{}", self.faults.writing(error));
+        }
+    }
 }
 
 /// Removes the leftovers of a store whose creation was interrupted: it could never be opened. A store is
-/// complete when its version file is written, which comes last. If the removal fails, opening the store
-/// reports the error.
-fn clear_unfinished(folder: &Path) {
-    let is_whole = std::fs::metadata(folder.join("version")).is_ok_and(|version| version.len() > 0);
-    // The process that creates it holds this lock.
-    let Ok(lock) = std::fs::File::open(folder.join("lock")) else { return };
-    if is_whole || !folder.join("keyspaces").is_dir() && !folder.join("0.jnl").is_file() && !is_empty(&lock) {
-        return;
+/// complete when its version file is written. Before that it has no records.
+fn clear_unfinished(folder: &Path) -> io::Result<()> {
+    let version = folder.join(inventory::VERSION);
+    if fs::metadata(&version).is_ok_and(|version| version.len() > 0) {
+        // The database opens its lock without creating it.
+        fs::File::options().create(true).append(true).open(folder.join(LOCK))?;
+        return Ok(());
     }
-    if lock.try_lock().is_ok() {
-        ["version", "0.jnl", "lock"]
-            .into_iter()
-            .for_each(|name| drop(std::fs::remove_file(folder.join(name))));
+    if inventory::has_records(folder)? {
+        return Ok(());
     }
-}
-
-fn is_empty(file: &std::fs::File) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+    for name in [inventory::VERSION, FIRST_JOURNAL, LOCK] {
+        match fs::remove_file(folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Returns the options of every keyspace of the store.
@@ -316,34 +311,14 @@ fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(4 << 20)
 }
 
-/// Returns the entries whose keys start with both prefixes. Their names keep only the second one.
-fn below(keyspace: &Keyspace, owner: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
-    let mut found = Vec::new();
-    for entry in keyspace.prefix(format!("{owner}{prefix}")) {
-        let (key, value) = entry.into_inner().map_err(unreadable)?;
-        let name = String::from_utf8_lossy(key.get(owner.len()..).unwrap_or_default()).into_owned();
-        found.push((name, parse(&value)?));
-    }
-    Ok(found)
-}
-
-fn parse(text: &[u8]) -> Result<Value, Error> {
-    serde_json::from_slice(text)
-        .map_err(|error| Error::permanent("the state cannot be understood").caused_by(error))
-}
-
-fn unreadable(error: fjall::Error) -> Error {
-    Error::permanent("the state cannot be read").caused_by(error)
-}
-
-fn unwritable(error: fjall::Error) -> Error {
-    Error::permanent("the state cannot be written").caused_by(error)
-}
+#[cfg(test)]
+mod damage;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     pub(super) fn letter(payload: &[u8]) -> DeadLetter {
         let mut letter = DeadLetter {
@@ -368,8 +343,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         let position = |partition: &str, value| ("in".into(), Arc::from(partition), value);
-        store.save(&[position("a", Some(json!(1))), position("b", Some(json!(2)))], &[]).unwrap();
-        store.save(&[position("a", None)], &[("out".into(), json!({"length": 5}))]).unwrap();
+        store.save(&[position("a", Some(json!(1))), position("b", Some(json!(2)))], &[], &[]).unwrap();
+        store.save(&[position("a", None)], &[("out".into(), json!({"length": 5}))], &[]).unwrap();
         drop(store);
         let store = Store::open(folder.path()).unwrap();
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("b".to_owned(), json!(2))]));
@@ -381,7 +356,7 @@ mod tests {
     fn progress_is_forgotten_and_letters_stay() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        store.save(&[("in".into(), "a".into(), Some(json!(1)))], &[("out".into(), json!(2))]).unwrap();
+        store.save(&[("in".into(), "a".into(), Some(json!(1)))], &[("out".into(), json!(2))], &[]).unwrap();
         store.note("out", "begun", Some(&json!(3))).unwrap();
         store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
         store.forget_progress().unwrap();
@@ -420,7 +395,7 @@ mod tests {
             }
             let store =
                 Store::open(folder.path()).unwrap_or_else(|error| panic!("{left:?}: {}", error.full()));
-            store.save(&[], &[("out".into(), json!(1))]).unwrap();
+            store.save(&[], &[("out".into(), json!(1))], &[]).unwrap();
             drop(store);
             assert_eq!(Store::open(folder.path()).unwrap().sink_state("out").unwrap(), Some(json!(1)));
         }

@@ -7,14 +7,19 @@ use std::{
 };
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, cast::AsArray, new_null_array,
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, cast::AsArray,
+    new_null_array,
 };
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
-use arrow_select::concat::concat;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_select::{concat::concat, take::take};
 use thalweg_record::{Batch, PAYLOAD};
 
+mod own_types;
+
+use self::own_types::{Group, Part, merge};
 use crate::{
     Expression,
+    bounded::MOST,
     error::words,
     payload_search::PAYLOAD_BYTES,
     plan::{self, ColumnType, Plan, Purpose},
@@ -25,18 +30,55 @@ const EXTENSION: &str = "ARROW:extension:name";
 /// The extension type of JSON text.
 const JSON: &str = "arrow.json";
 
+/// The extension type of numbers: 64-bit floats of which those without a fraction are integers.
+const NUMBER: &str = "thalweg.number";
+
 /// The most compiled plans kept per expression: one for each set of types and purpose.
-const KEPT: usize = 8;
+const KEPT: usize = 64;
 
 /// One value for each message.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
     /// The values: 64-bit integers or floats, booleans, text (`Utf8View`) or times (microseconds, UTC).
     pub values: ArrayRef,
-    /// True if the values are JSON text: the expression is a JSON column or a part of one.
-    pub json: bool,
+    /// The property of the values that their type does not show.
+    pub kind: Kind,
     /// The messages that failed, in order, each with the reason. Their values are NULL.
     pub failed: Vec<(u32, String)>,
+}
+
+impl Evaluated {
+    /// Returns a nullable field for the values.
+    pub fn field(&self, name: &str) -> Field {
+        let field = Field::new(name, self.values.data_type().clone(), true);
+        let extension = match self.kind {
+            Kind::Json => JSON,
+            Kind::Number => NUMBER,
+            Kind::Plain | Kind::Meta => return field,
+        };
+        field.with_metadata([(EXTENSION.to_owned(), extension.to_owned())].into())
+    }
+}
+
+/// The property of a column's values that its Arrow type does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// All values have the type of the column.
+    Plain,
+    /// The values are JSON text.
+    Json,
+    /// The values are 64-bit floats, and those without a fraction are integers.
+    Number,
+    /// The column is not a field: the payload, or metadata.
+    Meta,
+}
+
+/// A column that an expression may read, as it is in a batch.
+#[derive(Debug, Clone)]
+struct Present {
+    values: ArrayRef,
+    column: ColumnType,
+    kind: Kind,
 }
 
 /// True, false or NULL for each message.
@@ -96,42 +138,106 @@ impl Evaluator {
 
     /// Returns the values for a batch.
     pub fn evaluate(&mut self, batch: &Batch) -> Evaluated {
+        let rows = batch.rows();
         let expression = self.expression.clone();
-        let compiled = self.compiled(batch, Purpose::Value);
-        match &compiled.plan {
-            Ok(plan) => {
-                let (values, failed) = run(plan, &compiled.seen, batch, &expression);
-                Evaluated { values, json: plan.json, failed }
+        let groups = match self.groups(batch, Purpose::Value) {
+            Ok(Some(groups)) => groups,
+            Ok(None) => {
+                let compiled = self.compiled(batch, Purpose::Value);
+                return match &compiled.plan {
+                    Ok(plan) => {
+                        let (values, failed) =
+                            run(plan, read(plan, &compiled.seen, batch), rows, &expression);
+                        Evaluated { values, kind: plan.kind(), failed }
+                    }
+                    Err(reason) => nothing(rows, reason),
+                };
             }
-            Err(reason) => Evaluated {
-                values: new_null_array(&DataType::Utf8View, batch.rows()),
-                json: false,
-                failed: all_failed(batch.rows(), reason),
-            },
+            Err(error) => return nothing(rows, &error.to_string()),
+        };
+        let (mut parts, mut failed) = (Vec::new(), Vec::new());
+        for group in groups {
+            let Group { rows, columns } = group;
+            let compiled = self.compiled_for(&columns, Purpose::Value);
+            let (values, kind) = match &compiled.plan {
+                Ok(plan) => {
+                    let inputs = gather(plan, expression.possible_columns(), &columns, &rows, batch);
+                    let (values, of_group) = run(plan, inputs, rows.len(), &expression);
+                    failed.extend(of_group.into_iter().map(|(row, why)| (rows.value(row as usize), why)));
+                    (values, plan.kind())
+                }
+                Err(reason) => {
+                    failed.extend(rows.values().iter().map(|row| (*row, reason.clone())));
+                    (new_null_array(&DataType::Utf8View, rows.len()), Kind::Plain)
+                }
+            };
+            parts.push(Part { rows, values, kind });
+        }
+        failed.sort_by_key(|(row, _)| *row);
+        match merge(&parts, rows) {
+            Ok((values, kind)) => Evaluated { values, kind, failed },
+            Err(error) => nothing(rows, &error.to_string()),
         }
     }
 
-    /// Returns the results for a batch. If the expression is not a condition for the column types of the
-    /// batch, every message fails.
+    /// Returns the results for a batch. If the expression is not a condition for the types of a message, that
+    /// message fails.
     pub fn condition(&mut self, batch: &Batch) -> Condition {
-        let expression = self.expression.clone();
         let rows = batch.rows();
-        let compiled = self.compiled(batch, Purpose::Condition);
-        let reason = match &compiled.plan {
-            Ok(plan) => {
-                let (values, failed) = run(plan, &compiled.seen, batch, &expression);
-                if let Some(values) = values.as_boolean_opt() {
-                    return Condition { values: values.clone(), failed };
-                }
-                // A missing column makes the result NULL; that is not an error.
-                if plan.data_type == DataType::Null {
-                    return Condition { values: BooleanArray::new_null(rows), failed };
-                }
-                not_a_condition(&expression, &plan.data_type)
+        let expression = self.expression.clone();
+        let groups = match self.groups(batch, Purpose::Condition) {
+            Ok(Some(groups)) => groups,
+            Ok(None) => {
+                let compiled = self.compiled(batch, Purpose::Condition);
+                let inputs = |plan: &Plan| read(plan, &compiled.seen, batch);
+                return condition(&compiled.plan, inputs, rows, &expression);
             }
-            Err(reason) => reason.clone(),
+            Err(error) => return not_one(rows, &error.to_string()),
         };
-        Condition { values: BooleanArray::new_null(rows), failed: all_failed(rows, &reason) }
+        let (mut results, mut failed) = (vec![None; rows], Vec::new());
+        for Group { rows, columns } in groups {
+            let compiled = self.compiled_for(&columns, Purpose::Condition);
+            let names = expression.possible_columns();
+            let inputs = |plan: &Plan| gather(plan, names, &columns, &rows, batch);
+            let part = condition(&compiled.plan, inputs, rows.len(), &expression);
+            failed.extend(part.failed.into_iter().map(|(row, why)| (rows.value(row as usize), why)));
+            for (row, value) in rows.values().iter().zip(&part.values) {
+                if let Some(result) = results.get_mut(*row as usize) {
+                    *result = value;
+                }
+            }
+        }
+        failed.sort_by_key(|(row, _)| *row);
+        Condition { values: results.into(), failed }
+    }
+
+    /// Returns the groups of messages with the same types, or `None` if the types of the columns are those of
+    /// all values.
+    fn groups(&mut self, batch: &Batch, purpose: Purpose) -> Result<Option<Vec<Group>>, ArrowError> {
+        let names = self.expression.possible_columns();
+        let schema = batch.fields().schema_ref();
+        let columns: Vec<Option<Present>> =
+            names.iter().map(|name| Some(Present::field(schema, batch, name)?)).collect();
+        let has_nulls = |column: &Present| column.values.logical_null_count() > 0;
+        let is_mixed = |column: &Present| column.kind != Kind::Plain;
+        let split_nulls = columns.iter().flatten().any(has_nulls)
+            && (self.expression.chooses()
+                || columns.iter().flatten().any(is_mixed)
+                // Types that only NULLs have may be why the expression cannot be evaluated.
+                || self.compiled(batch, purpose).plan.is_err());
+        own_types::groups(&columns, batch.rows(), split_nulls)
+    }
+
+    /// Returns the plan for the types of these columns, one for each of the expression's possible columns.
+    fn compiled_for(&mut self, columns: &[Option<Present>], purpose: Purpose) -> &Compiled {
+        let names = self.expression.possible_columns();
+        let types = names.iter().zip(columns).map(|(name, column)| match column {
+            Some(column) => Some(column.column.clone()),
+            None => meta_type(name),
+        });
+        let types: Vec<Option<ColumnType>> = types.collect();
+        let at = self.find_or_compile(types, purpose);
+        &self.compiled[at]
     }
 
     /// Returns the plan for the types in a batch, compiled if necessary, and moves it to the front.
@@ -150,21 +256,42 @@ impl Evaluator {
     fn meet(&mut self, schema: &SchemaRef, purpose: Purpose) -> usize {
         let names = self.expression.possible_columns();
         let types: Vec<Option<ColumnType>> = names.iter().map(|name| column_type(schema, name)).collect();
+        let at = self.find_or_compile(types, purpose);
+        let compiled = &mut self.compiled[at];
+        compiled.seen = Seen::of(schema, &compiled.plan);
+        at
+    }
+
+    fn find_or_compile(&mut self, types: Vec<Option<ColumnType>>, purpose: Purpose) -> usize {
         if let Some(at) = self.compiled.iter().position(|c| c.purpose == purpose && c.types == types) {
-            let compiled = &mut self.compiled[at];
-            compiled.seen = Seen::of(schema, &compiled.plan);
             return at;
         }
+        let names = self.expression.possible_columns();
         let present: HashMap<&str, ColumnType> = names
             .iter()
             .zip(&types)
             .filter_map(|(name, found)| Some((name.as_str(), found.clone()?)))
             .collect();
         let plan = plan::plan(self.expression.sql(), &present, purpose).map_err(|error| error.to_string());
-        let seen = Seen::of(schema, &plan);
+        let seen = Seen { schema: Arc::new(Schema::empty()), inputs: Vec::new() };
         self.compiled.truncate(KEPT - 1);
         self.compiled.push(Compiled { purpose, types, seen, plan });
         self.compiled.len() - 1
+    }
+}
+
+impl Present {
+    /// Returns the column `name` of a batch if it is a field.
+    fn field(schema: &SchemaRef, batch: &Batch, name: &str) -> Option<Self> {
+        let (place, field) = schema.column_with_name(name)?;
+        let column = column_type(schema, name)?;
+        let extension = field.metadata().get(EXTENSION).map(String::as_str);
+        let kind = match (extension, field.data_type()) {
+            _ if column.json && column.data_type == DataType::Utf8View => Kind::Json,
+            (Some(NUMBER), DataType::Float64) => Kind::Number,
+            _ => Kind::Plain,
+        };
+        Some(Self { values: batch.fields().column(place).clone(), column, kind })
     }
 }
 
@@ -191,6 +318,11 @@ fn column_type(schema: &SchemaRef, name: &str) -> Option<ColumnType> {
         let json = text && field.metadata().get(EXTENSION).is_some_and(|extension| extension == JSON);
         return Some(ColumnType { data_type, json, field: true });
     }
+    meta_type(name)
+}
+
+/// Returns the type of a column that is not a field.
+fn meta_type(name: &str) -> Option<ColumnType> {
     let data_type = match name {
         PAYLOAD | "meta.source" | "meta.path" => DataType::Utf8View,
         "meta.time" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
@@ -216,15 +348,53 @@ fn all_failed(rows: usize, reason: &str) -> Vec<(u32, String)> {
     (0..rows).map(|row| (row as u32, reason.to_owned())).collect()
 }
 
-/// Runs a plan over a whole batch. If that fails, it runs the plan over ever smaller parts to find the
-/// messages that fail.
-fn run(plan: &Plan, seen: &Seen, batch: &Batch, expression: &Expression) -> (ArrayRef, Vec<(u32, String)>) {
-    let rows = batch.rows();
+fn nothing(rows: usize, reason: &str) -> Evaluated {
+    Evaluated {
+        values: new_null_array(&DataType::Utf8View, rows),
+        kind: Kind::Plain,
+        failed: all_failed(rows, reason),
+    }
+}
+
+fn not_one(rows: usize, reason: &str) -> Condition {
+    Condition { values: BooleanArray::new_null(rows), failed: all_failed(rows, reason) }
+}
+
+/// Runs a plan as a condition.
+fn condition(
+    plan: &Result<Plan, String>,
+    inputs: impl FnOnce(&Plan) -> Result<RecordBatch, String>,
+    rows: usize,
+    expression: &Expression,
+) -> Condition {
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(reason) => return not_one(rows, reason),
+    };
+    let (values, failed) = run(plan, inputs(plan), rows, expression);
+    match values.as_boolean_opt() {
+        Some(values) => Condition { values: values.clone(), failed },
+        // A missing column makes the result NULL; that is not an error.
+        None if plan.data_type == DataType::Null => {
+            Condition { values: BooleanArray::new_null(rows), failed }
+        }
+        None => not_one(rows, &not_a_condition(expression, &plan.data_type)),
+    }
+}
+
+/// Runs a plan over a whole batch or group. If that fails, it runs the plan over ever smaller parts to find
+/// the messages that fail.
+fn run(
+    plan: &Plan,
+    inputs: Result<RecordBatch, String>,
+    rows: usize,
+    expression: &Expression,
+) -> (ArrayRef, Vec<(u32, String)>) {
     let nothing = |reason: &str| {
         let reason = format!("`{expression}` failed: {reason}.");
         (new_null_array(&plan.data_type, rows), all_failed(rows, &reason))
     };
-    let inputs = match read(plan, seen, batch) {
+    let inputs = match inputs {
         Ok(inputs) => inputs,
         Err(reason) => return nothing(&reason),
     };
@@ -235,7 +405,7 @@ fn run(plan: &Plan, seen: &Seen, batch: &Batch, expression: &Expression) -> (Arr
     if inputs.num_columns() == 0 {
         return nothing(&reason);
     }
-    let mut search = Search { plan, parts: Vec::new(), failed: Vec::new() };
+    let mut search = Search { plan, parts: Vec::new(), bytes: 0, failed: Vec::new() };
     search.divide(&inputs, 0, reason);
     let parts: Vec<&dyn Array> = search.parts.iter().map(AsRef::as_ref).collect();
     match concat(&parts) {
@@ -245,6 +415,41 @@ fn run(plan: &Plan, seen: &Seen, batch: &Batch, expression: &Expression) -> (Arr
         }
         Err(error) => nothing(&error.to_string()),
     }
+}
+
+/// Returns the columns that a plan reads, for the messages `rows`. `columns` are those of `names`, for these
+/// messages.
+fn gather(
+    plan: &Plan,
+    names: &[String],
+    columns: &[Option<Present>],
+    rows: &UInt32Array,
+    batch: &Batch,
+) -> Result<RecordBatch, String> {
+    let gathered = plan.schema.fields().iter().map(|field| {
+        let name = field.name();
+        let found = names.iter().zip(columns).find(|(known, _)| *known == name);
+        if let Some((_, Some(column))) = found {
+            return Ok(column.values.clone());
+        }
+        let whole: Option<ArrayRef> = match name.as_str() {
+            PAYLOAD_BYTES => Some(Arc::new(batch.payload().clone())),
+            // A field that is NULL in this group hides metadata of the same name.
+            name if batch.fields().column_by_name(name).is_some() => None,
+            name => batch.column(name),
+        };
+        match whole {
+            Some(whole) => take(&whole, rows, None).map_err(|error| error.to_string()),
+            None => Ok(new_null_array(field.data_type(), rows.len())),
+        }
+    });
+    record(plan, gathered.collect::<Result<_, _>>()?, rows.len())
+}
+
+fn record(plan: &Plan, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, String> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(plan.schema.clone(), columns, &options)
+        .map_err(|error| error.to_string())
 }
 
 /// Returns the columns that a plan reads.
@@ -263,9 +468,7 @@ fn read(plan: &Plan, seen: &Seen, batch: &Batch) -> Result<RecordBatch, String> 
             }
         })
         .collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(plan.schema.clone(), columns, &options)
-        .map_err(|error| error.to_string())
+    record(plan, columns, rows)
 }
 
 /// Returns the values of a plan over some messages, or the reason for a failure. A panic in a kernel counts
@@ -280,11 +483,14 @@ fn evaluate(plan: &Plan, inputs: &RecordBatch) -> Result<ArrayRef, String> {
     }
 }
 
-/// The search for the messages for which a plan fails.
+/// The search for the messages for which a plan fails. If the values of a batch together are too large, the
+/// last messages fail: the budget knows nothing of these values, and the process must not run out of memory.
 struct Search<'a> {
     plan: &'a Plan,
     /// The values of all rows so far, in order.
     parts: Vec<ArrayRef>,
+    /// The size of the values so far.
+    bytes: usize,
     failed: Vec<(u32, String)>,
 }
 
@@ -292,16 +498,19 @@ impl Search<'_> {
     /// Searches `inputs`, which failed as a whole for `reason`. Its first row is message `first`.
     fn divide(&mut self, inputs: &RecordBatch, first: usize, reason: String) {
         let rows = inputs.num_rows();
-        if rows <= 1 {
+        if rows <= 1 || self.bytes > MOST {
             self.parts.push(new_null_array(&self.plan.data_type, rows));
-            self.failed.push((first as u32, reason));
+            self.failed.extend((first..first + rows).map(|row| (row as u32, reason.clone())));
             return;
         }
         let half = rows / 2;
         for (start, length) in [(0, half), (half, rows - half)] {
             let part = inputs.slice(start, length);
             match evaluate(self.plan, &part) {
-                Ok(values) => self.parts.push(values),
+                Ok(values) => {
+                    self.bytes += values.get_buffer_memory_size();
+                    self.parts.push(values);
+                }
                 Err(reason) => self.divide(&part, first + start, reason),
             }
         }

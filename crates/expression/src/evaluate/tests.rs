@@ -113,7 +113,7 @@ fn a_failing_message_fails_alone() {
     let evaluated = evaluator("CAST(t AS BIGINT)").evaluate(&batch);
     assert_eq!(
         evaluated.failed,
-        [(1, "`CAST(t AS BIGINT)` failed: cannot cast string 'x' to value of Int64 type.".to_owned())]
+        [(1, "`CAST(t AS BIGINT)` failed: `x` is not a whole number of 64 bits.".to_owned())]
     );
     assert_eq!(shown("TRY_CAST(t AS BIGINT)", &batch), [Some("1".into()), None, Some("3".into())]);
 }
@@ -197,20 +197,26 @@ fn a_json_column_is_used_as_what_it_holds() {
         "j",
         vec![Some("500"), Some("\"500\""), Some("\"no\""), Some("null"), Some("[1]"), Some("true"), None],
     )]);
-    assert_eq!(yes("j >= 500", &batch), [T, T, None, None, None, None, None]);
+    // A value that does not fit the expression fails, as it would in a column of its own.
+    let met = |sql: &str| {
+        let condition = evaluator(sql).condition(&batch);
+        let failed: Vec<u32> = condition.failed.iter().map(|(row, _)| *row).collect();
+        (condition.values.iter().collect::<Vec<_>>(), failed)
+    };
+    assert_eq!(met("j >= 500"), (vec![T, T, None, None, None, None, None], vec![5]));
     assert_eq!(yes("j = 'no'", &batch), [F, F, T, None, F, F, None]);
-    assert_eq!(yes("j LIKE '5%'", &batch), [T, T, F, None, F, F, None]);
-    assert_eq!(yes("j", &batch), [None, None, None, None, None, T, None]);
+    assert_eq!(met("j LIKE '5%'").0[..4], [None, T, F, None]);
+    assert_eq!(met("j").0, [None, None, None, None, None, T, None]);
     assert_eq!(yes("j IS NULL", &batch), [F, F, F, T, F, F, T]);
-    assert_eq!(yes("NOT j AND true", &batch), [None, None, None, None, None, F, None]);
-    assert_eq!(one("upper(j) || '!'", &batch).as_deref(), Some("500!"));
+    assert_eq!(met("NOT j AND true").0[5], F);
+    assert_eq!(one("upper(j) || '!'", &with(vec![json("j", vec![Some("\"a\"")])])).as_deref(), Some("A!"));
     assert_eq!(
         one("CAST(j AS BIGINT) + 1", &with(vec![json("j", vec![Some("\"4\"")])])).as_deref(),
         Some("5")
     );
     // The column alone stays JSON.
     let itself = evaluator("j").evaluate(&batch);
-    assert!(itself.json);
+    assert_eq!(itself.kind, Kind::Json);
     assert_eq!(itself.values.as_string_view().value(1), "\"500\"");
     assert_eq!(json_rows("json_get_int(j)", &batch), [Some(500), Some(500), None, None, None, None, None]);
 }
@@ -232,7 +238,7 @@ fn a_dotted_name_is_the_column_of_that_name_or_else_a_lookup() {
     assert_eq!(one("json_get(request, 'items[1].id')", &batch).as_deref(), Some("7"));
     // A part of the column, alone, stays JSON.
     let items = evaluator("request.items").evaluate(&batch);
-    assert!(items.json);
+    assert_eq!(items.kind, Kind::Json);
     assert_eq!(items.values.as_string_view().value(0), r#"[{"id": "a b"}, {"id": 7}]"#);
 
     let both = with(vec![json("request", vec![Some(request)]), ints("request.status", vec![Some(1)])]);
@@ -347,8 +353,7 @@ fn what_does_not_fit_the_types_fails_for_every_message_with_the_part_at_fault() 
     assert_eq!(evaluated.failed.len(), 2);
     let (row, reason) = &evaluated.failed[0];
     assert_eq!(*row, 0);
-    let expected =
-        "`date_trunc('hour', n)` cannot be evaluated: function 'date_trunc' failed to match any signature";
+    let expected = "`date_trunc('hour', n)` cannot be evaluated: function 'date_trunc' does not take values of these types";
     assert!(reason.starts_with(expected), "{reason}");
 }
 
@@ -377,9 +382,10 @@ fn it_is_compiled_once_for_the_types_of_the_columns_it_refers_to() {
     assert_eq!(evaluator.condition(&text).values.iter().collect::<Vec<_>>(), [T]);
     assert_eq!(evaluator.condition(&one).values.iter().collect::<Vec<_>>(), [F]);
     assert_eq!(evaluator.compiled.len(), 2);
-    for row in 0..20 {
-        // Each scale of a decimal is a new type.
-        let decimals = arrow_array::Decimal128Array::from(vec![5]).with_precision_and_scale(20, row).unwrap();
+    for row in 0..80 {
+        // Each precision and scale of a decimal is a new type.
+        let decimals = arrow_array::Decimal128Array::from(vec![5]);
+        let decimals = decimals.with_precision_and_scale(20 + row as u8 / 20, row % 20).unwrap();
         let field = Field::new("n", decimals.data_type().clone(), true);
         evaluator.condition(&with(vec![(field, Arc::new(decimals))]));
     }
@@ -543,4 +549,84 @@ fn anything(sql: &str) {
     let mut evaluator = Evaluator::new(expression);
     assert_eq!(evaluator.evaluate(&batch).values.len(), 3);
     assert_eq!(evaluator.condition(&batch).values.len(), 3);
+}
+
+/// Calls every function with extreme values of all combinations of types. None may abort the process.
+#[test]
+fn no_extreme_value_breaks_a_function() {
+    let longest = "aé".repeat(1_000);
+    let numbers = [i64::MIN, i64::MAX, -1, 0, 1, 2_000_000_000, 50_000_000, i64::MAX / 8];
+    let strings = ["", "a", "é\u{1f600}", longest.as_str(), "a(", "%Y-%m-%d", "9223372036854775807", "$1\\1"];
+    let floats = [f64::NAN, f64::INFINITY, f64::MIN, -0.0, 1e300, 9.3e18, 0.5, -1.0];
+    // Different strides pair the values of two columns in different ways.
+    let rows = 16;
+    let at = |row: usize, column: usize| (row * [1, 3, 5, 7][column] + row / 8) % 8;
+    let mut fields = Vec::new();
+    for column in 0..4 {
+        fields
+            .push(ints(&format!("i{column}"), (0..rows).map(|row| Some(numbers[at(row, column)])).collect()));
+        fields.push(texts(
+            &format!("t{column}"),
+            (0..rows).map(|row| Some(strings[at(row, column)])).collect(),
+        ));
+        let values: Float64Array = (0..rows).map(|row| Some(floats[at(row, column)])).collect();
+        fields.push((Field::new(format!("f{column}"), DataType::Float64, true), Arc::new(values)));
+    }
+    let batch = with(fields);
+    let mut called = 0;
+    for function in crate::functions() {
+        for arity in 1..=4_usize {
+            if crate::functions::check_call(&function.name, arity).is_err() {
+                continue;
+            }
+            for kinds in 0..3_usize.pow(arity.min(3) as u32) {
+                let arguments: Vec<String> = (0..arity)
+                    .map(|at| format!("{}{at}", ["t", "i", "f"][kinds / 3_usize.pow(at.min(2) as u32) % 3]))
+                    .collect();
+                let sql = format!("{}({})", function.name, arguments.join(", "));
+                let evaluated = evaluator(&sql).evaluate(&batch);
+                assert_eq!(evaluated.values.len(), rows, "{sql}");
+                called += usize::from(evaluated.failed.len() < rows);
+            }
+        }
+    }
+    assert!(called > 300, "{called}");
+}
+
+#[test]
+fn a_result_that_is_too_long_fails_and_nothing_else() {
+    let counts = vec![Some(i64::MAX), Some(3), Some(i64::MIN), None, Some(17 << 20), Some(0)];
+    let batch = with(vec![ints("n", counts), texts("t", vec![Some("ab"); 6])]);
+    for (sql, expected) in [
+        ("lpad(t, n, 'x')", ["xab", "", ""]),
+        ("rpad(t, n)", ["ab ", "", ""]),
+        ("repeat(t, n)", ["ababab", "", ""]),
+    ] {
+        let evaluated = evaluator(sql).evaluate(&batch);
+        let failed: Vec<u32> = evaluated.failed.iter().map(|(row, _)| *row).collect();
+        assert_eq!(failed, [0, 4], "{sql}");
+        assert_eq!(evaluated.failed[0].1, format!("`{sql}` failed: the result has more than 16 MiB."));
+        let values = arrow_cast::cast(&evaluated.values, &DataType::Utf8View).unwrap();
+        let values = values.as_string_view();
+        assert_eq!([values.value(1), values.value(2), values.value(5)], expected, "{sql}");
+        assert!(values.is_null(3));
+    }
+    let long = "a".repeat(1 << 20);
+    let batch = with(vec![texts("t", vec![Some(long.as_str()), Some("aa")])]);
+    for sql in ["replace(t, 'a', t)", "regexp_replace(t, 'a', t, 'g')", "regexp_replace(t, '', t, 'g')"] {
+        let evaluated = evaluator(sql).evaluate(&batch);
+        assert_eq!(evaluated.failed.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0], "{sql}");
+    }
+    assert_eq!(one("length(regexp_replace(t, 'a', 'bcd', 'g'))", &batch).unwrap(), (3 << 20).to_string());
+    assert_eq!(one("length(replace(t, 'aa', 'bcd'))", &batch).unwrap(), (3 << 19).to_string());
+    let evaluated = evaluator("levenshtein(t, t)").evaluate(&batch);
+    assert_eq!(evaluated.failed.len(), 1);
+}
+
+#[test]
+fn the_results_of_a_batch_have_a_bound_too() {
+    let batch = with(vec![ints("n", vec![Some(8 << 20); 100])]);
+    let evaluated = evaluator("repeat('ab', n)").evaluate(&batch);
+    assert!(evaluated.failed.len() > 60 && evaluated.failed.len() < 90, "{}", evaluated.failed.len());
+    assert_eq!(shown("length(repeat('ab', n))", &batch)[99].as_deref(), Some("16777216"));
 }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use thalweg_config::{ByteSize, Document};
 use thalweg_engine::{Graph, Handle};
-use thalweg_files::sources::objects::ObjectsSource;
+use thalweg_files::sources::objects::{ObjectsSource, is_sendable};
 
 use crate::error::{LoadError, RunError};
 use crate::outcome::Outcome;
@@ -163,14 +163,19 @@ impl<'a> CopyJob<'a> {
     /// # Errors
     /// If there is none, it would be copied onto itself, or `goes_on` returned false.
     pub fn probe(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), LoadError> {
-        let mut first = None;
+        let (mut first, mut is_empty) = (None, true);
         let mut each = |below: &str, _: &str, _: u64| {
-            first = Some(below.to_owned());
-            false
+            is_empty = false;
+            // A name that leads out of the target is rejected by itself when its turn comes.
+            first = is_sendable(below).then(|| below.to_owned());
+            first.is_none()
         };
         listing::list(&self.source, &mut each, goes_on)?;
-        let first = first.ok_or_else(|| LoadError::NothingToCopy(shown(&self.options.from)))?;
-        self.endpoints.refuse_itself(&self.source, &first)
+        match first {
+            Some(first) => self.endpoints.refuse_itself(&self.source, &first),
+            None if is_empty => Err(LoadError::NothingToCopy(shown(&self.options.from))),
+            None => Ok(()),
+        }
     }
 
     /// Finds the state of an earlier copy, or removes it if the options say so.

@@ -126,7 +126,9 @@ pub(crate) fn header(bytes: &[u8]) -> Option<Header> {
                     is_animated: false,
                     is_lossless: false,
                 };
-                return Some(found.unwrap_or(plain));
+                // A decoder reserves memory for the size in this chunk, so both must be the same.
+                let is_same = |found: &Header| (found.width, found.height) == (plain.width, plain.height);
+                return if found.is_none_or(|found| is_same(&found)) { found.or(Some(plain)) } else { None };
             }
             b"VP8L" => {
                 let bits = u32::from_le_bytes(
@@ -162,6 +164,15 @@ impl<'a> Iterator for Headers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_picture_larger_than_its_file_says_is_damaged() {
+        let frame =
+            |side: u16| [&[0, 0, 0, 0x9d, 0x01, 0x2a][..], &side.to_le_bytes(), &side.to_le_bytes()].concat();
+        let file = |side| file([(b"VP8X", &*extended(0, 8, 8)), (b"VP8 ", &*frame(side))]).unwrap();
+        assert_eq!(header(&file(8)).map(|header| header.width), Some(8));
+        assert_eq!(header(&file(16_000)), None);
+    }
 
     #[test]
     fn what_is_written_is_walked() {

@@ -1,7 +1,12 @@
 //! Decodes the pixels of each format.
+//!
+//! All decoders are written in Rust. A bug in a decoder is therefore at most a panic, and a panic only
+//! damages the picture. libwebp, which is written in C, encodes our own pixels and never sees foreign bytes.
 
 use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use image_webp::WebPDecoder;
 use tiff::ColorType as TiffColour;
 use tiff::decoder::DecodingResult;
 use zune_jpeg::JpegDecoder;
@@ -11,19 +16,22 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::pixels::Pixels;
 use super::{Format, ImageError, ImageInfo, external};
+use crate::container;
 
 /// Returns the pixels of a picture, at most as many as its header promised.
 pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
-    let pixels = match info.format {
-        Format::Jpeg => jpeg(bytes, info)?,
-        Format::Png => png(bytes, info)?,
-        Format::Gif => gif(bytes, info)?,
-        Format::Webp => webp(bytes, info)?,
-        Format::Tiff => tiff(bytes, info)?,
+    let decode = || match info.format {
+        Format::Jpeg => jpeg(bytes, info),
+        Format::Png => png(bytes, info),
+        Format::Gif => gif(bytes, info),
+        Format::Webp => webp(bytes, info),
+        Format::Tiff => tiff(bytes, info),
         Format::Avif | Format::Heic => {
-            return Err(unsupported(info, format!("this format is not supported; {}", external::INSTALL)));
+            Err(unsupported(info, format!("this format is not supported; {}", external::INSTALL)))
         }
     };
+    let pixels = catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or_else(|_| Err(damaged(info, "the decoder panicked on it")))?;
     let length = u64::from(pixels.width) * u64::from(pixels.height) * u64::from(pixels.channels);
     if pixels.data.len() as u64 != length || (pixels.width, pixels.height) != (info.width, info.height) {
         return Err(damaged(info, "the number of its pixels differs from its header"));
@@ -109,10 +117,16 @@ fn webp(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     if info.is_animated {
         return Err(unsupported(info, "animated pictures are not supported; leave them unconverted"));
     }
-    let image = webp::Decoder::new(bytes).decode();
-    let image = image.ok_or_else(|| damaged(info, "libwebp cannot decode it: it is cut off or not WebP"))?;
-    let channels = if image.is_alpha() { 4 } else { 3 };
-    Ok(Pixels { width: image.width(), height: image.height(), channels, data: image.to_vec() })
+    // The decoder takes one of several pictures, and it may not be the one whose size is known.
+    let pictures = container::webp::chunks(bytes).into_iter().flatten();
+    if pictures.filter(|chunk| [*b"VP8 ", *b"VP8L"].contains(&chunk.name)).count() != 1 {
+        return Err(damaged(info, "it does not contain exactly one picture"));
+    }
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(|error| damaged(info, error))?;
+    let channels = if decoder.has_alpha() { 4 } else { 3 };
+    let mut data = room(info, channels)?;
+    decoder.read_image(&mut data).map_err(|error| damaged(info, error))?;
+    Ok(Pixels { width: info.width, height: info.height, channels, data })
 }
 
 fn tiff(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {

@@ -133,8 +133,8 @@ fn of_webp(bytes: &[u8]) -> Option<Header> {
     let exif = webp::chunks(bytes)?.find(|chunk| &chunk.name == b"EXIF").map(|chunk| chunk.payload);
     let exif = exif.map(|exif| exif.strip_prefix(jpeg::EXIF).unwrap_or(exif));
     let channels: u8 = if header.has_alpha { 4 } else { 3 };
-    // The pixels from libwebp, and our copy of them. Lossless pictures and those with alpha are decoded in
-    // another form first.
+    // An upper bound: the pixels, and their planes. Lossless pictures and the alpha of others are decoded to
+    // four channels first.
     let own = if header.is_lossless { 8 } else { u32::from(header.has_alpha) * 4 + 2 };
     Some(Header {
         width: header.width,

@@ -101,7 +101,10 @@ impl Batch {
 
     /// Settles the batch.
     pub fn settle(self, outcome: Outcome) {
-        self.ack.settle(outcome);
+        match outcome {
+            Outcome::Rejected => self.ack.reject(self.payload.len()),
+            outcome => self.ack.settle(outcome),
+        }
     }
 
     /// Separates the ack from the data.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::channel::{Claim, ClaimedWork, NewsGiver, Receiver, Taken, Ticket};
+use crate::channel::{Claim, ClaimedWork, NewsGiver, Receiver, Taken, TakenWith, Ticket};
 use crate::evaluation::{Called, ConcurrentProc, Evaluation};
 
 /// Roughly the time until another core has started on an item and has its bytes in its own cache. (With 50
@@ -37,6 +37,10 @@ pub trait Worker: Send + 'static {
     type Item: Send + 'static;
     /// The reason why the stage may end before its input does.
     type Error: Send + 'static;
+
+    /// True if an item counts as moving (see [`Traffic`](crate::Traffic)) until [`take`](Self::take) returns.
+    /// False if it counts only until `take` begins: what the worker sends is counted by itself.
+    const MOVES_ITEMS: bool = true;
 
     /// True if the next stage has capacity for the output.
     fn has_room(&self) -> bool {
@@ -125,7 +129,7 @@ enum Failure<E> {
 
 /// The next step of a task of the stage.
 enum Next<W: Worker> {
-    Item(W, Ticket, W::Item),
+    Item(W, Taken<W::Item>),
     Running(Running<W>),
     Restless(W),
     End,
@@ -154,9 +158,9 @@ impl<W: Worker> Stage<W> {
     pub async fn run(self) -> Result<(), W::Error> {
         loop {
             let (worker, result) = match self.next().await? {
-                Next::Item(worker, ticket, item) => {
+                Next::Item(worker, taken) => {
                     self.seats.hand_overs.queued.fetch_add(1, Ordering::Relaxed);
-                    work((self.seats.clone(), worker, ticket, item)).await
+                    work((self.seats.clone(), worker, taken)).await
                 }
                 Next::Running(running) => match running.await {
                     Ok(done) => done,
@@ -215,10 +219,10 @@ impl<W: Worker> Stage<W> {
                 continue;
             }
             match taken {
-                Taken::Item(worker, ticket, item) => return Ok(Next::Item(worker, ticket, item)),
+                TakenWith::Item(worker, taken) => return Ok(Next::Item(worker, taken)),
                 // The task that holds the workers looks for more items when it returns one.
-                Taken::Unclaimed => {}
-                Taken::Nothing => {
+                TakenWith::Unclaimed => {}
+                TakenWith::Nothing => {
                     if let Some(worker) = self.seats.restless() {
                         return Ok(Next::Restless(worker));
                     }
@@ -322,15 +326,18 @@ impl<W: Worker> Claim<W::Item> for Entrance<W> {
             state.resting.swap_remove(at)
         };
         let (seats, news) = (self.seats.clone(), self.news.clone());
-        Some(Box::new(move |ticket, item| work_at_once(seats, &news, worker, ticket, item)))
+        Some(Box::new(move |taken| work_at_once(seats, &news, worker, taken)))
     }
 }
 
 async fn work<W: Worker>(
-    (seats, mut worker, ticket, item): (Arc<Seats<W>>, W, Ticket, W::Item),
+    (seats, mut worker, taken): (Arc<Seats<W>>, W, Taken<W::Item>),
 ) -> (W, Result<(), W::Error>) {
     let start = Instant::now();
+    let Taken { ticket, item, pass } = taken;
+    let pass = pass.filter(|_| W::MOVES_ITEMS);
     let result = worker.take(ticket, item).await;
+    drop(pass);
     seats.note_cost(start.elapsed());
     (worker, result)
 }
@@ -340,12 +347,11 @@ fn work_at_once<W: Worker>(
     seats: Arc<Seats<W>>,
     news: &NewsGiver<W::Item>,
     worker: W,
-    ticket: Ticket,
-    item: W::Item,
+    taken: Taken<W::Item>,
 ) {
     seats.hand_overs.at_once.fetch_add(1, Ordering::Relaxed);
     let proc = ConcurrentProc::on_tokio(work);
-    let argument = (seats.clone(), worker, ticket, item);
+    let argument = (seats.clone(), worker, taken);
     // A panic belongs to the stage whose code panicked, not to the caller that happened to hand the item
     // over.
     let failure = match catch_unwind(AssertUnwindSafe(|| proc.call_nonblock(argument))) {

@@ -1,13 +1,14 @@
 //! Writing into a folder: a draft beside its target, which is renamed to the target when it is complete.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 
 use super::{OnExisting, UploadedPart};
@@ -39,21 +40,46 @@ pub(crate) fn is_draft(name: &str) -> bool {
 }
 
 impl Draft {
-    /// Creates a draft. Returns it and its id.
-    pub(crate) fn create(target: &Path) -> io::Result<(Self, String)> {
+    /// Creates a draft. Returns it and its id. `mode`: others get no further permissions than these.
+    pub(crate) fn create(target: &Path, mode: Option<u32>) -> io::Result<(Self, String)> {
         if let Some(folder) = target.parent() {
             make_folder(folder)?;
         }
         loop {
             let id = format!("{:0ID_DIGITS$x}", fastrand::u64(..));
             let path = path_of(target, &id)?;
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            match new_file(&path, mode) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 opened => {
                     let file = Arc::new(opened?);
                     return Ok((Self { file, path, target: target.to_owned(), is_resumed: false }, id));
                 }
             }
+        }
+    }
+
+    /// Creates the draft of a file that is written at once. Its id belongs to the target, so the next write
+    /// of the target finds and removes what a killed process left. A lock shows that the owner of a draft
+    /// runs.
+    pub(crate) fn create_whole(target: &Path, mode: Option<u32>) -> io::Result<(Self, String)> {
+        let crc = crc32c::crc32c(target.as_os_str().as_bytes());
+        let id = format!("{crc:0ID_DIGITS$x}");
+        let path = path_of(target, &id)?;
+        if let Ok(left) = File::open(&path)
+            && is_lockable(&left)
+            && is_at(&left, &path)
+        {
+            std::fs::remove_file(&path)?;
+        }
+        if let Some(folder) = target.parent() {
+            make_folder(folder)?;
+        }
+        match new_file(&path, mode).ok().filter(|file| is_lockable(file) && is_at(file, &path)) {
+            Some(file) => {
+                Ok((Self { file: Arc::new(file), path, target: target.to_owned(), is_resumed: false }, id))
+            }
+            // Another process writes the same target.
+            None => Self::create(target, mode),
         }
     }
 
@@ -103,6 +129,23 @@ impl Draft {
         }
         sync_folder(&self.target)
     }
+}
+
+fn new_file(path: &Path, mode: Option<u32>) -> io::Result<File> {
+    // The owner may write: a later run may have to resume.
+    let mode = mode.unwrap_or(0o666) & 0o066 | 0o600;
+    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+}
+
+/// True if the file could be locked: no other process writes it. The lock ends with the open file.
+fn is_lockable(file: &File) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// True if the path is still that of the open file: its owner may have given it another name since.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    matches!((file.metadata(), std::fs::metadata(path)), (Ok(one), Ok(other)) if same(&one, &other))
 }
 
 /// True if a file consists of these parts.

@@ -14,8 +14,21 @@ pub(super) async fn begin(
     path: &str,
     options: &Writing,
 ) -> Result<(Begun, Draft), StoreError> {
+    begin_by(store, path, options, Draft::create).await
+}
+
+/// A function that creates a draft of a target with permissions. Returns the draft and its id.
+type Create = fn(&Path, Option<u32>) -> io::Result<(Draft, String)>;
+
+/// Creates a draft by one of its functions.
+async fn begin_by(
+    store: &Store,
+    path: &str,
+    options: &Writing,
+    create: Create,
+) -> Result<(Begun, Draft), StoreError> {
     let (target, name) = (target(store, path)?, store.name(path));
-    let is_kept = options.on_existing == OnExisting::Keep;
+    let (is_kept, mode) = (options.on_existing == OnExisting::Keep, options.mode);
     if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
         return Err(StoreError::Impossible { name, what: "comparing an entity tag" });
     }
@@ -23,7 +36,7 @@ pub(super) async fn begin(
         if is_kept && target.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        Draft::create(&target)
+        create(&target, mode)
     })
     .await?;
     Ok((Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false }, draft))
@@ -150,15 +163,15 @@ pub(super) async fn put(
     body: Body,
     options: &Writing,
 ) -> Result<Stored, StoreError> {
-    let upload = store.begin(path, options).await?;
+    let (begun, draft) = begin_by(store, path, options, Draft::create_whole).await?;
     let written = async {
-        let part = upload.part(1, 0, body).await?.part;
-        upload.complete(&[part]).await
+        let part = part(store, &begun, &draft, 1, 0, body).await?.part;
+        complete(store, &begun, &draft, vec![part]).await
     };
     let written = written.await;
     if written.is_err() {
         // The error of the write matters, not that of the removal.
-        let _ = upload.abort().await;
+        let _ = discard(store, &begun).await;
     }
     written
 }
@@ -228,6 +241,34 @@ mod tests {
         assert_eq!(writer.finish().unwrap(), at_once);
         upload.complete(&[first, at_once]).await.unwrap();
         assert_eq!(std::fs::read(&target).unwrap(), b"hello dear world");
+    }
+
+    #[tokio::test]
+    async fn a_copy_gives_others_no_more_than_is_allowed() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        for (mode, expected) in [(0o100_600, 0o600), (0o104_440, 0o640), (0o106_755, 0o644)] {
+            let (store, path, target) = place(&folder, &format!("{mode:o}"));
+            let writing = Writing { mode: Some(mode), ..Writing::default() };
+            store.put(&path, Bytes::new(), &writing).await.unwrap();
+            assert_eq!(target.metadata().unwrap().permissions().mode() & 0o7777, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_killed_process_left_is_removed_by_the_next_write_unless_its_owner_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, target) = place(&folder, "x");
+        let (draft, _) = Draft::create_whole(&target, None).unwrap();
+        // Its owner still runs.
+        store.put(&path, Bytes::from_static(b"one"), &Writing::default()).await.unwrap();
+        assert_eq!(names(folder.path()).len(), 2);
+        drop(draft);
+        store.put(&path, Bytes::from_static(b"two"), &Writing::default()).await.unwrap();
+        assert_eq!(
+            (names(folder.path()), std::fs::read(&target).unwrap()),
+            (vec!["x".to_owned()], b"two".to_vec())
+        );
     }
 
     #[tokio::test]

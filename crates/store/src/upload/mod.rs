@@ -44,6 +44,9 @@ pub struct Writing {
     pub content_type: Option<String>,
     /// How an existing object is handled.
     pub on_existing: OnExisting,
+    /// The permissions of what is written, for files of this machine: others never get more than these. By
+    /// default they get what new files usually give them.
+    pub mode: Option<u32>,
 }
 
 /// How an existing object is handled.

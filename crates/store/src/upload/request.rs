@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::remote::{Remote, Signing};
 use super::{Body, OnExisting, Writing};
 use crate::attempt::{AttemptError, patient};
-use crate::transport::{client, retry_after};
+use crate::transport::{Redirects, client, retry_after};
 use crate::{Store, StoreError};
 
 /// The number of bytes of a body that the connection gets at once. A sent piece shows that the server is
@@ -163,7 +163,7 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
 }
 
 async fn client_send(request: Request<Buffer>) -> Result<Answer, AttemptError> {
-    let answer = client().send(request).await.map_err(|error| {
+    let answer = client(Redirects::Refused).send(request).await.map_err(|error| {
         let mut why = error.message().to_owned();
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {

@@ -4,10 +4,10 @@ use opendal::services::{AzblobConfig, GcsConfig, S3Config};
 use reqsign_core::{Context, Env, OsEnv, ProvideCredentialChain, Signer, StaticEnv};
 use reqsign_file_read_tokio::TokioFileRead;
 
-use crate::transport::client;
+use crate::transport::{Redirects, client};
 
 fn context() -> Context {
-    Context::new().with_file_read(TokioFileRead).with_http_send(client()).with_env(OsEnv)
+    Context::new().with_file_read(TokioFileRead).with_http_send(client(Redirects::Refused)).with_env(OsEnv)
 }
 
 pub(super) fn amazon(config: &S3Config, region: &str) -> Signer<reqsign_aws_v4::Credential> {

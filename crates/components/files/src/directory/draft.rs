@@ -8,10 +8,14 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use thalweg_runtime::Failpoint;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// See the [module](self).
 pub struct Draft {
@@ -25,16 +29,19 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates a draft of a file in this folder.
-    pub fn new(folder: &Path) -> io::Result<Self> {
+    /// Creates a draft of a file in this folder. `mode`: the permissions of the file that it is a copy of.
+    /// Others get no further permissions.
+    pub fn new(folder: &Path, mode: Option<u32>) -> io::Result<Self> {
         let folder = folder.to_owned();
+        let mode = mode.unwrap_or(0o666) & 0o066 | 0o600;
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::openat(CWD, &folder, flags, Mode::from_raw_mode(0o666)) {
+        match rustix::fs::openat(CWD, &folder, flags, Mode::from_raw_mode(mode)) {
             Ok(file) => Ok(Self { file: file.into(), folder, hidden: None, of: None }),
             // Some systems report an attempt to write to the folder itself.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let hidden = hidden_in(&folder);
-                let file = File::options().read(true).write(true).create_new(true).open(&hidden)?;
+                let file =
+                    File::options().read(true).write(true).create_new(true).mode(mode).open(&hidden)?;
                 Ok(Self { file, folder, hidden: Some(hidden), of: None })
             }
             Err(error) => Err(error.into()),
@@ -61,12 +68,18 @@ impl Draft {
     /// # Errors
     /// `AlreadyExists` if a file of that name exists and `replaces` is false.
     pub fn publish(&mut self, to: &Path, replaces: bool) -> io::Result<()> {
+        Failpoint::RenameBefore.check()?;
+        self.give_name(to, replaces)?;
+        Failpoint::RenameAfter.pass();
+        Ok(())
+    }
+
+    fn give_name(&mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let Some(hidden) = &self.hidden else {
             return match self.link(to) {
                 Err(error) if replaces && error.kind() == io::ErrorKind::AlreadyExists => {
                     // A link cannot replace a file, but a rename can.
-                    let hidden = hidden_in(&self.folder);
-                    self.link(&hidden)?;
+                    let hidden = self.link_hidden(to)?;
                     let renamed = fs::rename(&hidden, to);
                     // The hidden name still exists if the rename failed, and also if both names already
                     // belong to one file.
@@ -92,6 +105,33 @@ impl Draft {
         Ok(())
     }
 
+    /// Gives the draft a hidden name, which belongs to its final name. So the next file of that name finds
+    /// and removes what a killed run left. The lock shows that the owner of the hidden name still runs.
+    fn link_hidden(&self, to: &Path) -> io::Result<PathBuf> {
+        if !is_lockable(&self.file) {
+            // The file system has no locks.
+            return self.link_at(hidden_in(&self.folder));
+        }
+        let name = to.file_name().unwrap_or_default().as_bytes();
+        let hidden = self.folder.join(format!(".thalweg-{:016x}", xxh3_64(name)));
+        let is_left = || File::open(&hidden).is_ok_and(|left| is_lockable(&left));
+        match self.link(&hidden) {
+            Ok(()) => Ok(hidden),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_left() => {
+                fs::remove_file(&hidden)?;
+                self.link_at(hidden)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.link_at(hidden_in(&self.folder))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn link_at(&self, hidden: PathBuf) -> io::Result<PathBuf> {
+        self.link(&hidden).map(|()| hidden)
+    }
+
     fn link(&self, to: &Path) -> io::Result<()> {
         if let Some(of) = &self.of {
             return fs::hard_link(of, to);
@@ -107,6 +147,11 @@ impl Drop for Draft {
             let _ = fs::remove_file(hidden);
         }
     }
+}
+
+/// True if a file could be locked: no other task or process writes it. The lock ends with the open file.
+fn is_lockable(file: &File) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// Returns a random hidden name. It is short, so that a long final name cannot make it too long.

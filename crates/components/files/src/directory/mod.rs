@@ -11,14 +11,16 @@ pub mod draft;
 pub mod names;
 mod options;
 pub mod path;
+mod sparse_copy;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use thalweg_engine::{Disposition, FileError, FileTransform};
+use thalweg_engine::{Context, Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Content, File};
 
 use crate::content;
@@ -29,12 +31,15 @@ use draft::Draft;
 use names::{Names, Taken};
 use options::Kept;
 use path::{path_below, same_content};
+use sparse_copy::copy_file;
 
 /// One worker that writes into a folder.
 pub struct Directory {
     options: DirectoryOptions,
     /// The names that the run has written, shared by all workers.
     names: Arc<Names>,
+    /// Keeps the names for later runs, if there is a state.
+    journal: Option<Journal>,
     /// True if an earlier run may have written some of the files before it was killed.
     resumes: bool,
     /// True for a sink. No component needs the temporary file afterwards, so it is linked instead of copied.
@@ -43,8 +48,9 @@ pub struct Directory {
 
 impl Directory {
     /// Creates a worker with these options.
-    pub fn new(options: DirectoryOptions, names: Arc<Names>, resumes: bool, is_last: bool) -> Self {
-        Self { options, names, resumes, is_last }
+    pub fn new(options: DirectoryOptions, names: Arc<Names>, context: &Context, is_last: bool) -> Self {
+        let journal = context.journal.clone().filter(|_| context.resumes);
+        Self { options, names, journal, resumes: context.resumes, is_last }
     }
 
     /// Writes the file unless an existing one stays. Returns the folder of the file.
@@ -56,7 +62,7 @@ impl Directory {
         let mut number = 1;
         loop {
             let candidate = names::numbered(&wanted, number);
-            match self.names.take(&candidate, file, self.options.on_exists) {
+            match self.names.take(self.journal.as_ref(), &candidate, file, self.options.on_exists)? {
                 Ok(replaces) => match draft.publish(&candidate, replaces) {
                     Ok(()) => return Ok(folder.to_owned()),
                     // Another process was faster: the name is taken now. The loop checks the name again.
@@ -71,7 +77,10 @@ impl Directory {
                         return Err(unwritable("write", &candidate, &error));
                     }
                 },
-                Err(Taken::NextName) => number += 1,
+                Err(Taken::NextNameIfOther) if same_content(&mut draft.file, &candidate) => {
+                    return Ok(folder.to_owned());
+                }
+                Err(Taken::NextName | Taken::NextNameIfOther) => number += 1,
                 Err(Taken::LeftAlone) => return Ok(folder.to_owned()),
                 Err(Taken::Refused) if self.resumes && same_content(&mut draft.file, &candidate) => {
                     let path = candidate.display();
@@ -101,20 +110,23 @@ impl Directory {
     /// Creates the draft as a copy.
     fn copied(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
         let mut from = content::open(file)?;
-        let mut draft = in_folder(folder, || Draft::new(folder))
+        let own = match (&from, file.content()) {
+            (content::Opened::File(from), Content::Path(_)) => from.metadata().ok(),
+            _ => None,
+        };
+        let mode = own.as_ref().map(MetadataExt::mode);
+        let allowed = mode.or(file.origin().times.mode);
+        let mut draft = in_folder(folder, || Draft::new(folder, allowed))
             .map_err(|error| unwritable("write into", folder, &error))?;
-        let failed = |error: io::Error| unwritable("write into", folder, &error);
-        let mode = match &mut from {
-            // Between two files, `io::copy` lets the kernel copy.
+        match &mut from {
             content::Opened::File(from) => {
-                io::copy(from, &mut draft.file).map_err(failed)?;
-                from.metadata().ok().map(|metadata| metadata.permissions())
+                let copied = copy_file(from, &mut draft.file);
+                copied.map_err(|error| unwritable("write into", folder, &error))?;
             }
             content::Opened::Memory(_) | content::Opened::Ranges(_) => {
                 content::copy(&mut from, &mut draft.file, |error| unwritable("write into", folder, error))?;
-                None
             }
-        };
+        }
         self.complete(file, &draft.file, folder, mode)?;
         Ok(draft)
     }
@@ -124,12 +136,15 @@ impl Directory {
         file: &File,
         written: &fs::File,
         path: &Path,
-        mode: Option<fs::Permissions>,
+        mode: Option<u32>,
     ) -> Result<(), FileError> {
         let failed = |error: io::Error| unwritable("write", path, &error);
         if self.options.keep.contains(&Kept::Mode)
             && let Some(mode) = mode
         {
+            // Without setuid, setgid and the sticky bit: the copy belongs to us, not to the owner of the
+            // file.
+            let mode = fs::Permissions::from_mode(mode & 0o777);
             written.set_permissions(mode).map_err(failed)?;
         }
         let times = &file.origin().times;

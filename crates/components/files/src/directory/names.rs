@@ -1,6 +1,10 @@
-//! Keeps the names that a run has written, and decides what happens if a file exists.
+//! Keeps which file each name was given to, and decides what happens if a file exists.
+//!
+//! Two files of one name must not replace each other, also if they come in two runs that share a state. The
+//! names are therefore claimed in the journal before a file is visible. A file that comes again, because its
+//! delivery was not saved, finds its claim and gets the same name.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
@@ -8,50 +12,139 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use thalweg_record::File;
-use xxhash_rust::xxh3::xxh3_64;
+use thalweg_engine::{Error, Journal};
+use thalweg_record::{File, Origin};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::options::OnExists;
 
-/// The names that a run has written into a folder, each as a hash of eight bytes. If two names have the same
-/// hash, the second file gets another name without need. For a million files, that happens once in thirty
-/// million runs.
+/// The names that a run has written, each as a hash of eight bytes, with the hash of the place that its file
+/// came from. If two names have the same hash, the second file gets another name without need. For a million
+/// files, that happens once in thirty million runs.
 #[derive(Debug, Default)]
-pub struct Names(Mutex<HashSet<u64>>);
+pub struct Names(Mutex<HashMap<u64, Place>>);
+
+/// The hash of the path or address that a file came from. `None` if it is stored nowhere, such as an upload.
+type Place = Option<u64>;
+
+/// The owner of a name that a file claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// It was free, and belongs to this file now.
+    New,
+    /// This run or an earlier one gave it to a file of the same place.
+    Same,
+    /// An earlier run gave it to a file that cannot be compared by its place.
+    Unknown,
+    /// It belongs to another file.
+    Other,
+}
 
 /// Why a name cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The caller tries the next name.
     NextName,
+    /// If the existing file has the same content, it is this file, which was delivered before. If not, the
+    /// caller tries the next name.
+    NextNameIfOther,
     /// The existing file stays, and the new one is not written.
     LeftAlone,
     /// The file is rejected.
     Refused,
 }
 
+/// The beginning of the names of claims in the journal.
+const CLAIM: &str = "claim/";
+
 impl Names {
-    /// Takes a name for a file. Returns true if an existing file may be replaced.
-    pub fn take(&self, path: &Path, file: &File, on_exists: OnExists) -> Result<bool, Taken> {
-        if on_exists == OnExists::Overwrite {
-            return Ok(true);
+    /// Claims a name for a file, here and in the journal of runs that share a state.
+    ///
+    /// # Errors
+    /// If the journal cannot be read or written.
+    pub fn claim(&self, journal: Option<&Journal>, path: &Path, origin: &Origin) -> Result<Claim, Error> {
+        let place = place_of(origin);
+        // Held throughout, so that two workers do not claim one name.
+        let mut names = self.0.lock();
+        if let Some(known) = names.get(&hash(path)) {
+            let is_same = known.is_some() && *known == place;
+            return Ok(if is_same { Claim::Same } else { Claim::Other });
         }
-        let is_new = self.0.lock().insert(hash(path));
-        match on_exists {
-            OnExists::Overwrite => Ok(true),
-            OnExists::Replace if !is_new || is_read_from(path, file) => Err(Taken::NextName),
-            OnExists::Replace => Ok(true),
-            OnExists::Rename if !is_new || path.symlink_metadata().is_ok() => Err(Taken::NextName),
-            OnExists::Skip if !is_new || path.symlink_metadata().is_ok() => Err(Taken::LeftAlone),
-            OnExists::Error if !is_new || path.symlink_metadata().is_ok() => Err(Taken::Refused),
-            OnExists::Rename | OnExists::Skip | OnExists::Error => Ok(false),
+        let claim = match journal {
+            Some(journal) => claim_in(journal, path, place)?,
+            None => Claim::New,
+        };
+        if matches!(claim, Claim::New | Claim::Same) {
+            names.insert(hash(path), place);
         }
+        Ok(claim)
     }
 
-    /// Releases a name that was taken but not written.
+    /// True if this run has given the name away.
+    fn is_given(&self, path: &Path) -> bool {
+        self.0.lock().contains_key(&hash(path))
+    }
+
+    /// Takes a name for a file. Returns true if an existing file may be replaced, or why the name cannot be
+    /// used.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn take(
+        &self,
+        journal: Option<&Journal>,
+        path: &Path,
+        file: &File,
+        on_exists: OnExists,
+    ) -> Result<Result<bool, Taken>, Error> {
+        if on_exists == OnExists::Overwrite {
+            return Ok(Ok(true));
+        }
+        let is_given = self.is_given(path);
+        let claim = self.claim(journal, path, file.origin())?;
+        let is_there = || path.symlink_metadata().is_ok();
+        let is_other = is_given || claim == Claim::Other;
+        Ok(match on_exists {
+            OnExists::Overwrite => Ok(true),
+            OnExists::Replace | OnExists::Rename if is_other => Err(Taken::NextName),
+            OnExists::Replace | OnExists::Rename if claim == Claim::Unknown && is_there() => {
+                Err(Taken::NextNameIfOther)
+            }
+            OnExists::Replace if is_read_from(path, file) => Err(Taken::NextName),
+            OnExists::Replace => Ok(true),
+            OnExists::Rename if claim == Claim::Same && is_there() => Err(Taken::NextNameIfOther),
+            OnExists::Rename if is_there() => Err(Taken::NextName),
+            OnExists::Skip if is_other || is_there() => Err(Taken::LeftAlone),
+            OnExists::Error if is_other || is_there() => Err(Taken::Refused),
+            OnExists::Rename | OnExists::Skip | OnExists::Error => Ok(false),
+        })
+    }
+
+    /// Releases a name that was taken but not written. Its claim in the journal stays: the file comes again.
     pub fn give_back(&self, path: &Path) {
         self.0.lock().remove(&hash(path));
     }
+}
+
+/// Claims a name in the journal.
+fn claim_in(journal: &Journal, path: &Path, place: Place) -> Result<Claim, Error> {
+    let name = format!("{CLAIM}{:032x}", xxh3_128(path.as_os_str().as_bytes()));
+    let claims = journal.entries(&name)?;
+    let Some((_, claim)) = claims.first() else {
+        journal.note(&name, &place.into())?;
+        return Ok(Claim::New);
+    };
+    Ok(match (place, claim.as_u64()) {
+        (Some(place), Some(known)) if place == known => Claim::Same,
+        (None, None) => Claim::Unknown,
+        _ => Claim::Other,
+    })
+}
+
+fn place_of(origin: &Origin) -> Place {
+    let address = || origin.address.as_deref().map(str::as_bytes);
+    let place = origin.path.as_deref().map(|path| path.as_os_str().as_bytes()).or_else(address);
+    place.map(xxh3_64)
 }
 
 fn hash(path: &Path) -> u64 {

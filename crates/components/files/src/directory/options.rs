@@ -39,7 +39,7 @@ pub struct DirectoryOptions {
 pub enum OnExists {
     /// Replaces files from before the run. A file that this run has written is never replaced: the second
     /// file of that name becomes `name-2.jpg`. The same applies to other files in a folder that is being
-    /// read.
+    /// read, and, with `--state`, to files that earlier runs wrote from another input file.
     #[default]
     Replace,
     /// Writes `name-2.jpg`, `name-3.jpg` and so on.

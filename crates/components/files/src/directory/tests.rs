@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use thalweg_engine::testing::{file_at, file_of, options};
+use thalweg_engine::testing::{context, file_at, file_of, options};
 use thalweg_record::{Origin, Temporary};
 
 struct Folder(tempfile::TempDir);
@@ -32,7 +32,7 @@ impl Folder {
     fn writer(&self, yaml: &str) -> Directory {
         let path = self.path("out");
         let options: DirectoryOptions = options(&format!("{{ path: {}, {yaml} }}", path.display()));
-        Directory::new(options, Arc::default(), false, true)
+        Directory::new(options, Arc::default(), &context(), true)
     }
 
     fn read(&self, name: &str) -> String {
@@ -180,8 +180,110 @@ async fn what_a_run_that_was_cut_off_had_written_is_known_again() {
     folder.put("out/b", "other");
     let options: DirectoryOptions =
         options(&format!("{{ path: {}, on_exists: error }}", folder.path("out").display()));
-    let mut writer = Directory::new(options, Arc::default(), true, true);
+    let mut writer = Directory::new(options, Arc::default(), &Context { resumes: true, ..context() }, true);
     writer.apply(&mut file_of("a", b"text")).await.unwrap();
     assert_eq!(code(writer.apply(&mut file_of("b", b"text")).await), Some(UNWRITABLE));
     assert_eq!(folder.names("out"), ["a", "b"]);
+}
+
+/// A folder that runs with one state write into.
+struct Runs {
+    folder: Folder,
+    journal: Journal,
+    _state: tempfile::TempDir,
+}
+
+impl Runs {
+    fn new() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let store = Arc::new(thalweg_engine::Store::open(state.path()).unwrap());
+        Self { folder: Folder::new(), journal: Journal::new(store, "out"), _state: state }
+    }
+
+    /// Writes files, each given by its path or, without a slash, as an upload of that name and content.
+    async fn run(&self, on_exists: &str, files: &[&str]) {
+        let path = self.folder.path("out");
+        let yaml = format!("{{ path: {}, name: '{{name}}', on_exists: {on_exists} }}", path.display());
+        let context = Context { resumes: true, journal: Some(self.journal.clone()), ..context() };
+        let mut writer = Directory::new(options(&yaml), Arc::default(), &context, true);
+        for file in files {
+            let mut file = match file.split_once('=') {
+                Some((name, content)) => file_of(name, content.as_bytes()),
+                None => file_at(&self.folder.path(file)),
+            };
+            writer.apply(&mut file).await.unwrap();
+        }
+    }
+
+    fn written(&self) -> Vec<(String, String)> {
+        let names = self.folder.names("out");
+        names.into_iter().map(|name| (name.clone(), self.folder.read(&format!("out/{name}")))).collect()
+    }
+}
+
+fn texts(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_run_never_replaces_what_an_earlier_one_of_its_state_wrote_from_another_file() {
+    for on_exists in ["replace", "rename"] {
+        let runs = Runs::new();
+        ["a", "b", "c"].iter().for_each(|name| drop(runs.folder.put(&format!("{name}/x.txt"), name)));
+        runs.run(on_exists, &["a/x.txt"]).await;
+        runs.run(on_exists, &["b/x.txt"]).await;
+        // The delivery of these was not saved, so they come again, in another order.
+        runs.run(on_exists, &["c/x.txt", "b/x.txt", "a/x.txt"]).await;
+        let expected = [("x-2.txt", "b"), ("x-3.txt", "c"), ("x.txt", "a")];
+        assert_eq!(runs.written(), texts(&expected), "{on_exists}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_has_changed_replaces_what_was_written_of_it() {
+    let runs = Runs::new();
+    runs.folder.put("out/x.txt", "from before the first run");
+    runs.folder.put("a/x.txt", "old");
+    runs.run("replace", &["a/x.txt"]).await;
+    assert_eq!(runs.written(), texts(&[("x.txt", "old")]));
+    runs.folder.put("a/x.txt", "new");
+    runs.run("replace", &["a/x.txt"]).await;
+    assert_eq!(runs.written(), texts(&[("x.txt", "new")]));
+}
+
+#[tokio::test]
+async fn uploads_of_one_name_in_two_runs_are_both_there() {
+    let runs = Runs::new();
+    runs.run("replace", &["x=one"]).await;
+    runs.run("replace", &["x=two", "x=one"]).await;
+    runs.run("replace", &["x=one", "x=two"]).await;
+    assert_eq!(runs.written(), texts(&[("x", "one"), ("x-2", "two")]));
+}
+
+#[tokio::test]
+async fn a_copy_has_no_setuid_bit_and_gives_others_no_more_than_its_source() {
+    let folder = Folder::new();
+    let path = folder.put("in/tool", "text");
+    let mode = |name: &str| fs::metadata(folder.path(name)).unwrap().permissions().mode() & 0o7777;
+    for (given, kept, plain) in [(0o6755, 0o755, 0o644), (0o600, 0o600, 0o600), (0o1640, 0o640, 0o640)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(given)).unwrap();
+        folder.writer("name: kept").apply(&mut file_at(&path)).await.unwrap();
+        folder.writer("name: plain, keep: [times]").apply(&mut file_at(&path)).await.unwrap();
+        assert_eq!((mode("out/kept"), mode("out/plain")), (kept, plain), "{given:o}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_run_left_is_removed_by_the_next_file_of_that_name_unless_its_owner_runs() {
+    let folder = Folder::new();
+    folder.put("out/a", "old");
+    let hidden = format!("out/.thalweg-{:016x}", xxhash_rust::xxh3::xxh3_64(b"a"));
+    let left = folder.put(&hidden, "left");
+    folder.writer("").apply(&mut file_of("a", b"new")).await.unwrap();
+    assert_eq!((folder.names("out"), folder.read("out/a")), (vec!["a".to_owned()], "new".to_owned()));
+    fs::write(&left, "of another process").unwrap();
+    let owner = fs::File::open(&left).unwrap();
+    owner.lock().unwrap();
+    folder.writer("").apply(&mut file_of("a", b"newer")).await.unwrap();
+    assert_eq!((folder.read(&hidden), folder.read("out/a")), ("of another process".into(), "newer".into()));
 }

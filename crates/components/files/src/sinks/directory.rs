@@ -42,6 +42,6 @@ sinks:
 impl FileTransformConfig for DirectoryConfig {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let names = self.names.clone();
-        Ok(Box::new(Directory::new(self.options.clone(), names, context.resumes, true)))
+        Ok(Box::new(Directory::new(self.options.clone(), names, context, true)))
     }
 }

@@ -13,6 +13,7 @@ use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceCon
 use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRanges};
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
 use tokio::runtime::Handle;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Reads files on servers and fetches only the ranges that are needed, for example by `slice` or
 /// `check_type`.
@@ -104,9 +105,11 @@ impl Source for RemoteFiles {
             let lease = Arc::new(out.reserve(File::WEIGHT).await);
             let name = name_of(url);
             let origin = Origin::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
+            // Without secrets: it is shown, and kept with dead letters.
+            let address = address_of(url, origin.name());
             match RemoteFile::open(origin, self.options.clone()).await {
                 Ok(remote) => {
-                    let found = Found::new(out.name().clone(), name.into(), remote.length()).at(url.as_str());
+                    let found = Found::new(out.name().clone(), name.into(), remote.length()).at(&address);
                     let content =
                         Content::Ranges(Arc::new(Remote { file: remote, runtime: Handle::current() }));
                     out.send_files(vec![File::new(found, content).with_lease(lease)], None).await?;
@@ -114,7 +117,7 @@ impl Source for RemoteFiles {
                 Err(error @ RemoteError::Failed { .. }) => return Err(Error::temporary(error.to_string())),
                 // One failure does not keep the other files from being read.
                 Err(error) => {
-                    let found = Found::new(out.name().clone(), name.into(), 0).at(url.as_str());
+                    let found = Found::new(out.name().clone(), name.into(), 0).at(&address);
                     let problem = Problem::new(error.to_string()).code("FILE_CAN_NOT_BE_OPENED");
                     out.reject_file(File::new(found, Content::from(Vec::new())), problem, None).await?;
                 }
@@ -122,6 +125,15 @@ impl Source for RemoteFiles {
             self.urls.remove(0);
         }
         Ok(())
+    }
+}
+
+/// Returns the address of a file: its name without secrets. URLs that differ only in their queries are
+/// different files.
+fn address_of(url: &str, name: &str) -> String {
+    match url.contains('?') {
+        true => format!("{name}#{:08x}", xxh3_64(url.as_bytes()) >> 32),
+        false => name.to_owned(),
     }
 }
 
@@ -172,6 +184,30 @@ mod tests {
         assert_eq!(name_of("https://example.org/a/b.zip?region=x/y#z"), "b.zip");
         assert_eq!(name_of("s3://bucket/"), "bucket");
         assert_eq!(name_of(""), "file");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_that_cannot_be_opened_is_named_without_secrets() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for mut client in server.incoming().flatten() {
+                use std::io::{Read, Write};
+                let _ = client.read(&mut [0; 4096]);
+                let _ = client
+                    .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            }
+        });
+        let yaml = format!("url: 'http://u:SECRET@127.0.0.1:{port}/a?sig=TOKEN'");
+        let running = thalweg_engine::testing::start::<RemoteFilesConfig>(&yaml, 1 << 20, Default::default());
+        let Some((_, thalweg_engine::testing::Arrived::Files(files))) = running.errors.take().await else {
+            panic!("nothing was rejected");
+        };
+        let shown = format!("{:?} {:?}", files[0].origin(), files[0].problem());
+        assert!(
+            shown.contains("127.0.0.1") && !shown.contains("SECRET") && !shown.contains("TOKEN"),
+            "{shown}"
+        );
     }
 
     #[test]

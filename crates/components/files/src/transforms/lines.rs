@@ -283,4 +283,19 @@ mod tests {
             prop_assert_eq!(&read(sliced("a.log", text.as_bytes(), slice, at_once)), &whole);
         }
     }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_worker_keeps_no_memory_that_its_next_file_would_wait_for() {
+        let budget = Budget::new(1 << 20);
+        let mut reader = options::<Lines>("{}").build(&thalweg_engine::testing::context()).unwrap();
+        let mut small = file_of("small.log", b"a\n");
+        let (mut out, main, _) = file_output(&budget, 64 << 10, &small);
+        reader.unpack(&mut small, &mut out).await.unwrap();
+        drop(main.take().await);
+        // A sink that collects a part may hold more than the budget.
+        let _part = budget.claim(1 << 20);
+        let mut fetched = sliced("fetched.log", b"b\nc\n", 100, 1);
+        let unpacked = reader.unpack(&mut fetched, &mut out);
+        tokio::time::timeout(std::time::Duration::from_secs(20), unpacked).await.unwrap().unwrap();
+    }
 }

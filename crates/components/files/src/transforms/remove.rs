@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{Content, File, Outcome};
+use thalweg_runtime::Failpoint;
 
 /// Removes files from the disk and ends their processing.
 ///
@@ -61,7 +62,9 @@ impl FileTransform for Remove {
             fs::symlink_metadata(path).map_err(|error| irremovable(path, &error))?;
         }
         for path in paths {
-            fs::remove_file(path).map_err(|error| irremovable(path, &error))?;
+            let removed = Failpoint::RemoveBefore.check().and_then(|()| fs::remove_file(path));
+            removed.map_err(|error| irremovable(path, &error))?;
+            Failpoint::RemoveAfter.pass();
         }
         Ok(Disposition::End(Outcome::Delivered))
     }

@@ -46,6 +46,6 @@ sinks:
 impl FileTransformConfig for Write {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let names = self.names.clone();
-        Ok(Box::new(Directory::new(self.options.clone(), names, context.resumes, false)))
+        Ok(Box::new(Directory::new(self.options.clone(), names, context, false)))
     }
 }

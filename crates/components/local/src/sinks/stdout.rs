@@ -15,6 +15,7 @@ use thalweg_engine::{
 };
 use thalweg_record::Batch;
 
+use crate::standard_streams::was_closed;
 use thalweg_codec::delimited::Delimited;
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_stream::io_error::io_error;
@@ -129,6 +130,14 @@ impl Target {
         }
     }
 
+    /// The number of its descriptor.
+    fn number(self) -> u8 {
+        match self {
+            Target::Stdout => 1,
+            Target::Stderr => 2,
+        }
+    }
+
     #[cfg(unix)]
     fn open(self) -> io::Result<File> {
         use std::os::fd::AsFd;
@@ -170,6 +179,12 @@ impl Write for Output {
 #[async_trait]
 impl Sink for StdoutSink {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
+        if was_closed(self.target.number()) {
+            return Err(Error::permanent(format!(
+                "`{}` was closed when the program started. Redirect it to a file, or to `/dev/null`.",
+                self.target.path()
+            )));
+        }
         let file = self.target.open().map_err(|error| io_error("open", self.target.path(), &error))?;
         self.output = Some(Output(file));
         Ok(())
@@ -238,5 +253,28 @@ mod tests {
         let error = sink.write(&batch(["a"]), &mut Rejects::default()).await.unwrap_err();
         assert_eq!(error.kind(), thalweg_engine::ErrorKind::ReaderGone);
         assert!(error.full().starts_with(BROKEN_PIPE), "{}", error.full());
+    }
+
+    /// The test below runs this in a process without a standard output.
+    #[tokio::test]
+    #[ignore = "needs a process without a standard output"]
+    async fn in_a_process_without_a_standard_output() {
+        let mut sink = StdoutConfig::default().build(&context()).unwrap();
+        let error = sink.open(None).await.unwrap_err().full();
+        assert!(error.starts_with("`/dev/stdout` was closed when the program started."), "{error}");
+        let mut sink =
+            StdoutConfig { target: Target::Stderr, ..Default::default() }.build(&context()).unwrap();
+        sink.open(None).await.unwrap();
+    }
+
+    #[test]
+    fn a_closed_output_is_an_error_and_not_dropped() {
+        let name = "sinks::stdout::tests::in_a_process_without_a_standard_output";
+        for (redirection, succeeds) in [(">&-", true), (">/dev/null", false)] {
+            let script = format!("exec \"$0\" --ignored --exact \"$1\" {redirection}");
+            let mut shell = std::process::Command::new("sh");
+            let run = shell.args(["-c", &script]).arg(std::env::current_exe().unwrap()).arg(name);
+            assert_eq!(run.output().unwrap().status.success(), succeeds, "{redirection}");
+        }
     }
 }

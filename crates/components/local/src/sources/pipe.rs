@@ -75,6 +75,14 @@ sinks:
 }
 
 impl SourceConfig for PipeSource {
+    fn resends(&self) -> bool {
+        false
+    }
+
+    fn starts_over(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let options = InputOptions {
             compression: Compression::None,

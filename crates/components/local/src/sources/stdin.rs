@@ -56,6 +56,10 @@ impl SourceConfig for StdinSource {
         true
     }
 
+    fn resends(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Input::new(self.options(), context.batch_bytes, io::stdin())))
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use arrow_buffer::Buffer;
+use thalweg_runtime::Failpoint;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use super::block::Messages;
@@ -155,8 +156,10 @@ impl Segment {
 
 /// Removes a segment whose messages are all committed. A damaged segment is renamed and kept.
 pub(crate) fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
+    Failpoint::RemoveBefore.check()?;
     let gone =
         if is_damaged { fs::rename(path, path.with_extension(DAMAGED)) } else { fs::remove_file(path) };
+    Failpoint::RemoveAfter.pass();
     match gone {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         gone => gone,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_engine::Error;
 use thalweg_record::Batch;
+use thalweg_runtime::Failpoint;
 
 use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, OPEN, block, entries, path_of};
 use thalweg_stream::io_error::io_error;
@@ -179,8 +180,11 @@ impl Writer {
         let Some(segment) = &self.current else { return Ok(()) };
         let folder = &self.bounds.folder;
         let path = path_of(folder, segment.number, OPEN);
-        fs::rename(&path, path_of(folder, segment.number, FINISHED))
+        let renamed = Failpoint::RenameBefore.check();
+        renamed
+            .and_then(|()| fs::rename(&path, path_of(folder, segment.number, FINISHED)))
             .map_err(|error| io_error("rename", &path, &error))?;
+        Failpoint::RenameAfter.pass();
         self.current = None;
         Ok(())
     }

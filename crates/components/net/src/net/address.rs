@@ -61,8 +61,13 @@ impl Address {
     /// Checks that `text` is `HOST:PORT`.
     ///
     /// # Errors
-    /// If the port is missing or not a port number.
+    /// If the port is missing or not a port number, or there is more than host and port.
     pub fn check_host_and_port(text: &str) -> Result<(), FormatError> {
+        if text.contains(['@', '/', '?', '#']) {
+            // The rest may be a password, and addresses are shown in messages. So it is not repeated here.
+            let message = "The address of a socket has only a host and a port.";
+            return Err(FormatError::new(message).help(HELP));
+        }
         let port = text.rsplit_once(':').map(|(_, port)| port);
         match port {
             Some(port) if port.parse::<u16>().is_ok() => Ok(()),
@@ -162,5 +167,10 @@ mod tests {
         assert_eq!(place("udp://localhost:http"), "http");
         assert_eq!(place("localhost"), "localhost");
         assert_eq!(place("unix://"), "unix://");
+        for text in ["u:SEKRET@host:1", "host:1/SEKRET", "host:1?token=SEKRET", "tcp://u:SEKRET@host:SEKRET"]
+        {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(error.message, "The address of a socket has only a host and a port.", "{text}");
+        }
     }
 }

@@ -12,13 +12,14 @@ use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::{Outcome, Settlement};
+use thalweg_runtime::Failpoint;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
-use super::{Client, Cut, Format, Stream, StreamReader};
+use super::{Client, Cut, Format, Incomplete, Stream, StreamReader, incomplete};
 use thalweg_codec::stream_framing::StreamCutter;
 
 /// The largest number of batches of a connection that may wait for their answers. Above it, the connection is
@@ -44,7 +45,8 @@ pub type Answers = mpsc::UnboundedReceiver<Bytes>;
 pub struct Connection {
     /// The largest message, in bytes.
     pub limit: ByteSize,
-    /// How long a client may send nothing in the middle of a message.
+    /// How long a client may take for a message, from its first byte. Time in which the source does not read
+    /// does not count.
     pub read_timeout: Duration,
     /// How long a client may send nothing between messages, after its last data and the last answer.
     pub idle_timeout: Option<Duration>,
@@ -54,6 +56,8 @@ pub struct Connection {
     pub acknowledge: Option<(Bytes, Respond)>,
     /// How long a client may take to accept an answer.
     pub write_timeout: Duration,
+    /// The incomplete messages of all connections.
+    pub incomplete: Incomplete,
 }
 
 /// The reason if an answer cannot be written.
@@ -101,7 +105,7 @@ impl Connection {
         answers: Option<Answers>,
         mut out: SourceOutput,
     ) -> Result<(), Error> {
-        let reader = StreamReader::new(partitioner, self.limit, out.batch_bytes());
+        let reader = StreamReader::new(partitioner, self.limit, out.batch_bytes(), self.incomplete.clone());
         let Client { stream, name: peer, activity } = client;
         let begun = Instant::now();
         let mut talk = Talk {
@@ -137,70 +141,95 @@ enum Event {
     Ready(io::Result<()>),
     /// The lines held back are complete.
     Quiet,
-    /// The client has sent nothing for too long.
+    /// The client has sent nothing for too long, or did not complete its message.
     Silent,
+    /// Other connections need the memory of the incomplete message.
+    Dropped,
 }
 
 impl<F: Format> Talk<'_, F> {
     async fn read(&mut self, out: &mut SourceOutput) -> Result<End, Error> {
         loop {
-            let taken = match self.event(out).await {
-                Event::Stop => {
-                    self.reject_rest("the run was stopped", out).await?;
-                    return Ok(End::Done);
-                }
-                Event::Settled(settlement) => match self.answer(&settlement).await {
-                    true => continue,
-                    false => return self.end(End::Broken, UNANSWERED, out).await,
-                },
-                Event::Answer(answer) => match self.write(&answer).await {
-                    true => continue,
-                    false => return self.end(End::Broken, UNANSWERED, out).await,
-                },
-                Event::Quiet => {
-                    self.was_quiet = true;
-                    self.reader.quiet()
-                }
-                Event::Silent => return self.end(End::Done, "nothing more arrived in time", out).await,
-                Event::Ready(ready) => match self.take(ready, out).await {
-                    Ok(taken) => taken,
-                    Err(error) => {
-                        let reason = format!("the connection broke ({error})");
-                        return self.end(End::Broken, &reason, out).await;
-                    }
-                },
-            };
-            if let Some(end) = self.send_taken(taken, out).await? {
+            let (before, was_read) = (Instant::now(), self.is_read());
+            let event = self.event(out).await;
+            // Until the next event the source does not read either.
+            let excused = if was_read { Instant::now() } else { before };
+            if let Some(end) = self.handle(event, out).await? {
                 return Ok(end);
             }
+            self.reader.excuse(excused.elapsed());
         }
+    }
+
+    /// Handles an event. Returns the end of the connection if it ends now.
+    async fn handle(&mut self, event: Event, out: &mut SourceOutput) -> Result<Option<End>, Error> {
+        let answered = match event {
+            Event::Stop => {
+                self.reject_rest("the run was stopped", out).await?;
+                return Ok(Some(End::Done));
+            }
+            Event::Settled(settlement) => self.answer(&settlement).await,
+            Event::Answer(answer) => self.write(&answer).await,
+            Event::Quiet => {
+                self.was_quiet = true;
+                let taken = self.reader.quiet();
+                return self.send_taken(taken, out).await;
+            }
+            Event::Silent => return self.end(End::Done, "nothing more arrived in time", out).await.map(Some),
+            Event::Dropped => return self.end(End::Done, incomplete::REASON, out).await.map(Some),
+            Event::Ready(ready) => match self.take(ready, out).await {
+                Ok(taken) => return self.send_taken(taken, out).await,
+                Err(error) => {
+                    let reason = format!("the connection broke ({error})");
+                    return self.end(End::Broken, &reason, out).await.map(Some);
+                }
+            },
+        };
+        match answered {
+            true => Ok(None),
+            false => self.end(End::Broken, UNANSWERED, out).await.map(Some),
+        }
+    }
+
+    /// False if too many batches wait for their answers.
+    fn is_read(&self) -> bool {
+        self.waiting.len() < MAX_WAITING
+    }
+
+    /// Returns when the client has been silent for too long, and what that means.
+    fn silent_at(&self) -> Option<(Instant, Event)> {
+        if !self.is_read() {
+            return None;
+        }
+        let Some(since) = self.reader.since() else {
+            // A client that waits for an answer, or has just received one, is not idle.
+            let idle = self.options.idle_timeout.filter(|_| self.waiting.is_empty())?;
+            return Some((self.last_data.max(self.last_answer) + idle, Event::Silent));
+        };
+        let end = since + self.options.read_timeout;
+        let quiet = self.options.quiet.filter(|_| !self.was_quiet).map(|quiet| self.last_data + quiet);
+        Some(match quiet {
+            Some(quiet) if quiet < end => (quiet, Event::Quiet),
+            _ => (end, Event::Silent),
+        })
     }
 
     /// Waits for the next event.
     async fn event(&mut self, out: &SourceOutput) -> Event {
-        let is_within = self.reader.is_in_a_message();
+        let is_within = self.reader.since().is_some();
         self.under_way = match is_within || !self.waiting.is_empty() {
             false => None,
             true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
         };
-        let quiet = self.options.quiet.filter(|_| is_within && !self.was_quiet);
-        let (since, patience) = match is_within {
-            true => (self.last_data, Some(self.options.read_timeout)),
-            // A client that waits for an answer, or has just received one, is not idle.
-            false => {
-                let idle = self.options.idle_timeout.filter(|_| self.waiting.is_empty());
-                (self.last_data.max(self.last_answer), idle)
-            }
-        };
-        let silence = if quiet.is_some() { Event::Quiet } else { Event::Silent };
-        let is_read = self.waiting.len() < MAX_WAITING;
+        let (is_read, silent) = (self.is_read(), self.silent_at());
         tokio::select! {
             biased;
             () = out.stopping() => Event::Stop,
             settlement = first(&mut self.waiting) => Event::Settled(settlement),
             answer = next(&mut self.answers) => Event::Answer(answer),
+            () = self.reader.dropped() => Event::Dropped,
             ready = self.reader.ready(&self.stream), if is_read => Event::Ready(ready),
-            () = until(since, quiet.or(patience)) => silence,
+            event = at(silent) => event,
         }
     }
 
@@ -217,10 +246,7 @@ impl<F: Format> Talk<'_, F> {
     async fn send_taken(&mut self, taken: Taken, out: &mut SourceOutput) -> Result<Option<End>, Error> {
         match taken {
             Taken::Nothing => Ok(None),
-            Taken::NoRoom => {
-                let reason = "the memory budget had no capacity for the rest in time";
-                self.end(End::Done, reason, out).await.map(Some)
-            }
+            Taken::NoRoom(reason) => self.end(End::Done, reason, out).await.map(Some),
             Taken::Cut(cut) => match self.send(cut, out).await? {
                 true => Ok(None),
                 false => self.end(End::Broken, UNANSWERED, out).await.map(Some),
@@ -268,7 +294,10 @@ impl<F: Format> Talk<'_, F> {
     async fn acknowledge(&mut self, count: usize) -> bool {
         let Some((text, _)) = &self.options.acknowledge else { return true };
         let text = text.repeat(count);
-        self.write(&text).await
+        Failpoint::AnswerBefore.pass();
+        let is_written = self.write(&text).await;
+        Failpoint::AnswerAfter.pass();
+        is_written
     }
 
     async fn write(&mut self, bytes: &[u8]) -> bool {
@@ -337,9 +366,13 @@ async fn next(answers: &mut Option<Answers>) -> Bytes {
     }
 }
 
-async fn until(last: Instant, patience: Option<Duration>) {
-    match patience {
-        Some(patience) => sleep_until(last + patience).await,
+/// Waits for an event that is due at a time.
+async fn at(due: Option<(Instant, Event)>) -> Event {
+    match due {
+        Some((time, event)) => {
+            sleep_until(time).await;
+            event
+        }
         None => pending().await,
     }
 }

@@ -103,7 +103,7 @@ fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, l
             let reason = format!(
                 "is longer than `max_message_bytes` ({limit}), and only its first {kept} bytes are kept"
             );
-            cut.rejected.push((range.start..range.start + kept, reason));
+            cut.rejected.push((range.start..range.start + kept, reason.into()));
         } else {
             cut.messages.push(range.start..range.start + trimmed);
         }

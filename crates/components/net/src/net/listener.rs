@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use thalweg_engine::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -42,7 +45,8 @@ impl Announce {
 /// How to create a unix socket.
 #[derive(Debug, Clone, Copy)]
 pub struct UnixSocket {
-    /// The permissions of the socket; by default `0770`, for its user and group.
+    /// The permissions of the socket; by default `0770`, for its user and group, without what the umask takes
+    /// away.
     pub permissions: Option<FileMode>,
     /// True if an abandoned socket at the path is removed first.
     pub remove_old: bool,
@@ -56,20 +60,38 @@ impl Default for UnixSocket {
 
 impl UnixSocket {
     /// Creates the socket. An abandoned socket at the path is replaced if `remove_old` is set.
-    fn make<T>(self, path: &Path, bind: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, Removal)> {
-        let made = match bind(path) {
+    fn make(self, path: &Path, kind: SocketType) -> io::Result<(OwnedFd, Removal)> {
+        let made = match self.bind(path, kind) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && self.remove_old && is_left_behind(path) => {
                 fs::remove_file(path)?;
-                bind(path)?
+                self.bind(path, kind)?
             }
             made => made?,
         };
         let removal = Removal(path.to_owned());
-        let mode = self.permissions.map_or(0o770, FileMode::bits);
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        if let Some(mode) = self.permissions {
+            // Also those that the umask took away.
+            fs::set_permissions(path, fs::Permissions::from_mode(mode.bits()))?;
+        }
         Ok((made, removal))
     }
+
+    /// Creates a socket and binds it to the path. The path has its permissions, or fewer, from the beginning:
+    /// the system takes them from the socket when it creates the path.
+    fn bind(self, path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        fchmod(&socket, Mode::from_raw_mode(self.permissions.map_or(0o770, FileMode::bits)))?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        if kind == SocketType::STREAM {
+            listen(&socket, BACKLOG)?;
+        }
+        Ok(socket)
+    }
 }
+
+/// The number of connections to a unix socket that may wait to be accepted.
+const BACKLOG: i32 = 1024;
 
 /// True if no process listens on the socket at this path. The socket of a running program must not be
 /// removed.
@@ -144,8 +166,8 @@ impl Listener {
         let bound = match address {
             Address::Tcp(at) => first(at, TcpListener::bind).await.map(Self::Tcp),
             Address::Unix(path) => unix
-                .make(path, |path| UnixListener::bind(path))
-                .map(|(made, removal)| Self::Unix(made, removal)),
+                .make(path, SocketType::STREAM)
+                .and_then(|(made, removal)| Ok(Self::Unix(UnixListener::from_std(made.into())?, removal))),
             Address::Udp(_) | Address::Unixgram(_) => Err(ErrorKind::Unsupported.into()),
         };
         let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
@@ -164,8 +186,8 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // Answers are short, and clients wait for them.
-                stream.set_nodelay(true)?;
+                // Answers are short, and clients wait for them. A failure concerns this client alone.
+                let _ = stream.set_nodelay(true);
                 Ok((Accepted::Tcp(stream), peer.to_string().into()))
             }
             Self::Unix(listener, path) => {
@@ -194,8 +216,8 @@ impl Datagrams {
         let bound = match address {
             Address::Udp(at) => first(at, UdpSocket::bind).await.map(Self::Udp),
             Address::Unixgram(path) => unix
-                .make(path, |path| UnixDatagram::bind(path))
-                .map(|(made, removal)| Self::Unix(made, removal)),
+                .make(path, SocketType::DGRAM)
+                .and_then(|(made, removal)| Ok(Self::Unix(UnixDatagram::from_std(made.into())?, removal))),
             Address::Tcp(_) | Address::Unix(_) => Err(ErrorKind::Unsupported.into()),
         };
         let bound = bound.map_err(|error| net_error("listen on", address, &error))?;

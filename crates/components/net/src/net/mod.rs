@@ -11,8 +11,10 @@
 //! to keep, and it is kept without the queue.
 //!
 //! A connection that has received part of a message holds a lease for that part. If such leases took the
-//! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`:
-//! the connection is then closed and its partial message leaves by `errors`.
+//! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`,
+//! and a message must arrive within `read_timeout`. The connection is otherwise closed and its partial
+//! message leaves by `errors`. If incomplete messages hold all memory, the oldest is dropped
+//! ([`Incomplete`]).
 //!
 //! See docs/decisions/042-connections-send-by-themselves.md.
 
@@ -20,6 +22,7 @@ mod address;
 mod connection;
 mod datagrams;
 pub mod defaults;
+mod incomplete;
 mod listener;
 mod options;
 mod serve;
@@ -31,8 +34,9 @@ pub(crate) mod testing;
 pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
+pub use incomplete::{Incomplete, Part};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};
-pub use stream_reader::{Cut, Format, Plain, StreamReader};
+pub use stream_reader::{Cut, Format, Plain, Rejected, StreamReader};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, FileMode, TimeSpan};
 use thalweg_engine::{Error, Mistake};
 
-use super::{Address, Connection, Limits, UnixSocket, defaults};
+use super::{Address, Connection, Incomplete, Limits, UnixSocket, defaults};
 use crate::tls::{Acceptor, TlsClient, TlsServer};
 
 /// The options of all listening sources.
@@ -66,12 +66,14 @@ pub struct SocketOptions {
     /// The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by the `errors`
     /// output.
     pub max_message_bytes: ByteSize,
-    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
-    /// and the partial message leaves by `errors`.
+    /// How long a client may take to send a message, from its first byte to its last. After that its
+    /// connection is closed, and the partial message leaves by `errors`. Time in which messages are delivered
+    /// too slowly for more to be read does not count.
     read_timeout: TimeSpan,
     /// Close a connection after this time without data. By default connections are kept open.
     idle_timeout: Option<TimeSpan>,
-    /// The permissions of a unix socket, in octal. The default is `0770`.
+    /// The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without what the
+    /// umask of the process takes away.
     permissions: Option<FileMode>,
     /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
     /// removed.
@@ -105,6 +107,7 @@ impl SocketOptions {
             quiet: None,
             acknowledge: None,
             write_timeout: self.read_timeout.duration(),
+            incomplete: Incomplete::default(),
         }
     }
 }

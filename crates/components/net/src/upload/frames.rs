@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use thalweg_config::ByteSize;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Limits, Refusal, too_large};
 
@@ -16,12 +16,17 @@ use super::{Limits, Refusal, too_large};
 const DRAINED: u64 = 16 << 20;
 const DRAINING: Duration = Duration::from_secs(2);
 
+/// The least number of bytes per second that a body must arrive with on average, after `patience`.
+const LEAST_RATE: u64 = 1 << 10;
+
 /// The pieces of a body.
 pub(super) struct Frames<B> {
     body: B,
     taken: u64,
     most: ByteSize,
     patience: Duration,
+    /// When the body was first waited for.
+    begun: Option<Instant>,
 }
 
 impl<B> Frames<B>
@@ -30,7 +35,7 @@ where
     B::Error: Display,
 {
     pub(super) fn new(body: B, limits: Limits) -> Self {
-        Self { body, taken: 0, most: limits.max_request, patience: limits.patience }
+        Self { body, taken: 0, most: limits.max_request, patience: limits.patience, begun: None }
     }
 
     /// Refuses a body whose declared length exceeds the limit.
@@ -48,7 +53,8 @@ where
     /// Returns the next piece, or `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
-            let Ok(frame) = timeout(self.patience, self.body.frame()).await else {
+            let end = self.end();
+            let Ok(frame) = timeout_at(end, self.body.frame()).await else {
                 return Err(Refusal::Late);
             };
             let Some(frame) = frame else { return Ok(None) };
@@ -62,6 +68,15 @@ where
                 return Ok(Some(data));
             }
         }
+    }
+
+    /// Returns when the next piece must be there. A pause is too long after `patience`, and so are many short
+    /// ones: a client that sends a byte now and then would hold its memory for ever.
+    fn end(&mut self) -> Instant {
+        let now = Instant::now();
+        let begun = *self.begun.get_or_insert(now);
+        let all = begun + self.patience + Duration::from_secs(self.taken / LEAST_RATE);
+        all.min(now + self.patience)
     }
 
     /// Reads and drops the rest of the body, up to a limit.

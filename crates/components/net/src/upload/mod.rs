@@ -31,6 +31,7 @@ use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Temporaries};
 use thalweg_record::{Content, File, Lease, Origin, Share, Times};
+use tokio::time::timeout;
 
 pub use form::{pairs, percent_decoded};
 
@@ -73,7 +74,7 @@ pub struct Limits {
     pub max_request: ByteSize,
     /// The largest number of files.
     pub max_files: usize,
-    /// How long the body may pause.
+    /// How long the body may pause, and how long the request may wait for memory.
     pub patience: Duration,
 }
 
@@ -130,7 +131,7 @@ pub enum Refusal {
     Unsupported(String),
     /// It exceeds a limit.
     TooLarge(String),
-    /// The body paused for too long.
+    /// The body paused for too long, or was too slow as a whole.
     Late,
     /// The files could not be stored.
     Failed(Error),
@@ -193,7 +194,9 @@ where
         frames.check_length()?;
         // Reserved before anything else is held, so that a waiting request never holds memory that another
         // one waits for.
-        let lease = room.share.reserve(SMALL).await;
+        let Ok(lease) = timeout(limits.patience, room.share.reserve(SMALL)).await else {
+            return Err(Refusal::Failed(Error::overloaded("the memory budget had no capacity in time")));
+        };
         let mut reader = Reader { limits, room, buffer: Vec::new(), uploads: Vec::new(), fields: Vec::new() };
         match (boundary, accept) {
             (Some(boundary), Accept::Both | Accept::Multipart) => {

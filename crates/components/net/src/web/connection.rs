@@ -1,7 +1,9 @@
 //! One HTTP connection, which carries requests one after the other.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::Request;
@@ -9,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use thalweg_runtime::Failpoint;
 
 use super::Answer;
 use crate::net::Client;
@@ -42,25 +45,43 @@ pub async fn converse<A, F>(
         .header_read_timeout(options.read_timeout)
         .keep_alive(options.keep_alive)
         .max_buf_size(HEAD_BYTES);
+    let is_told = AtomicBool::new(false);
     let service = service_fn(|request| {
-        let under_way = activity.under_way();
+        let (under_way, is_told) = (activity.under_way(), &is_told);
         let answer = answer(request);
         async move {
             let answer = answer.await;
             drop(under_way);
+            if answer.status().is_success() {
+                Failpoint::AnswerBefore.pass();
+                is_told.store(true, Ordering::Relaxed);
+            }
             Ok::<_, Infallible>(answer)
         }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
-        ended = connection.as_mut() => ended,
+        ended = watched(connection.as_mut(), &is_told) => ended,
         () = stopping => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            watched(connection, &is_told).await
         }
     };
     if let Err(error) = ended {
         tracing::debug!("{peer}: the connection broke: {error}");
     }
+}
+
+/// Drives a connection, and passes the failpoint after an answer was written.
+async fn watched<C: Future>(mut connection: Pin<&mut C>, is_told: &AtomicBool) -> C::Output {
+    poll_fn(|context| {
+        let polled = connection.as_mut().poll(context);
+        // A poll in which the answer was made has also written it, unless the client does not read.
+        if is_told.swap(false, Ordering::Relaxed) {
+            Failpoint::AnswerAfter.pass();
+        }
+        polled
+    })
+    .await
 }

@@ -1,18 +1,21 @@
 //! Reads password files of the program `htpasswd`: bcrypt, Apache's variant of MD5, and SHA-1.
 //!
 //! bcrypt is slow by design, and HTTP sends the password with each request. Therefore the digest of the last
-//! correct header is cached for each user.
+//! correct header is cached for each user. No more passwords are checked at once than the machine has cores,
+//! so that requests with wrong passwords cannot take the threads that others need. For a name that is not in
+//! the file, the slowest hash of the file is checked: the time of an answer does not tell which names exist.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
 use sha1::{Digest, Sha1};
 use thalweg_engine::Error;
+use tokio::sync::Semaphore;
 
 const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -20,6 +23,10 @@ const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 #[derive(Debug)]
 pub struct Htpasswd {
     users: HashMap<String, Hash>,
+    /// The hash that takes longest to check, for names that are not in the file.
+    slowest: Option<Hash>,
+    /// Limits the passwords that are checked at once.
+    checks: Arc<Semaphore>,
     /// The digest of the last correct `Authorization` header of each user.
     known: Mutex<HashMap<String, [u8; 20]>>,
 }
@@ -55,24 +62,38 @@ impl Htpasswd {
             let (user, hash) = line.split_once(':').ok_or(wrong("it is not `USER:HASH`."))?;
             users.insert(user.to_owned(), Hash::parse(hash).map_err(wrong)?);
         }
-        Ok(Self { users, known: Mutex::default() })
+        let slowest = users.values().max_by_key(|hash| hash.cost()).cloned();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self { users, slowest, checks: Arc::new(Semaphore::new(cores)), known: Mutex::default() })
     }
 
     /// Returns the user of an `Authorization` header if name and password are correct.
     pub async fn user(&self, header: &[u8]) -> Option<String> {
         let (name, password) = credentials(header)?;
-        let hash = self.users.get(&name)?;
         let digest: [u8; 20] = Sha1::digest(header).into();
         if self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&digest) {
             return Some(name);
         }
-        let hash = hash.clone();
-        let is_right = tokio::task::spawn_blocking(move || hash.matches(&password)).await.unwrap_or(false);
-        if !is_right {
+        let (hash, is_known) = self.to_check(&name);
+        // The permit belongs to the check, which continues if the client disconnects.
+        let permit = self.checks.clone().acquire_owned().await.ok()?;
+        let check = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            hash.is_some_and(|hash| hash.matches(&password))
+        });
+        if !check.await.unwrap_or(false) || !is_known {
             return None;
         }
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), digest);
         Some(name)
+    }
+
+    /// Returns the hash to check for a name, and whether the file has the name.
+    fn to_check(&self, name: &str) -> (Option<Hash>, bool) {
+        match self.users.get(name) {
+            Some(hash) => (Some(hash.clone()), true),
+            None => (self.slowest.clone(), false),
+        }
     }
 }
 
@@ -101,6 +122,16 @@ impl Hash {
             return STANDARD.decode(encoded).map(Hash::Sha1).map_err(|_| "its hash is not base64.");
         }
         Err("its hash has an unknown format. Create it with `htpasswd -B`, which uses bcrypt.")
+    }
+
+    /// Returns a number that is larger for a hash that takes longer to check.
+    fn cost(&self) -> u32 {
+        match self {
+            Hash::Sha1(_) => 0,
+            Hash::Apr1 { .. } => 1,
+            // `$2y$COST$...`
+            Hash::Bcrypt(hash) => 2 + hash.split('$').nth(2).and_then(|cost| cost.parse().ok()).unwrap_or(0),
+        }
     }
 
     fn matches(&self, password: &[u8]) -> bool {
@@ -192,6 +223,31 @@ mod tests {
         for wrong in ["", "Basic", "Basic ?", "Bearer abc", "Basic Og"] {
             assert_eq!(users.user(wrong.as_bytes()).await, None);
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_there_costs_as_much_as_one_that_is() {
+        let slow = "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC";
+        let file = format!("sha:{{SHA}}VBPuJHI7uixaa6LQGWx4s+5GKNE=\na:$2y$04$short\nslow:{slow}\n");
+        let users = Htpasswd::parse(&file).unwrap();
+        assert_eq!(users.to_check("slow"), (Some(Hash::Bcrypt(slow.to_owned())), true));
+        assert_eq!(users.to_check("nobody"), (Some(Hash::Bcrypt(slow.to_owned())), false));
+        // The right password of another user admits no user.
+        assert_eq!(users.user(&header("nobody", "myPassword")).await, None);
+        assert_eq!(users.user(&header("slow", "myPassword")).await.as_deref(), Some("slow"));
+        assert_eq!(Htpasswd::parse("").unwrap().user(&header("nobody", "x")).await, None);
+    }
+
+    #[tokio::test]
+    async fn no_more_passwords_are_checked_at_once_than_there_are_cores() {
+        let file = "a:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC\n";
+        let users = Htpasswd::parse(file).unwrap();
+        let cores = std::thread::available_parallelism().unwrap().get() as u32;
+        let taken = users.checks.clone().acquire_many_owned(cores).await.unwrap();
+        let short = std::time::Duration::from_millis(50);
+        assert!(tokio::time::timeout(short, users.user(&header("a", "wrong"))).await.is_err());
+        drop(taken);
+        assert_eq!(users.user(&header("a", "wrong")).await, None);
     }
 
     #[test]

@@ -75,6 +75,54 @@ fn csv_quotes_what_needs_it_and_tells_null_from_empty() {
 }
 
 #[test]
+fn the_first_messages_decide_the_columns_of_csv_and_other_fields_are_errors() {
+    let texts = |values: &[Option<&str>]| Arc::new(StringViewArray::from(values.to_vec())) as ArrayRef;
+    let first = with([("a", texts(&[Some("1")])), ("b", texts(&[Some("2")]))]);
+    let later = with([
+        ("c", texts(&[None, Some("9"), None])),
+        ("b", texts(&[Some("4"), Some("5"), None])),
+        ("a", texts(&[Some("3"), None, Some("6")])),
+    ]);
+    let fewer = with([("b", texts(&[Some("7")]))]);
+    let config = options::<EncodeConfig>("csv");
+    let given = apply::<EncodeConfig>("csv", [first.share(), later.share(), fewer, batch(["bare"])]);
+    assert_eq!(given.payloads(Output::Main), ["1,2", "3,4", "6,", ",7"]);
+    let reasons: Vec<String> = given.errors().into_iter().map(|(_, reason)| reason).collect();
+    let reason = |field: &str| {
+        format!(
+            "there is no column for the field `{field}`: the first messages had only the 2 that the header has; \
+             list all columns in `fields` of `encode`"
+        )
+    };
+    assert_eq!(reasons, [reason("c"), reason("payload")]);
+    // All workers and the header use the same columns, whichever comes first.
+    let mut workers = [config.0.build().unwrap(), config.0.build().unwrap()];
+    let mut out = thalweg_engine::Outputs::new("test".into());
+    workers[1].encode(first, &mut out).unwrap();
+    assert_eq!(config.header(later.fields().schema_ref()), Some(b"a,b".to_vec()));
+    workers[0].encode(later, &mut out).unwrap();
+    let sent = out.take().into_iter().filter(|(output, _)| *output == Output::Main);
+    let lines: Vec<String> = sent
+        .flat_map(|(_, batch)| {
+            batch
+                .payload()
+                .iter()
+                .flatten()
+                .map(String::from_utf8_lossy)
+                .map(String::from)
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(lines, ["1,2", "3,4", "6,"]);
+    // Columns that are listed are a choice: the others are left out.
+    let chosen = apply::<EncodeConfig>(
+        "{ format: csv, fields: [b] }",
+        [with([("a", texts(&[Some("1")])), ("b", texts(&[Some("2")]))])],
+    );
+    assert_eq!(chosen.payloads(Output::Main), ["2"]);
+}
+
+#[test]
 fn a_csv_header_names_the_columns() {
     let header = |yaml: &str| {
         options::<EncodeConfig>(yaml)

@@ -6,6 +6,7 @@
 //! `thalweg_codec::csv` splits records; `header` handles files with headers.
 
 mod header;
+mod pieces;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_record::Batch;
 
 use header::{Headers, WithHeader};
+use pieces::Pieces;
 use thalweg_codec::columns::{Columns, missing, reject_all};
 use thalweg_codec::csv::{CsvOptions, Dialect};
 use thalweg_codec::keys::bytes_of;
@@ -29,9 +31,12 @@ use thalweg_codec::keys::bytes_of;
 pub struct ParseCsv {
     /// The names of the columns, in order. Give either `columns` or `header: true`.
     columns: Vec<String>,
-    /// True if the first record of each file names the columns. The header does not become a message. A run
-    /// that resumes inside a file has not read its header and rejects its records; give `columns` in that
-    /// case. The default is `false`.
+    /// True if the first record of each file names the columns. The header does not become a message. With
+    /// `--state`, a later run knows the headers of the files that it continues. The headers of the last
+    /// 10,000 files are kept, in at most 16 MiB. The records of a file whose header was not read, because
+    /// reading began after it, leave by the `errors` output; list the names in `columns` in place of
+    /// `header`, and `thalweg errors replay` processes them. A header that cannot be read leaves by the
+    /// `errors` output as well, with the records of its file. The default is `false`.
     header: bool,
     /// With `header`: the maximum number of columns. The records of a file with more columns leave by the
     /// `errors` output. The default is 4096.
@@ -96,17 +101,19 @@ impl TransformConfig for ParseCsv {
         self.header
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let dialect = self.options.dialect(&self.quote);
         let typing = self.options.typing();
         let field = self.field.clone();
         let scratch = String::new();
+        let pieces = Pieces::new(context.batch_bytes);
         Ok(if self.header {
-            let headers = Headers::new(typing);
-            Box::new(WithHeader { dialect, headers, max_columns: self.max_columns.max(1), field, scratch })
+            let headers = Headers::new(typing, &context.memory);
+            let max_columns = self.max_columns.max(1);
+            Box::new(WithHeader { dialect, headers, max_columns, field, scratch, pieces })
         } else {
             let columns = Columns::new(typing, &self.columns);
-            Box::new(WithColumns { dialect, columns, field, scratch })
+            Box::new(WithColumns { dialect, columns, field, scratch, pieces })
         })
     }
 }
@@ -116,14 +123,31 @@ struct WithColumns {
     columns: Columns,
     field: String,
     scratch: String,
+    pieces: Pieces,
 }
 
 impl Transform for WithColumns {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let Some(input) = bytes_of(&batch, &self.field) else {
-            return Ok(reject_all(batch, &missing(&self.field), out)?);
-        };
-        self.dialect.rows(&input, &self.field, &mut self.columns, &mut self.scratch);
-        Ok(self.columns.finish(batch, out)?)
+        self.pieces.push(batch);
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(batch) = self.pieces.take() {
+            self.pieces.cut(batch, self.columns.len());
+        }
+        if let Some(piece) = self.pieces.next()? {
+            match bytes_of(&piece, &self.field) {
+                Some(input) => {
+                    self.dialect.rows(&input, &self.field, &mut self.columns, &mut self.scratch);
+                    self.columns.finish(piece, out)?;
+                }
+                None => reject_all(piece, &missing(&self.field), out)?,
+            }
+        }
+        if !self.pieces.is_empty() {
+            out.hold(std::time::Duration::ZERO);
+        }
+        Ok(())
     }
 }

@@ -137,15 +137,85 @@ fn a_file_that_is_continued_has_no_header_and_one_that_begins_again_has_a_new_on
     assert_eq!(given.main(), [json!({"a": "1"}), json!({"b": "2"})]);
     assert_eq!(
         given.errors()[0].1,
-        "the header of `one` was not read, because reading began after it: give `columns`"
+        "the header of `one` was not read, because reading began after it: list its columns in `columns` in \
+         place of `header: true`, then replay these messages (`thalweg errors replay`)"
     );
 }
 
 #[test]
 fn a_header_that_cannot_be_read_rejects_what_follows_it() {
-    let given = testing::apply::<ParseCsv>("header: true", [of("one", None, &["a,\"b", "1,2"])]);
-    assert_eq!(given.errors()[0].1, "the header could not be read: the quote at byte 2 is not closed");
-    assert_eq!(given.errors().len(), 1);
+    let lines = ["a,\"b", "1,2"];
+    let given = testing::apply::<ParseCsv>("header: true", [of("one", None, &lines)]);
+    let reason = "the header could not be read: the quote at byte 2 is not closed";
+    assert_eq!(given.errors(), lines.map(|line| (line.to_owned(), reason.to_owned())));
+    // A replay can read the rejected messages, with other options.
+    let given = testing::apply::<ParseCsv>("{header: true, quote: ''}", [of("one", Some(0), &lines)]);
+    assert_eq!(given.main(), [json!({"a": "1", "\"b": "2"})]);
+}
+
+#[test]
+fn the_second_record_of_a_short_header_is_no_header() {
+    let batches = || [of("one", Some(0), &["a"]), of("one", Some(2), &["1"]), of("one", Some(4), &["2"])];
+    let given = testing::apply::<ParseCsv>("header: true", batches());
+    assert_eq!(given.main(), [json!({"a": "1"}), json!({"a": "2"})]);
+    let marked = [of("one", Some(3), &["a", "1"]), of("one", Some(3), &["b", "2"])];
+    assert_eq!(
+        testing::apply::<ParseCsv>("header: true", marked).main(),
+        [json!({"a": "1"}), json!({"b": "2"})]
+    );
+}
+
+/// Builds a transform, restores it and applies it to batches. Returns the fields of the messages that left by
+/// the main output, the number of batches that these were in, and the state.
+fn restored(
+    yaml: &str,
+    context: &Context,
+    saved: Option<serde_json::Value>,
+    batches: Vec<Batch>,
+) -> (Vec<serde_json::Value>, usize, Option<serde_json::Value>) {
+    let mut transform = testing::options::<ParseCsv>(yaml).build(context).unwrap();
+    saved.map(|saved| transform.restore(saved)).transpose().unwrap();
+    let mut out = Outputs::new("test".into());
+    let mut given = Vec::new();
+    for batch in batches {
+        transform.apply(batch, &mut out).unwrap();
+        given.extend(out.take());
+        while out.take_held().is_some() {
+            transform.resume(&mut out).unwrap();
+            given.extend(out.take());
+        }
+    }
+    given.retain(|(output, _)| *output == Output::Main);
+    let rows = given.iter().flat_map(|(_, batch)| testing::rows(batch.fields())).collect();
+    (rows, given.len(), transform.state())
+}
+
+#[test]
+fn a_run_that_continues_within_a_file_knows_its_header() {
+    let context = testing::context();
+    let first =
+        vec![of("one", Some(0), &["a,b", "1,2"]), of("two", Some(0), &["c"]), of("bare", None, &["d"])];
+    let (_, _, saved) = restored("header: true", &context, None, first);
+    // Without offsets, each run takes the first record of a file for its header.
+    let second =
+        vec![of("one", Some(8), &["3,4"]), of("two", Some(2), &["5"]), of("bare", None, &["e", "6"])];
+    let (rows, _, state) = restored("header: true", &context, saved, second);
+    assert_eq!(rows, [json!({"a": "3", "b": "4"}), json!({"c": "5"}), json!({"e": "6"})]);
+    assert_eq!(state, None);
+}
+
+#[test]
+fn short_records_under_a_long_header_leave_in_pieces() {
+    let header: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();
+    let mut lines = vec![header.join(",")];
+    lines.extend((0..100).map(|n| n.to_string()));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let context = Context { batch_bytes: 64 << 10, ..testing::context() };
+    let yaml = "{header: true, flexible: true}";
+    let (rows, batches, _) = restored(yaml, &context, None, vec![of("one", Some(0), &lines)]);
+    // 64 KiB times four are 16,384 values: 16 rows.
+    assert_eq!(batches, 7);
+    assert_eq!(rows, (0..100).map(|n| json!({"c0": n.to_string()})).collect::<Vec<_>>());
 }
 
 #[test]

@@ -14,7 +14,8 @@ use thalweg_codec::target::Input;
 /// Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
 ///
 /// Each member becomes a field. Its type follows from the values of a batch: whole numbers, numbers, booleans
-/// or text. Nested and mixed values are kept as JSON text. Members that a message lacks are NULL. A payload
+/// or text. Nested and mixed values are kept as JSON text. A value keeps its own type whatever other messages
+/// have: `1` stays `1` beside `1.5` or `"a"`. Members that a message lacks, and `null`, are NULL. A payload
 /// that is not a JSON object leaves by the `errors` output with the reason.
 ///
 /// Payloads stay as they are. With `field`, that field is parsed instead, and stays as well.
@@ -108,11 +109,17 @@ struct ParseJson {
 impl Transform for ParseJson {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let Self { input, columns } = self;
-        let rest = columns.parse(batch, out, |batch| input.read(batch))?;
-        out.send(rest);
+        let mut next = Some(batch);
+        while let Some(batch) = next {
+            let parsed = columns.parse(batch, out, |batch| input.read(batch))?;
+            out.send(parsed.batch);
+            next = parsed.rest;
+        }
         Ok(())
     }
 }
 
+#[cfg(test)]
+mod own_types;
 #[cfg(test)]
 mod tests;

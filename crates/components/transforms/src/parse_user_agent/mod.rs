@@ -16,11 +16,19 @@ use products::Products;
 use thalweg_codec::columns::{Columns, FieldType, RowParser, Typing, parse_rows};
 use thalweg_codec::target::Input;
 
+use crate::kept::Kept;
+
 /// The maximum number of user agents in the cache.
 const REMEMBERED: usize = 4096;
 
 /// The maximum length of a text in the cache, in bytes.
 const LONGEST: usize = 1024;
+
+/// The bytes of an entry of the cache beside its texts.
+const ENTRY: usize = 64;
+
+/// The cache is counted on the budget in steps of this many bytes.
+const STEP: usize = 1 << 16;
 
 /// Parses user agents, the HTTP header `User-Agent`.
 ///
@@ -137,7 +145,7 @@ sinks:
 }
 
 impl TransformConfig for ParseUserAgent {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let named = self.fields.iter().map(|fact| (format!("{}{}", self.prefix, fact.name()), fact.kind()));
         let types = named.clone().collect();
         Ok(Box::new(UserAgentParser {
@@ -145,6 +153,8 @@ impl TransformConfig for ParseUserAgent {
             facts: self.fields.clone(),
             columns: Columns::new(Typing::new(&types, None), named.map(|(name, _)| name)),
             known: HashMap::new(),
+            bytes: 0,
+            kept: Kept::new(&context.memory),
         }))
     }
 }
@@ -154,6 +164,9 @@ struct UserAgentParser {
     facts: Vec<Fact>,
     columns: Columns,
     known: HashMap<Box<str>, Vec<Option<String>>>,
+    /// The bytes of the cache, which count on the budget.
+    bytes: usize,
+    kept: Kept,
 }
 
 impl RowParser for UserAgentParser {
@@ -174,7 +187,11 @@ impl RowParser for UserAgentParser {
         if text.len() <= LONGEST {
             if self.known.len() >= REMEMBERED {
                 self.known.clear();
+                self.bytes = 0;
             }
+            self.bytes += ENTRY + text.len() + found.iter().flatten().map(|fact| fact.len()).sum::<usize>();
+            self.bytes += found.len() * size_of::<Option<String>>();
+            self.kept.set(self.bytes.next_multiple_of(STEP));
             self.known.insert(text.into(), found);
         }
         Ok(())

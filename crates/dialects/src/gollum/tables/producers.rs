@@ -146,7 +146,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("Address", Text, "`address`"),
             used("ConnectionBufferSizeKB", Number, "`send_buffer`"),
-            used("Acknowledge", Text, "`acknowledge`"),
+            used("Acknowledge", Text, "`acknowledge`, with `acknowledge_per: batch`"),
             used("AckTimeoutMs", Number, "`acknowledge_timeout`"),
         ],
         &[COMMON, BUFFERED, BATCHED],

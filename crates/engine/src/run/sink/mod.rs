@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use serde_json::Value;
 use thalweg_record::{Ack, Batch, Budget, Outcome};
-use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Stage, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, Failpoint, Receiver, Sender, Stage, Ticket, Worker};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::checkpoints::StateSlot;
+use super::flushes::Member;
 use super::{Retries, RunFailure};
 use crate::Rejects;
 use crate::component::{Sink, WriteOutcome};
@@ -38,7 +40,7 @@ pub(super) struct Writer {
     pub(super) budget: Budget,
     pub(super) retries: Retries,
     /// Where the sink's state is put for the next save, if checkpoints are kept.
-    pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
+    pub(super) state: Option<StateSlot>,
     pub(super) barrier: CheckpointBarrier,
     /// Shared by the workers of a sink whose number of requests in flight adapts.
     pub(super) limit: Option<ConcurrencyLimit>,
@@ -47,6 +49,8 @@ pub(super) struct Writer {
     pub(super) pending: Pending,
     pub(super) condition: Condition,
     pub(super) reopens: Reopens,
+    /// Dropped last: when the others flush for a checkpoint, a failure here must be known.
+    pub(super) member: Member,
 }
 
 /// Read-locked while a sink notes its state and settles batches; write-locked while a checkpoint is saved. So
@@ -190,11 +194,19 @@ impl Worker for Writer {
         let has_old = !self.pending.written.is_empty()
             && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short());
         // A broken or unopened sink has nothing to flush or reopen.
-        self.condition.is_open() && (self.reopens.is_due() || self.sink.is_due() || has_old)
+        self.member.is_asked()
+            || self.condition.is_open() && (self.reopens.is_due() || self.sink.is_due() || has_old)
     }
 
     async fn rest(&mut self) -> Result<(), RunFailure> {
-        self.flush().await
+        let is_asked = self.member.is_asked();
+        if self.condition.is_open() && (!is_asked || !self.pending.written.is_empty()) {
+            self.flush().await?;
+        }
+        if is_asked {
+            self.member.answer();
+        }
+        Ok(())
     }
 
     async fn finish(mut self) -> Result<(), RunFailure> {
@@ -202,17 +214,20 @@ impl Worker for Writer {
             return Ok(());
         }
         let mut attempt = 0;
-        while let Err(error) = self.sink.finish().await {
+        Failpoint::SinkFinishBefore.pass();
+        while let Err(error) = self.end().await {
             let most = self.attempts(self.can_break());
             if let Err(error) = self.retry(error, &mut attempt, most).await {
                 return self.breaks(error);
             }
         }
+        Failpoint::SinkFinishAfter.pass();
         let barrier = self.barrier.clone();
         let _moment = barrier.read();
         self.note_state();
         self.pending.settle();
         self.pending.take_committed(usize::MAX);
+        Failpoint::Acknowledged.pass();
         Ok(())
     }
 }
@@ -222,7 +237,9 @@ impl Writer {
     pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), RunFailure> {
         let mut attempt = 0;
         while let Err(error) = self.sink.open(saved.clone()).await {
-            let most = self.attempts(self.is_dispensable);
+            // Nothing is in flight yet that a run that is stopping would have to deliver.
+            let is_stopping = self.retries.stop.is_requested();
+            let most = if is_stopping { 0 } else { self.attempts(self.is_dispensable) };
             if let Err(error) = self.retry(error, &mut attempt, most).await {
                 if !self.is_dispensable {
                     return Err(self.failed(error));
@@ -238,6 +255,14 @@ impl Writer {
         // Before anything is written: after a crash, the state is that which this run began with.
         self.note_state();
         Ok(())
+    }
+
+    /// Finishes the sink, or suspends it if a later run continues.
+    async fn end(&mut self) -> Result<(), Error> {
+        match self.state.is_some() && self.retries.stop.is_requested() {
+            true => self.sink.suspend().await,
+            false => self.sink.finish().await,
+        }
     }
 
     fn failed(&self, error: Error) -> RunFailure {
@@ -271,6 +296,7 @@ impl Writer {
             WriteOutcome::Staged => self.pending.kept.push_back(ack),
         }
         self.pending.take_committed(self.sink.take_committed());
+        Failpoint::Acknowledged.pass();
         Ok(())
     }
 
@@ -301,7 +327,7 @@ impl Writer {
             };
             let start = Instant::now();
             let written = match self.open_late().await {
-                Ok(()) => self.sink.write(batch, &mut rejects).await,
+                Ok(()) => self.write_once(batch, &mut rejects).await,
                 Err(error) => Err(error),
             };
             self.metrics.add_busy(start);
@@ -323,6 +349,25 @@ impl Writer {
         }
     }
 
+    async fn write_once(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        Failpoint::SinkWriteBefore.check().map_err(interrupted)?;
+        let written = self.sink.write(batch, rejects).await?;
+        Failpoint::SinkWriteAfter.pass();
+        Ok(written)
+    }
+
+    /// Flushes the sink, or reopens it if that is due.
+    async fn flush_once(&mut self) -> Result<(), Error> {
+        Failpoint::SinkFlushBefore.check().map_err(interrupted)?;
+        if self.reopens.is_due() {
+            self.sink.reopen().await?;
+        } else {
+            self.sink.flush().await?;
+        }
+        Failpoint::SinkFlushAfter.pass();
+        Ok(())
+    }
+
     /// Opens a sink that could not be opened at the start.
     async fn open_late(&mut self) -> Result<(), Error> {
         if let Condition::Failed { unopened, .. } = &mut self.condition
@@ -341,8 +386,7 @@ impl Writer {
         loop {
             let start = Instant::now();
             let asked = self.reopens.asked.load(Ordering::Relaxed);
-            let flushed =
-                if self.reopens.is_due() { self.sink.reopen().await } else { self.sink.flush().await };
+            let flushed = self.flush_once().await;
             self.metrics.add_busy(start);
             match flushed {
                 Ok(()) => {
@@ -398,7 +442,8 @@ impl Writer {
             if !error.kind().is_temporary() || tried >= most {
                 return Err(error);
             }
-            retries.pause(&metrics, error, tried).await
+            retries.pause(&metrics, &error, tried).await;
+            Ok(())
         }
     }
 
@@ -459,6 +504,11 @@ impl Writer {
             *slot.lock() = Some(state);
         }
     }
+}
+
+/// The error of a step that a test made fail: temporary, as most errors of a target are.
+fn interrupted(error: std::io::Error) -> Error {
+    Error::temporary("the target cannot be used").caused_by(error)
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
+use parking_lot::Mutex;
+
 use super::*;
+use crate::run::flushes::Flushes;
 use async_trait::async_trait;
 use thalweg_runtime::{Stop, channel};
 
@@ -52,6 +55,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         pending: Pending::default(),
         condition: Condition::default(),
         reopens: Reopens::default(),
+        member: Arc::new(Flushes::new(Arc::default())).join(),
     }
 }
 
@@ -281,4 +285,49 @@ async fn staged_batches_are_settled_when_the_sink_commits_them_and_at_the_end() 
     }
     writer.finish().await.unwrap();
     assert_eq!(*acknowledged.lock(), [1, 2, 3]);
+}
+
+/// Notes whether it was finished or suspended.
+struct Ending(Arc<Mutex<Vec<&'static str>>>);
+
+#[async_trait]
+impl Sink for Ending {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        Ok(WriteOutcome::Staged)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.0.lock().push("finished");
+        Ok(())
+    }
+
+    async fn suspend(&mut self) -> Result<(), Error> {
+        self.0.lock().push("suspended");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_sink_is_suspended_if_the_run_was_asked_to_stop_and_a_later_one_continues() {
+    for (stops, keeps, expected) in
+        [(false, true, "finished"), (true, false, "finished"), (true, true, "suspended")]
+    {
+        let ended = Arc::default();
+        let mut writer = writer(Ending(Arc::clone(&ended)));
+        writer.state = keeps.then(Arc::default);
+        if stops {
+            writer.retries.stop.request();
+        }
+        let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
+        let seen = outcome.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::new("test".into(), move |settled| *seen.lock() = Some(settled.outcome));
+        writer.take(0, batch).await.unwrap();
+        writer.finish().await.unwrap();
+        assert_eq!((ended.lock().as_slice(), *outcome.lock()), (&[expected][..], Some(Outcome::Delivered)));
+    }
 }

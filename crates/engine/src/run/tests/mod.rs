@@ -5,6 +5,7 @@ mod supervision;
 mod wired;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -68,6 +69,8 @@ enum Act {
     Write,
     Wait,
     Block,
+    /// Writes after a pause.
+    Late(Duration),
     Panic,
     Fail(Error),
 }
@@ -82,6 +85,10 @@ impl Sink for Probing {
     async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         match self.act.0(self.written + 1) {
             Act::Write => self.written += 1,
+            Act::Late(pause) => {
+                tokio::time::sleep(pause).await;
+                self.written += 1;
+            }
             Act::Wait => std::future::pending().await,
             Act::Block => loop {
                 std::thread::park();

@@ -92,6 +92,48 @@ async fn what_is_settled_when_the_drain_timeout_expires_is_saved_and_nothing_els
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_last_checkpoint_stays_if_two_sinks_had_different_messages_when_one_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let state_dir = StateDir { folder: folder.path().to_owned(), positions: true };
+    let failing = probe(|number| match number {
+        3 => Act::Fail(Error::permanent("no")),
+        _ => Act::Write,
+    });
+    let sinks = [("well".to_owned(), probe(|_| Act::Write)), ("failing".to_owned(), failing)];
+    assert!(run(few(false), &sinks, state_dir).wait().await.failure.is_some());
+    let store = Store::open(folder.path()).unwrap();
+    // A checkpoint that was saved before has one moment.
+    let position = store.positions("in").unwrap().remove("l").unwrap_or(0.into());
+    let state = |sink: &str| store.sink_state(sink).unwrap().unwrap_or(0.into());
+    assert_eq!((state("well"), state("failing")), (position.clone(), position));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_has_the_same_messages_in_all_sinks() {
+    let folder = tempfile::tempdir().unwrap();
+    let state_dir = StateDir { folder: folder.path().to_owned(), positions: true };
+    let slow = probe(|_| Act::Late(Duration::from_millis(10)));
+    let sinks = [("fast".to_owned(), probe(|_| Act::Write)), ("slow".to_owned(), slow)];
+    let source = Numbers { batches: 10_000, rows: 1, payload: 16 << 10, waits_for_stop: false };
+    let run = run(source, &sinks, state_dir);
+    let handle = run.handle();
+    let running = tokio::spawn(run.wait());
+    let written = || handle.counts().into_iter().find(|counts| counts.name == "slow").unwrap().rows_out;
+    // Two checkpoints are then due.
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_millis(1_200) || written() < 50 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    handle.abort();
+    running.await.unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let position = store.positions("in").unwrap().remove("l").unwrap();
+    assert!(position.as_u64().unwrap() > 0);
+    assert_eq!(store.sink_state("fast").unwrap().as_ref(), Some(&position));
+    assert_eq!(store.sink_state("slow").unwrap().as_ref(), Some(&position));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failure_comes_before_the_drain_timeout_that_it_leads_to() {
     let broken = probe(|_| Act::Fail(Error::permanent("`other` said no")));
     let sinks = [("out".to_owned(), broken), ("other".to_owned(), probe(|_| Act::Wait))];

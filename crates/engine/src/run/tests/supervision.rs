@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use thalweg_record::{Ack, Outcome};
@@ -10,6 +11,7 @@ use tokio::sync::mpsc;
 use super::{Act, broadcast, few, probe};
 use crate::positions::{Checkpoint, Positions};
 use crate::run::checkpoints::{Checkpoints, LazyStore};
+use crate::run::flushes::Flushes;
 use crate::run::saves::Saver;
 use crate::run::sink::CheckpointBarrier;
 use crate::run::summary::Ended;
@@ -48,10 +50,16 @@ impl Supervised {
             are_kept: true,
             positions: vec![("in".into(), self.positions)],
             states: Vec::new(),
+            transforms: Vec::new(),
             barrier: CheckpointBarrier::default(),
             saver: Saver::new(),
+            traffic: Arc::default(),
+            flushes: Arc::new(Flushes::new(Arc::default())),
+            rereads: true,
+            has_state: AtomicBool::default(),
         };
-        let supervisor = Supervisor::new(self.handle, checkpoints, self.failed, drain_timeout);
+        let supervisor =
+            Supervisor::new(self.handle, vec![Arc::new(checkpoints)], self.failed, drain_timeout);
         let ended = supervisor.run(Tasks::start(tasks).await.unwrap()).await;
         (ended, self.folder)
     }

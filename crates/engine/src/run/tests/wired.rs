@@ -9,7 +9,6 @@ use super::{Act, few, nowhere, plan, probe, registry};
 use crate::Role;
 use crate::run::checkpoints::{ComponentPositions, LazyStore};
 use crate::run::environment::{Environment, RunSettings};
-use crate::run::saves::Saver;
 use crate::run::threads::Placement::{self, OwnThread, Runtime, Thread};
 use crate::run::wiring::{Wired, Wiring};
 use crate::run::{Handle, RunFailure, StateDir};
@@ -17,7 +16,6 @@ use crate::run::{Handle, RunFailure, StateDir};
 /// Wires a configuration for two cores.
 fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
     let plan = plan(text, &registry(few(false), vec![probe(|_| Act::Write)]), 2);
-    let saver = Saver::new();
     let settings = RunSettings {
         batch_bytes: plan.batch_bytes,
         temporary: crate::Temporaries::new(None),
@@ -25,7 +23,6 @@ fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
         resumes: state_dir.positions,
         watcher: None,
         drain_timeout: Duration::MAX,
-        saves: saver.saves(),
     };
     let (failures, _) = mpsc::unbounded_channel();
     let store = Arc::new(LazyStore::new(state_dir.folder.clone()));
@@ -34,7 +31,7 @@ fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
     for source in &plan.sources {
         positions.push((source.node.name.clone(), environment.positions(&source.node.name, Role::Source)?));
     }
-    Wiring::build(&plan, &environment, &positions, saver)
+    Wiring::build(&plan, &environment, &positions)
 }
 
 /// The tasks of a configuration, in the order in which they start.
@@ -98,14 +95,19 @@ async fn positions_in_files_are_saved_before_those_of_the_sources_of_the_files()
         sinks: { out: { probe: 0 } }\n";
     let folder = tempfile::tempdir().unwrap();
     let state_dir = StateDir { folder: folder.path().to_owned(), positions: true };
-    let checkpoints = wired(text, &state_dir).unwrap_or_else(|failure| panic!("{failure}")).checkpoints;
+    let of = |state_dir: &StateDir| {
+        let mut groups = wired(text, state_dir).unwrap_or_else(|failure| panic!("{failure}")).checkpoints;
+        assert_eq!(groups.len(), 1);
+        groups.remove(0)
+    };
+    let checkpoints = of(&state_dir);
     let names = |positions: &ComponentPositions| -> Vec<String> {
         positions.iter().map(|(name, _)| name.to_string()).collect()
     };
     assert!(checkpoints.are_kept);
     assert_eq!(names(&checkpoints.positions), ["main.reader", "in"]);
     assert_eq!(checkpoints.states.iter().map(|(sink, _)| &**sink).collect::<Vec<_>>(), ["out"]);
-    let checkpoints = wired(text, &nowhere()).unwrap_or_else(|failure| panic!("{failure}")).checkpoints;
+    let checkpoints = of(&nowhere());
     assert!(!checkpoints.are_kept);
     assert_eq!(names(&checkpoints.positions), ["in"]);
 }
@@ -117,4 +119,20 @@ async fn a_component_that_cannot_be_built_is_named() {
     let failure = wired(text, &nowhere()).map(drop).unwrap_err();
     assert_eq!(failure.to_string(), "the port is in use");
     assert_eq!((failure.component.as_deref(), failure.role), (Some("in"), Some(Role::Source)));
+}
+
+#[tokio::test]
+async fn components_that_nothing_connects_have_checkpoints_of_their_own() {
+    let text = "sources: { a: { numbers: 0 }, b: { numbers: 0 }, c: { numbers: 0 } }\n\
+        pipelines:\n  one: { from: [a, b], to: { failover: [x, y] } }\n  two: { from: c, transforms: [{ pass: 0 }], to: z }\n\
+        sinks: { x: { probe: 0 }, y: { probe: 0 }, z: { probe: 0 } }\n";
+    let groups = wired(text, &nowhere()).unwrap_or_else(|failure| panic!("{failure}")).checkpoints;
+    let names: Vec<(Vec<&str>, Vec<&str>)> = groups
+        .iter()
+        .map(|group| {
+            let sources = group.positions.iter().map(|(name, _)| &**name).collect();
+            (sources, group.states.iter().map(|(name, _)| &**name).collect())
+        })
+        .collect();
+    assert_eq!(names, [(vec!["a", "b"], vec!["x", "y"]), (vec!["c"], vec!["z"])]);
 }

@@ -8,23 +8,27 @@ mod sinks;
 mod sources;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use serde_json::Value;
 use thalweg_runtime::Stage;
 
 use super::channels::Channels;
-use super::checkpoints::{Checkpoints, ComponentPositions, SinkState};
-use super::environment::Environment;
+use super::checkpoints::{Checkpoints, ComponentPositions, SavedState, SharedTransform, StateSlot};
+use super::environment::{Environment, Input};
+use super::flushes::Flushes;
+use super::groups::Groups;
 use super::saves::Saver;
 use super::sink::CheckpointBarrier;
 use super::threads::{Placement, Task};
 use super::{RunFailure, failover, letters};
 use crate::plan::{Destination, Plan};
-use crate::{Error, Role};
+use crate::{Error, Role, SourceConfig};
 
-/// The tasks of a run, and what it saves while they run.
+/// The tasks of a run, and what it saves while they run: of each group of connected components.
 pub(super) struct Wired {
     pub(super) tasks: Vec<Task>,
-    pub(super) checkpoints: Checkpoints,
+    pub(super) checkpoints: Vec<Arc<Checkpoints>>,
 }
 
 /// A plan that is becoming tasks.
@@ -33,10 +37,21 @@ pub(super) struct Wiring<'a> {
     environment: &'a Environment,
     channels: Channels,
     tasks: Vec<Task>,
-    /// How far each file reader got.
+    groups: Vec<Group>,
+}
+
+/// The state that a group of connected components saves together.
+struct Group {
+    /// How far each file reader got, then how far each source got.
     file_positions: ComponentPositions,
-    states: Vec<SinkState>,
+    positions: ComponentPositions,
+    states: Vec<SavedState>,
+    /// The transforms whose state is saved.
+    transforms: Vec<(StateSlot, SharedTransform)>,
     barrier: CheckpointBarrier,
+    saver: Saver,
+    flushes: Arc<Flushes>,
+    input: Input,
 }
 
 impl<'a> Wiring<'a> {
@@ -48,45 +63,62 @@ impl<'a> Wiring<'a> {
         plan: &'a Plan,
         environment: &'a Environment,
         positions: &ComponentPositions,
-        saver: Saver,
     ) -> Result<Wired, RunFailure> {
+        let groups = Groups::of(plan);
         let mut wiring = Self {
             plan,
             environment,
-            channels: Channels::new(plan.batch_bytes.saturating_mul(4)),
+            groups: groups_of(plan, environment, positions, &groups),
+            channels: Channels::new(plan.batch_bytes.saturating_mul(4), groups),
             tasks: Vec::new(),
-            file_positions: Vec::new(),
-            states: Vec::new(),
-            barrier: CheckpointBarrier::default(),
         };
         wiring.sources(positions)?;
         wiring.segments()?;
         wiring.failovers();
         wiring.sinks()?;
         wiring.letters();
-        Ok(wiring.wired(positions, saver))
+        Ok(wiring.wired())
     }
 
-    fn wired(self, positions: &ComponentPositions, saver: Saver) -> Wired {
-        let Self { environment, tasks, file_positions, states, barrier, .. } = self;
-        let checkpoints = Checkpoints {
-            store: environment.store.clone(),
-            are_kept: environment.checkpoints.is_some(),
-            // File readers first: the position in a file is only forgotten when its source knows that the
-            // file is done.
-            positions: [&file_positions[..], positions].concat(),
-            states,
-            barrier,
-            saver,
+    fn wired(self) -> Wired {
+        let Self { environment, tasks, channels, groups, .. } = self;
+        let checkpoints = groups.into_iter().enumerate().map(|(number, group)| {
+            Arc::new(Checkpoints {
+                store: environment.store.clone(),
+                are_kept: environment.checkpoints.is_some(),
+                // File readers first: the position in a file is only forgotten when its source knows that the
+                // file is done.
+                positions: [group.file_positions, group.positions].concat(),
+                states: group.states,
+                transforms: group.transforms,
+                barrier: group.barrier,
+                saver: group.saver,
+                traffic: channels.traffic(number).clone(),
+                flushes: group.flushes,
+                rereads: group.input.resends && group.input.starts_over,
+                has_state: AtomicBool::default(),
+            })
+        });
+        Wired { tasks, checkpoints: checkpoints.collect() }
+    }
+
+    /// Where a component of a group puts its state for the next save, and what a former run saved there.
+    fn state(&mut self, name: &Arc<str>, group: usize) -> Result<(StateSlot, Option<Value>), Error> {
+        let slot = StateSlot::default();
+        self.groups[group].states.push((name.clone(), slot.clone()));
+        let saved = match &self.environment.checkpoints {
+            Some(store) => store.sink_state(name)?,
+            None => None,
         };
-        Wired { tasks, checkpoints }
+        Ok((slot, saved))
     }
 
     fn failovers(&mut self) {
         for (number, stage) in self.plan.failovers.iter().enumerate() {
             let metrics = self.environment.metrics(&stage.name);
             let channels = &mut self.channels;
-            let ways = stage.ways.iter().map(|(_, stages)| channels.message_senders(stages));
+            let group = channels.groups().of_stage(Destination::Failover(number));
+            let ways = stage.ways.iter().map(|(_, stages)| channels.message_senders(stages, group));
             let Some(first) = failover::Way::first_of(ways, &metrics) else { continue };
             let worker = failover::Failover { first, timeout: stage.timeout, has_waited: false };
             let input = self.channels.message_receiver(Destination::Failover(number));
@@ -107,10 +139,41 @@ impl<'a> Wiring<'a> {
             before: operators
                 .map(|operator| (operator.node.name.clone(), operator.node.before.clone()))
                 .collect(),
+            budget: handle.budget.clone(),
+            stop: handle.stop.clone(),
         };
         let name = handle.letters.name.clone();
         self.tasks.push(Task::new(name, Placement::OwnThread, letters.run()));
     }
+}
+
+fn groups_of(
+    plan: &Plan,
+    environment: &Environment,
+    positions: &ComponentPositions,
+    groups: &Groups,
+) -> Vec<Group> {
+    let group = |number| {
+        let own = |source: &usize| groups.of_source(*source) == number;
+        let sources: Vec<usize> = (0..plan.sources.len()).filter(own).collect();
+        let all = |promise: &dyn Fn(&dyn SourceConfig) -> bool| {
+            sources.iter().all(|&source| promise(&*plan.sources[source].node.config))
+        };
+        Group {
+            file_positions: Vec::new(),
+            positions: sources.iter().map(|&source| positions[source].clone()).collect(),
+            states: Vec::new(),
+            transforms: Vec::new(),
+            barrier: CheckpointBarrier::default(),
+            saver: Saver::new(),
+            flushes: Arc::new(Flushes::new(environment.handle.budget.shortage())),
+            input: Input {
+                resends: all(&|source| source.resends()),
+                starts_over: all(&|source| source.starts_over()),
+            },
+        }
+    };
+    (0..groups.count()).map(group).collect()
 }
 
 /// The failure of a component that cannot be built.

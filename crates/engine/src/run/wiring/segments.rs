@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
 
 use super::{Wiring, not_built};
-use crate::component::{FileReaderConfig, Step};
+use crate::component::{FileReaderConfig, Step, Transform};
 use crate::plan::{Destination, Operator, Segment};
 use crate::run::RunFailure;
 use crate::run::file_reader::FileReaderWorker;
@@ -21,18 +21,20 @@ impl Wiring<'_> {
         let segments = &self.plan.segments;
         for (number, segment) in segments.iter().enumerate() {
             let to = Destination::Segment(number);
+            let group = self.channels.groups().of_stage(to);
             match (segment.takes, segment.file_reader()) {
                 (Flow::Messages, _) => {
-                    let (workers, input) =
-                        (self.segment_workers(segment)?, self.channels.message_receiver(to));
+                    let workers = self.segment_workers(segment, group)?;
+                    let input = self.channels.message_receiver(to);
                     self.segment(segment, workers, input);
                 }
                 (Flow::Files, None) => {
-                    let (workers, input) = (self.file_workers(segment)?, self.channels.file_receiver(to));
+                    let (workers, input) =
+                        (self.file_workers(segment, group)?, self.channels.file_receiver(to));
                     self.segment(segment, workers, input);
                 }
                 (Flow::Files, Some((operator, config))) => {
-                    let workers = self.file_readers(segment, operator, config)?;
+                    let workers = self.file_readers(segment, group, operator, config)?;
                     let input = self.channels.file_receiver(to);
                     self.segment(segment, workers, input);
                 }
@@ -60,51 +62,85 @@ impl Wiring<'_> {
         self.tasks.extend(stages.into_iter().map(|stage| Task::new(name.clone(), placement, stage.run())));
     }
 
-    fn segment_workers(&mut self, segment: &Segment) -> Result<Vec<SegmentWorker>, RunFailure> {
+    fn segment_workers(&mut self, segment: &Segment, group: usize) -> Result<Vec<SegmentWorker>, RunFailure> {
         let environment = self.environment;
-        let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
+        // The results of one worker are in order without a sequencer.
+        let is_sequenced = segment.ordered && segment.parallelism > 1;
+        let sequencer = is_sequenced.then(|| Arc::new(Sequencer::default()));
         let adapts = segment.parallelism > 1 && !segment.is_fixed;
         let limit = adapts.then(|| environment.adaptive_limit(segment.parallelism));
         let worker = |_| {
             Ok(SegmentWorker {
-                operators: self.operators(segment)?,
-                exits: self.channels.message_exits(self.plan, segment),
-                file_exits: self.channels.file_exits(self.plan, segment),
+                operators: self.operators(segment, group)?,
+                exits: self.channels.message_exits(self.plan, segment, group),
+                file_exits: self.channels.file_exits(self.plan, segment, group),
                 sequencer: sequencer.clone(),
                 limit: limit.clone(),
                 budget: environment.handle.budget.clone(),
-                stop: environment.handle.stop.clone(),
             })
         };
         (0..segment.parallelism).map(worker).collect()
     }
 
-    fn operators(&self, segment: &Segment) -> Result<Vec<segment::Operator>, RunFailure> {
+    fn operators(&mut self, segment: &Segment, group: usize) -> Result<Vec<segment::Operator>, RunFailure> {
         let mut operators = Vec::new();
         for Operator { node, outputs, .. } in &segment.operators {
-            let context = self.environment.context(&node.name);
+            let context = self.environment.context(&node.name, self.groups[group].input);
             let work = match &node.config {
                 Step::Messages(config) => config.build(&context).map(Work::Calls),
                 Step::Waits(config) => config.build(&context).map(Work::Waits),
                 Step::Files(_) | Step::FileReader(_) | Step::Marker => continue,
             };
             let work = work.map_err(not_built(&node.name, Role::Transform))?;
+            let work = match work {
+                Work::Calls(transform) if node.config.is_sequential() => {
+                    self.restored(&node.name, group, transform)?
+                }
+                other => other,
+            };
             let metrics = self.environment.metrics(&node.name);
             operators.push(segment::Operator::new(work, metrics, outputs.clone()));
         }
         Ok(operators)
     }
 
-    fn file_workers(&mut self, segment: &Segment) -> Result<Vec<FileSegmentWorker>, RunFailure> {
+    /// Gives a transform the state that a former run saved, and lets checkpoints save its state, if any are
+    /// kept.
+    fn restored(
+        &mut self,
+        name: &Arc<str>,
+        group: usize,
+        mut transform: Box<dyn Transform>,
+    ) -> Result<Work, RunFailure> {
+        if self.environment.checkpoints.is_none() {
+            return Ok(Work::Calls(transform));
+        }
+        let (slot, saved) = self.state(name, group)?;
+        if let Some(saved) = saved {
+            transform.restore(saved).map_err(not_built(name, Role::Transform))?;
+        }
+        let shared = Arc::new(Mutex::new(transform));
+        self.groups[group].transforms.push((slot, shared.clone()));
+        Ok(Work::Kept(shared))
+    }
+
+    fn file_workers(
+        &mut self,
+        segment: &Segment,
+        group: usize,
+    ) -> Result<Vec<FileSegmentWorker>, RunFailure> {
         let environment = self.environment;
         let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
         let adapts = segment.cost == Cost::Waits && segment.parallelism > 1 && !segment.is_fixed;
         let limit = adapts.then(|| environment.adaptive_limit(segment.parallelism));
         // The workers share a component's account with the budget, so that one of them may always continue.
-        let contexts: Vec<Context> =
-            segment.operators.iter().map(|operator| environment.context(&operator.node.name)).collect();
+        let contexts: Vec<Context> = segment
+            .operators
+            .iter()
+            .map(|operator| environment.context(&operator.node.name, self.groups[group].input))
+            .collect();
         let worker = |_| {
-            let exits = self.channels.file_exits(self.plan, segment);
+            let exits = self.channels.file_exits(self.plan, segment, group);
             Ok(FileSegmentWorker {
                 operators: self.file_operators(segment, &contexts)?,
                 singly: exits.0.keys().copied().filter(|&to| self.plan.takes_singly(to)).collect(),
@@ -149,19 +185,23 @@ impl Wiring<'_> {
     fn file_readers(
         &mut self,
         segment: &Segment,
+        group: usize,
         operator: &Operator,
         config: &Arc<dyn FileReaderConfig>,
     ) -> Result<Vec<FileReaderWorker>, RunFailure> {
         let environment = self.environment;
         let name = &operator.node.name;
-        let main = self.route_of(operator, Output::Main);
-        let errors = self.route_of(operator, Output::Errors);
-        let refused = vec![self.channels.file_sender(Destination::DeadLetters)];
+        let main = self.route_of(operator, group, Output::Main);
+        let errors = self.route_of(operator, group, Output::Errors);
+        let refused = vec![self.channels.file_sender(Destination::DeadLetters, group)];
         let positions = match environment.checkpoints {
             Some(_) => Some(environment.positions(name, Role::Transform)?),
             None => None,
         };
-        self.file_positions.extend(positions.clone().map(|positions| (name.clone(), positions)));
+        self.groups[group]
+            .file_positions
+            .extend(positions.clone().map(|positions| (name.clone(), positions)));
+        let (traffic, input) = (self.channels.traffic(group).clone(), self.groups[group].input);
         let worker = |_| {
             let open = Arc::new(Mutex::new(OpenFile::none(name, positions.clone())));
             let out = SourceOutput {
@@ -172,19 +212,20 @@ impl Wiring<'_> {
                 main: main.clone(),
                 errors: errors.clone(),
                 singly: false,
+                traffic: traffic.clone(),
                 upstream: Upstream::File(open.clone()),
             };
             let reader =
-                config.build(&environment.context(name)).map_err(not_built(name, Role::Transform))?;
+                config.build(&environment.context(name, input)).map_err(not_built(name, Role::Transform))?;
             Ok(FileReaderWorker { reader, out, open, refused: refused.clone() })
         };
         (0..segment.parallelism).map(worker).collect()
     }
 
     /// Where the messages of a file reader go.
-    fn route_of(&mut self, operator: &Operator, output: Output) -> Route {
+    fn route_of(&mut self, operator: &Operator, group: usize, output: Output) -> Route {
         let targets = operator.outputs.get(&output).map(|targets| targets.iter()).into_iter().flatten();
         let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
-        Route::messages(self.channels.message_senders(&stages))
+        Route::messages(self.channels.message_senders(&stages, group))
     }
 }

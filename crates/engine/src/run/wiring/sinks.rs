@@ -1,39 +1,29 @@
 //! The tasks of sinks.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-use serde_json::Value;
 use thalweg_runtime::ConcurrencyLimit;
 
 use super::{Wiring, not_built};
 use crate::plan::{Destination, SinkStage};
 use crate::run::RunFailure;
+use crate::run::checkpoints::StateSlot;
 use crate::run::sink::{self, Condition, Pending, Reopens, Writer};
 use crate::run::threads::{Placement, Task};
 use crate::{InFlight, Role};
-
-/// Where a sink's task puts the sink's state for the next save.
-type StateSlot = Arc<Mutex<Option<Value>>>;
 
 impl Wiring<'_> {
     pub(super) fn sinks(&mut self) -> Result<(), RunFailure> {
         let environment = self.environment;
         for (number, stage) in self.plan.sinks.iter().enumerate() {
             let name = &stage.node.name;
-            let state = StateSlot::default();
-            self.states.push((name.clone(), state.clone()));
+            let group = self.channels.groups().of_stage(Destination::Sink(number));
+            let (state, saved) = self.state(name, group)?;
             let in_flight = stage.node.config.in_flight();
             let limit = match in_flight {
                 InFlight::One | InFlight::Fixed(_) => None,
                 InFlight::Adaptive(most) => Some(environment.adaptive_limit(most)),
             };
             let writers: Result<Vec<Writer>, RunFailure> =
-                (0..in_flight.most()).map(|_| self.writer(stage, &state, &limit)).collect();
-            let saved = match &environment.checkpoints {
-                Some(store) => store.sink_state(name)?,
-                None => None,
-            };
+                (0..in_flight.most()).map(|_| self.writer(stage, group, &state, &limit)).collect();
             let input = self.channels.message_receiver(Destination::Sink(number));
             let shortage = environment.handle.budget.shortage();
             let run = sink::run(writers?, input, saved, environment.metrics(name), shortage);
@@ -45,26 +35,29 @@ impl Wiring<'_> {
     fn writer(
         &mut self,
         stage: &SinkStage,
+        group: usize,
         state: &StateSlot,
         limit: &Option<ConcurrencyLimit>,
     ) -> Result<Writer, RunFailure> {
         let environment = self.environment;
         let name = &stage.node.name;
-        let sink =
-            stage.node.config.build(&environment.context(name)).map_err(not_built(name, Role::Sink))?;
+        let of_group = &self.groups[group];
+        let context = environment.context(name, of_group.input);
+        let sink = stage.node.config.build(&context).map_err(not_built(name, Role::Sink))?;
         Ok(Writer {
             sink,
-            errors: self.channels.message_senders(&stage.errors),
+            errors: self.channels.message_senders(&stage.errors, group),
             metrics: environment.metrics(name),
             budget: environment.handle.budget.clone(),
             retries: environment.retries.clone(),
             state: environment.checkpoints.is_some().then(|| state.clone()),
-            barrier: self.barrier.clone(),
+            barrier: of_group.barrier.clone(),
             limit: limit.clone(),
             is_dispensable: stage.is_dispensable,
             pending: Pending::default(),
             condition: Condition::default(),
             reopens: Reopens::new(&environment.handle.reopens),
+            member: of_group.flushes.join(),
         })
     }
 }

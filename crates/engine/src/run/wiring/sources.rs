@@ -22,13 +22,14 @@ impl Wiring<'_> {
         let are_many = sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
         let auxiliaries =
             Auxiliaries::of(self.plan, &self.environment.handle.stop, self.environment.drain_timeout);
-        for (stage, (name, positions)) in sources.iter().zip(positions) {
+        for (number, (stage, (name, positions))) in sources.iter().zip(positions).enumerate() {
             let config = &stage.node.config;
+            let group = self.channels.groups().of_source(number);
             let is_auxiliary = config.is_auxiliary();
             let guard = auxiliaries.guard(is_auxiliary, positions);
-            let output = self.source_output(stage, positions, &auxiliaries);
-            let source =
-                config.build(&self.environment.context(name)).map_err(not_built(name, Role::Source))?;
+            let output = self.source_output(stage, group, positions, &auxiliaries);
+            let context = self.environment.context(name, self.groups[group].input);
+            let source = config.build(&context).map_err(not_built(name, Role::Source))?;
             let run = source::run(source, output, self.environment.retries.clone(), guard);
             let placement =
                 if are_many && !config.blocks() { Placement::Runtime } else { Placement::OwnThread };
@@ -41,28 +42,30 @@ impl Wiring<'_> {
     fn source_output(
         &mut self,
         stage: &SourceStage,
+        group: usize,
         positions: &Arc<Positions>,
         auxiliaries: &Auxiliaries,
     ) -> SourceOutput {
         let environment = self.environment;
         let name = &stage.node.name;
-        let saves = environment.checkpoints.as_ref().map(|_| environment.saves.clone());
+        let saves = environment.checkpoints.as_ref().map(|_| self.groups[group].saver.saves());
         SourceOutput {
             share: environment.handle.budget.share(),
             batch_bytes: environment.batch_bytes,
             stop: auxiliaries.stop(stage.node.config.is_auxiliary()).clone(),
             metrics: environment.metrics(name),
-            main: self.route(stage, &stage.main),
-            errors: self.route(stage, &stage.errors),
+            traffic: self.channels.traffic(group).clone(),
+            main: self.route(stage, group, &stage.main),
+            errors: self.route(stage, group, &stage.errors),
             upstream: Upstream::Source(positions.clone(), saves),
             singly: stage.main.iter().any(|&to| self.plan.takes_singly(to)),
         }
     }
 
-    fn route(&mut self, stage: &SourceStage, targets: &[Destination]) -> Route {
+    fn route(&mut self, stage: &SourceStage, group: usize, targets: &[Destination]) -> Route {
         match stage.node.config.gives() {
-            Flow::Messages => Route::messages(self.channels.message_senders(targets)),
-            Flow::Files => Route::files(self.channels.file_senders(targets)),
+            Flow::Messages => Route::messages(self.channels.message_senders(targets, group)),
+            Flow::Files => Route::files(self.channels.file_senders(targets, group)),
         }
     }
 }

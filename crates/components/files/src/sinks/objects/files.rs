@@ -15,14 +15,16 @@ use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use thalweg_engine::{Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
+use thalweg_runtime::Failpoint;
 use thalweg_store::{PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
-use super::parts::{Former, Noted, held, send};
+use super::parts::{Former, Noted, check, complete, held, put, send};
 use super::{OnExists, Target};
 use crate::content::unreadable;
+use crate::directory::names::{Claim, Names, numbered};
 use crate::file_template::FileTemplate;
 use crate::stored::file_error;
 
@@ -34,6 +36,8 @@ pub(super) struct Files {
     pub(super) on_exists: OnExists,
     pub(super) memory: Share,
     pub(super) journal: Option<Journal>,
+    /// The names that the run has written, shared by all workers.
+    pub(super) names: Arc<Names>,
 }
 
 /// The content to read parts from.
@@ -134,56 +138,12 @@ fn unfetched(error: &io::Error) -> FileError {
 impl FileTransform for Files {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let path = self.path_of(file)?;
-        let from = From::of(file)?;
-        let size = from.size()?;
-        let limits = self.target.limits;
-        if size > limits.most_bytes {
-            let reason =
-                format!("the file has {size} bytes, and the store accepts at most {}", limits.most_bytes);
-            return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
+        let written = self.write(file, &path).await;
+        match &written {
+            Ok(()) => self.note_address(file, &path),
+            Err(_) => self.names.give_back(Path::new(&path)),
         }
-        if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
-            self.target.counts.skipped.fetch_add(1, Relaxed);
-            self.note_address(file, &path);
-            return Ok(Disposition::Continue);
-        }
-        let mut target = self.target.clone();
-        if target.writing.content_type.is_none() {
-            target.writing.content_type = file.mime().map(|mime| mime.to_string());
-        }
-        let part_size = match &from {
-            From::Ranges(_) => target.fetched_part_size(size),
-            From::Local(_) | From::Memory(_) => target.part_size(Some(size), 1),
-        };
-        let stored = match size <= part_size || limits.most_parts < 2 {
-            true => self.whole(&target, &path, from, size).await,
-            false => {
-                let identity = file.origin().identity();
-                let journal = self.journal.clone().filter(|_| identity.is_some());
-                let noted = Noted::new(journal, &target.store.name(&path));
-                let (target, path, memory) = (&target, &*path, &self.memory);
-                let identity = identity.unwrap_or_default();
-                Job { target, path, from, size, part_size, identity, noted, memory }.run().await
-            }
-        };
-        match stored {
-            Ok(stored) if stored.size == size => {
-                self.note_address(file, &path);
-                Ok(Disposition::Continue)
-            }
-            Ok(stored) => {
-                let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
-                Err(FileError::coded(UNWRITABLE, reason))
-            }
-            Err(FileError::Rejected(problem))
-                if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
-            {
-                self.target.counts.skipped.fetch_add(1, Relaxed);
-                self.note_address(file, &path);
-                Ok(Disposition::Continue)
-            }
-            Err(error) => Err(error),
-        }
+        written.map(|()| Disposition::Continue)
     }
 }
 
@@ -204,7 +164,85 @@ fn unwritten(error: &StoreError) -> FileError {
 }
 
 impl Files {
+    /// Writes the file to this path, unless an existing object stays.
+    async fn write(&self, file: &File, path: &str) -> Result<(), FileError> {
+        let from = From::of(file)?;
+        let size = from.size()?;
+        let limits = self.target.limits;
+        if size > limits.most_bytes {
+            let reason =
+                format!("the file has {size} bytes, and the store accepts at most {}", limits.most_bytes);
+            return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
+        }
+        if self.on_exists != OnExists::Replace && self.is_left_alone(file, path, size).await? {
+            self.target.counts.skipped.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        match self.store(file, path, from, size).await {
+            Ok(stored) if stored.size == size => Ok(()),
+            Ok(stored) => {
+                let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
+                Err(FileError::coded(UNWRITABLE, reason))
+            }
+            Err(FileError::Rejected(problem))
+                if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
+            {
+                self.target.counts.skipped.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends the file, as a whole or in parts.
+    async fn store(&self, file: &File, path: &str, from: From, size: u64) -> Result<Stored, FileError> {
+        let mut target = self.target.clone();
+        if target.writing.content_type.is_none() {
+            target.writing.content_type = file.mime().map(|mime| mime.to_string());
+        }
+        // A copy must not show others what they could not read.
+        target.writing.mode = file.origin().times.mode;
+        let part_size = match &from {
+            From::Ranges(_) => target.fetched_part_size(size),
+            From::Local(_) | From::Memory(_) => target.part_size(Some(size), 1),
+        };
+        if size <= part_size || self.target.limits.most_parts < 2 {
+            return self.whole(&target, path, from, size).await;
+        }
+        let identity = file.origin().identity();
+        let journal = self.journal.clone().filter(|_| identity.is_some());
+        let noted = Noted::new(journal, &target.store.name(path));
+        let (target, memory) = (&target, &self.memory);
+        let identity = identity.unwrap_or_default();
+        Job { target, path, from, size, part_size, identity, noted, memory }.run().await
+    }
+
+    /// Returns the path of the object of a file. Two files of one name do not replace each other, also if
+    /// they come in two runs with one state.
     fn path_of(&self, file: &mut File) -> Result<String, FileError> {
+        let wanted = self.wanted_path(file)?;
+        if !matches!(self.on_exists, OnExists::Replace | OnExists::Update) {
+            // An existing object is kept.
+            return Ok(wanted);
+        }
+        let mut number = 1;
+        loop {
+            let candidate = numbered(Path::new(&wanted), number);
+            match self.names.claim(self.journal.as_ref(), &candidate, file.origin())? {
+                Claim::New | Claim::Same => return Ok(candidate.to_string_lossy().into_owned()),
+                Claim::Other | Claim::Unknown if self.name.is_none() => {
+                    let name = self.target.store.name(&wanted);
+                    let reason = format!(
+                        "another file was written to `{name}`: with a slash at its end, `url` is for several files"
+                    );
+                    return Err(FileError::coded(REFUSED, reason));
+                }
+                Claim::Other | Claim::Unknown => number += 1,
+            }
+        }
+    }
+
+    fn wanted_path(&self, file: &mut File) -> Result<String, FileError> {
         let Some(name) = &self.name else { return Ok(self.target.path.clone()) };
         let name = name.render(file)?;
         let Some(name) = name.to_str().filter(|name| !name.is_empty() && !name.ends_with('/')) else {
@@ -254,7 +292,7 @@ impl Files {
         let arena = self.memory.arena(length).await;
         let body = from.read(0, arena).await?;
         let permit = target.limit.acquire(size).await;
-        match target.store.put(path, held(body), &target.writing).await {
+        match put(target, path, held(body)).await {
             Ok(stored) => {
                 if stored.was_overloaded {
                     permit.overloaded();
@@ -295,7 +333,7 @@ impl Job<'_> {
         let completed = match self.send(&upload, &mut parts).await {
             Ok(()) => {
                 parts.sort_by_key(|part| part.number);
-                upload.complete(&parts).await.map_err(|error| unwritten(&error))
+                complete(&upload, &parts).await.map_err(|error| unwritten(&error))
             }
             Err(error) => Err(error),
         };
@@ -385,7 +423,13 @@ impl Job<'_> {
                             .await
                             .map_err(|error| unwritten(&error))
                     }
-                    Room::Passing(ranges, writer, _lease) => passed(ranges, at..at + length, writer).await,
+                    Room::Passing(ranges, writer, _lease) => {
+                        check(Failpoint::PartBefore, &upload.begun().path)
+                            .map_err(|error| unwritten(&error))?;
+                        let part = passed(ranges, at..at + length, writer).await?;
+                        Failpoint::PartAfter.pass();
+                        Ok(part)
+                    }
                 }
             });
         }

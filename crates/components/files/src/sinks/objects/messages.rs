@@ -4,6 +4,11 @@
 //! where a batch ends. A store therefore has a number of whole batches, and a run after an interrupted one
 //! resumes with the next batch.
 //!
+//! An object that a run completed is never written again by a run that resumes: it may hold messages that
+//! were acknowledged. Without `rotate`, a run that is asked to stop therefore leaves its object unfinished
+//! for the next run, as a killed run does, and messages after a completed object go to a further one, which
+//! is numbered. (Rejected: adding to a completed object. Stores cannot, except by copying it first.)
+//!
 //! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,8 +26,9 @@ use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 use tokio::task::JoinSet;
 
 use super::parquet_options::Parquet;
-use super::parts::{Noted, held, send, unfinished as noted_as_begun};
+use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun};
 use super::table::Table;
+use super::tail::{Tail, Tails};
 use super::{ObjectsSink, Target};
 use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;
@@ -34,6 +40,8 @@ use thalweg_stream::encode::EncodeConfig;
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// The space in bytes beyond the size of a part, because a part ends where a batch ends.
 const SLACK: usize = 1 << 20;
+/// The memory that copied bytes are collected in, piece by piece, in bytes.
+const PIECE: usize = 256 << 10;
 
 /// Writes messages into objects.
 pub(super) struct Messages {
@@ -53,8 +61,8 @@ pub(super) struct Messages {
     /// Records which uploads were begun, because the state is saved later.
     journal: Option<Journal>,
     object: Object,
-    /// The saved upload of an earlier run that the store no longer knows.
-    gone: Option<Saved>,
+    /// True if every object is one that did not exist: no state tells which existing ones are this sink's.
+    takes_free: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
 }
@@ -67,6 +75,12 @@ struct Saved {
     begun: Option<Begun>,
     /// The parts that the store has, from the first one on without a gap.
     parts: Vec<UploadedPart>,
+    /// The name of the bytes after these parts, if the journal has them.
+    #[serde(default)]
+    tail: Option<String>,
+    /// True if an existing object of this number is this sink's.
+    #[serde(default)]
+    is_claimed: bool,
 }
 
 /// Returns the upload that was in progress when a run saved this state.
@@ -91,6 +105,10 @@ struct Object {
     /// Parts that could not be sent.
     unsent: Vec<Unsent>,
     done: BTreeMap<u32, UploadedPart>,
+    /// The bytes that an earlier run left for the next part.
+    tail: Option<Tail>,
+    /// True if the number was chosen for good: an existing object of this number is this sink's.
+    is_claimed: bool,
     /// For each batch that is not durable, the number of its last part. In the order of the batches.
     batches: VecDeque<u32>,
     is_new: bool,
@@ -121,11 +139,6 @@ impl Gathered {
         self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.arena.len())
     }
 
-    /// True if `more` bytes fit behind the copied bytes.
-    fn fits(&self, more: usize) -> bool {
-        self.copied.as_ref().is_some_and(|copied| copied.filled + more <= copied.arena.len())
-    }
-
     /// Returns the whole part as a body. Only whole pieces can be added from then on.
     fn body(&mut self) -> &mut Body {
         if let Some(Copied { arena, filled }) = self.copied.take() {
@@ -135,11 +148,24 @@ impl Gathered {
     }
 }
 
-impl Write for Copied {
+/// Copies bytes to the end of a part. Memory is claimed as the part grows: a part that is claimed as a whole
+/// may be more than the memory, and would keep the sources from reading what fills it.
+struct Copying<'a> {
+    gathered: &'a mut Gathered,
+    budget: &'a Budget,
+}
+
+impl Write for Copying<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut free = self.arena.get_mut(self.filled..).unwrap_or_default();
+        let is_full = |copied: &Copied| copied.filled >= copied.arena.len();
+        if self.gathered.copied.as_ref().is_none_or(is_full) {
+            self.gathered.body();
+            self.gathered.copied = Some(Copied { arena: self.budget.claim_arena(PIECE), filled: 0 });
+        }
+        let Some(copied) = &mut self.gathered.copied else { return Ok(0) };
+        let mut free = copied.arena.get_mut(copied.filled..).unwrap_or_default();
         let written = free.write(bytes)?;
-        self.filled += written;
+        copied.filled += written;
         Ok(written)
     }
 
@@ -175,6 +201,8 @@ impl Object {
             sending: JoinSet::new(),
             unsent: Vec::new(),
             done: BTreeMap::new(),
+            tail: None,
+            is_claimed: false,
             batches: VecDeque::new(),
             is_new: true,
             since: Instant::now(),
@@ -205,7 +233,7 @@ impl Messages {
             resumes: context.resumes && config.parquet.is_none() && !target.limits.equal_parts,
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
-            gone: None,
+            takes_free: context.resumes && context.journal.is_none(),
             take_committed: 0,
             target,
         }
@@ -214,10 +242,28 @@ impl Messages {
     /// Returns the path of the object with this number.
     fn path(&self, number: u64) -> String {
         let path = &self.target.path;
-        if self.rotate.is_none() {
+        if self.rotate.is_none() && number == 1 {
             return path.clone();
         }
         part_name::labelled(path, &format!("{number:05}"))
+    }
+
+    /// Decides the number of the object for good, before anything of it is visible or begun. Returns its
+    /// path.
+    async fn claim(&mut self) -> Result<String, Error> {
+        let is_further = self.rotate.is_none() && self.object.number > 1;
+        if !self.object.is_claimed && (self.takes_free || is_further) {
+            while self.target.clone().exists(&self.path(self.object.number)).await? {
+                self.object.number += 1;
+            }
+            if is_further {
+                let (first, path) = (self.path(1), self.path(self.object.number));
+                let (first, path) = (self.target.store.name(&first), self.target.store.name(&path));
+                tracing::warn!("an earlier run completed `{first}`: further messages go to `{path}`");
+            }
+        }
+        self.object.is_claimed = true;
+        Ok(self.path(self.object.number))
     }
 
     /// Sends the collected bytes as a part.
@@ -248,31 +294,21 @@ impl Messages {
         usize::try_from(size).unwrap_or(usize::MAX / 2)
     }
 
-    /// Makes sure that `more` bytes can be copied.
-    async fn make_room(&mut self, more: usize) -> Result<(), Error> {
-        let size = self.size();
-        let smallest = match self.target.limits.equal_parts {
-            true => size,
+    /// Returns the minimum size in bytes of a part that is not the last.
+    fn smallest(&self) -> usize {
+        match self.target.limits.equal_parts {
+            true => self.size(),
             false => usize::try_from(self.target.limits.smallest_part).unwrap_or(usize::MAX),
-        };
-        while self.object.gathered.len() >= size
-            || self.object.gathered.len() >= smallest && !self.object.gathered.fits(more)
-        {
+        }
+    }
+
+    /// Sends the part if `more` bytes would make it too large.
+    async fn make_room(&mut self, more: usize) -> Result<(), Error> {
+        let (size, smallest) = (self.size(), self.smallest());
+        let is_full = |length: usize| length >= size || length >= smallest && length + more > size + SLACK;
+        while is_full(self.object.gathered.len()) {
             self.cut().await?;
         }
-        let gathered = &mut self.object.gathered;
-        let copied = match gathered.copied.take() {
-            Some(copied) if copied.filled + more <= copied.arena.len() => copied,
-            former => {
-                let kept = former.as_ref().and_then(|former| former.arena.get(..former.filled));
-                let kept = kept.unwrap_or_default();
-                let capacity = (size + SLACK).saturating_sub(gathered.body.len()).max(kept.len() + more);
-                let mut copied = Copied { arena: self.budget.claim_arena(capacity), filled: 0 };
-                copied.write_all(kept).map_err(|error| Error::permanent(error.to_string()))?;
-                copied
-            }
-        };
-        gathered.copied = Some(copied);
         Ok(())
     }
 
@@ -311,11 +347,11 @@ impl Messages {
         let header = header.unwrap_or_default();
         let most = header.len() + batch.payload_bytes() + batch.rows() * self.delimited.delimiter().len();
         self.make_room(most).await?;
-        let Some(copied) = &mut self.object.gathered.copied else { return Ok(()) };
+        let mut copied = Copying { gathered: &mut self.object.gathered, budget: &self.budget };
         copied
             .write_all(&header)
-            .and_then(|()| self.delimited.write(batch.payload(), copied))
-            .and_then(|()| self.delimited.flush(copied))
+            .and_then(|()| self.delimited.write(batch.payload(), &mut copied))
+            .and_then(|()| self.delimited.flush(&mut copied))
             .map_err(|error| Error::permanent(error.to_string()))
     }
 
@@ -332,7 +368,7 @@ impl Messages {
 
     async fn begin(&mut self) -> Result<(), Error> {
         if self.object.upload.is_none() {
-            let path = self.path(self.object.number);
+            let path = self.claim().await?;
             let begun = self.target.store.begin(&path, &self.target.writing).await;
             let upload = begun.map_err(|error| failure(&error))?;
             self.noted(self.object.number).begin(upload.begun(), "", 0)?;
@@ -349,7 +385,7 @@ impl Messages {
     /// Discards uploads that an earlier run began after it saved its state for the last time.
     async fn discard_unsaved(&mut self, saved: Option<&Begun>) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
-        for begun in noted_as_begun(journal)? {
+        for begun in noted_as_begun(journal, &self.target.store.name(""))? {
             if Some(&begun) != saved {
                 self.target.store.discard(&begun).await.map_err(|error| failure(&error))?;
                 Noted::new(self.journal.clone(), &self.target.store.name(&begun.path)).forget()?;
@@ -415,10 +451,10 @@ impl Messages {
             self.object.undrained = paid(&self.budget, table.finish()?);
             self.drain().await?;
         }
-        let path = self.path(self.object.number);
         if self.object.upload.is_none() {
+            let path = self.claim().await?;
             let body = self.object.gathered.body().clone();
-            let stored = self.target.store.put(&path, body, &self.target.writing).await;
+            let stored = put(&self.target, &path, body).await;
             self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
         } else {
             while self.object.gathered.len() > 0 {
@@ -428,8 +464,9 @@ impl Messages {
                 self.reap().await?;
             }
             if let Some(upload) = &self.object.upload {
+                self.note_completing(upload.begun())?;
                 let parts: Vec<UploadedPart> = self.object.done.values().cloned().collect();
-                let stored = upload.complete(&parts).await;
+                let stored = complete(upload, &parts).await;
                 self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
                 self.noted(self.object.number).forget()?;
             }
@@ -443,7 +480,89 @@ impl Messages {
         let every = self.rotate.map(|(_, every)| every);
         !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
     }
+
+    /// Records that an upload is about to be completed. The state that is saved last may still have it as
+    /// unfinished.
+    fn note_completing(&self, begun: &Begun) -> Result<(), Error> {
+        match &self.journal {
+            Some(journal) => journal.note(COMPLETING, &begun.id.as_str().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// True if a former run was about to complete this upload.
+    fn was_completing(&self, begun: &Begun) -> Result<bool, Error> {
+        let Some(journal) = &self.journal else { return Ok(true) };
+        let noted = journal.entries(COMPLETING)?;
+        Ok(noted.iter().any(|(_, id)| id.as_str() == Some(&begun.id)))
+    }
+
+    /// Continues after an upload that the store no longer knows, although the saved state has it.
+    async fn continue_after(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
+        let name = self.target.store.name(&begun.path);
+        let expected: u64 = saved.parts.iter().map(|part| part.size).sum();
+        let found = match self.target.store.stat(&begun.path).await {
+            Ok(found) => Some(found.size()),
+            Err(StoreError::Absent { .. }) => None,
+            Err(error) => return Err(failure(&error)),
+        };
+        // With `rotate`, later objects may have been completed since.
+        let is_ours = self.rotate.is_some() || self.was_completing(begun)?;
+        if !is_ours || found.is_none_or(|size| size < expected) {
+            return Err(Error::permanent(format!(
+                "the upload of `{name}` that an earlier run began is gone, and with it {expected} bytes that are not read \
+                 again: to write them again, use another state folder, with which all input is read from its beginning"
+            )));
+        }
+        tracing::warn!(
+            "`{name}` was already complete when the previous run was interrupted: some messages may be written twice"
+        );
+        self.object = Object::new(saved.number + 1);
+        Ok(())
+    }
+
+    /// Continues with the object that an earlier run did not finish.
+    fn continue_with(&mut self, saved: Saved, upload: Option<Upload>) -> Result<(), Error> {
+        saved.parts.iter().for_each(|part| self.target.note(part, true));
+        self.object.upload = upload;
+        self.object.offset = saved.parts.iter().map(|part| part.size).sum();
+        self.object.next = saved.parts.last().map_or(1, |part| part.number + 1);
+        self.object.is_new = saved.parts.is_empty() && saved.tail.is_none();
+        self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
+        self.object.is_claimed = saved.is_claimed || self.object.upload.is_some();
+        if let (Some(name), Some(journal)) = (saved.tail, &self.journal) {
+            let bytes = Tails(journal).read(&name)?;
+            self.object.gathered.body().push(paid(&self.budget, bytes));
+            self.object.tail = Some(Tail { name, part: self.object.next });
+        }
+        Ok(())
+    }
+
+    /// Makes all messages durable without completing the object: the next run continues it.
+    async fn leave_unfinished(&mut self, journal: &Journal) -> Result<(), Error> {
+        self.catch_up()?;
+        while self.object.gathered.len() >= self.smallest() {
+            self.cut().await?;
+        }
+        while !self.object.sending.is_empty() {
+            self.reap().await?;
+        }
+        if self.object.gathered.len() > 0 {
+            let number = self.object.number;
+            let body = self.object.gathered.body();
+            let name = Tails(journal).keep(number, self.object.offset, body)?;
+            self.object.tail = Some(Tail { name, part: self.object.next });
+        }
+        if !self.object.is_new {
+            let name = self.target.store.name(&self.path(self.object.number));
+            tracing::info!("`{name}` is not complete: the next run with this state continues it");
+        }
+        Ok(())
+    }
 }
+
+/// The name of the journal's entry for the upload that was completed last.
+const COMPLETING: &str = "completing";
 
 #[async_trait]
 impl Sink for Messages {
@@ -451,45 +570,31 @@ impl Sink for Messages {
         let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
         let begun = saved.as_ref().and_then(|saved| saved.begun.clone()).filter(|_| self.resumes);
         self.discard_unsaved(begun.as_ref()).await?;
+        if let Some(journal) = &self.journal {
+            Tails(journal).forget_others(saved.as_ref().and_then(|saved| saved.tail.as_deref()))?;
+        }
         let Some(saved) = saved else { return Ok(()) };
         self.object = Object::new(saved.number);
-        let Some(begun) = &begun else { return Ok(()) };
-        let resumed = self.target.store.resume(begun).await.map_err(|error| failure(&error))?;
-        let Some(upload) = resumed else {
-            let name = self.target.store.name(&begun.path);
-            if self.rotate.is_none() {
-                self.gone = Some(saved);
-            } else {
-                tracing::warn!(
-                    "`{name}` was already complete when the previous run was interrupted: some messages may be written twice"
-                );
-                self.object = Object::new(saved.number + 1);
-            }
-            return Ok(());
+        let Some(begun) = &begun else {
+            return self.continue_with(Saved { parts: Vec::new(), ..saved }, None);
         };
-        saved.parts.iter().for_each(|part| self.target.note(part, true));
-        self.object.upload = Some(upload);
-        self.object.offset = saved.parts.iter().map(|part| part.size).sum();
-        self.object.next = saved.parts.last().map_or(1, |part| part.number + 1);
-        self.object.is_new = saved.parts.is_empty();
-        self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
-        Ok(())
+        match self.target.store.resume(begun).await.map_err(|error| failure(&error))? {
+            Some(upload) => self.continue_with(saved, Some(upload)),
+            None => self.continue_after(&saved, begun).await,
+        }
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        if let Some(gone) = &self.gone {
-            let name = self.target.store.name(&self.path(gone.number));
-            return Err(Error::permanent(format!(
-                "the upload of `{name}` that an earlier run began is gone: that run may have completed it just before it was interrupted. \
-                 To write it again, use another state folder"
-            )));
-        }
         // Every step that can fail comes before the batch is accepted. After an error, the engine passes the
         // same batch again.
         self.catch_up()?;
         let so_far = self.object.offset + self.object.gathered.len() as u64;
         if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
             self.complete().await?;
+        }
+        if self.object.is_new {
+            // Early, so that the choice is in the saved state before the object is visible.
+            self.claim().await?;
         }
         match &self.parquet {
             Some(options) => {
@@ -529,23 +634,19 @@ impl Sink for Messages {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
-        if let Some(gone) = self.gone.take() {
-            let path = self.path(gone.number);
-            let found = self.target.store.stat(&path).await.map_err(|error| failure(&error))?;
-            let expected: u64 = gone.parts.iter().map(|part| part.size).sum();
-            if found.size() < expected {
-                let name = found.name();
-                return Err(Error::permanent(format!(
-                    "`{name}` is not the object that an earlier run wrote"
-                )));
-            }
-            return Ok(());
-        }
         // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
         // run wrote it.
-        match self.object.is_new && (self.rotate.is_some() || self.object.number > 1) {
+        let is_first = self.rotate.is_none() && self.object.number == 1 && !self.takes_free;
+        match self.object.is_new && !is_first {
             true => Ok(()),
             false => self.complete().await,
+        }
+    }
+
+    async fn suspend(&mut self) -> Result<(), Error> {
+        match self.journal.clone().filter(|_| self.resumes && self.rotate.is_none()) {
+            Some(journal) => self.leave_unfinished(&journal).await,
+            None => self.finish().await,
         }
     }
 
@@ -558,14 +659,13 @@ impl Sink for Messages {
     }
 
     fn state(&self) -> Option<Value> {
-        if let Some(gone) = &self.gone {
-            return serde_json::to_value(gone).ok();
-        }
         let whole = self.object.whole();
         let saved = Saved {
             number: self.object.number,
             begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
             parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
+            tail: self.object.tail.as_ref().filter(|tail| tail.part > whole).map(|tail| tail.name.clone()),
+            is_claimed: self.object.is_claimed,
         };
         serde_json::to_value(saved).ok()
     }

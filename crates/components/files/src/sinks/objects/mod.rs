@@ -16,6 +16,7 @@ mod table;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_table.rs"]
 mod table;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +34,9 @@ use thalweg_engine::{
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
-use thalweg_store::{Limits, OnExisting, Store, UploadedPart, Writing, part_size};
+use thalweg_store::{Limits, OnExisting, Store, StoreError, UploadedPart, Writing, part_size};
 
+use crate::directory::names::Names;
 use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
 use thalweg_stream::encode::EncodeConfig;
@@ -50,6 +52,11 @@ use thalweg_stream::encode::EncodeConfig;
 /// complete. With `--state`, they are acknowledged as soon as the store has their part. Large objects are
 /// uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
 /// missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
+///
+/// With `--state`, messages are never written over those of an earlier run. Without `rotate`, a run that is
+/// asked to stop leaves its object unfinished, and the next run continues it. Once an object is complete,
+/// further messages go to `all-00002.jsonl` and so on. A service that never ends needs `rotate`: its objects
+/// would otherwise never be complete.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSink {
@@ -93,13 +100,18 @@ pub struct ObjectsSink {
     #[serde(skip)]
     #[schemars(skip)]
     common: Arc<OnceLock<Target>>,
+    /// Shared by all workers.
+    #[serde(skip)]
+    #[schemars(skip)]
+    names: Arc<Names>,
 }
 
 /// The action if the object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExists {
-    /// Replaces it.
+    /// Replaces it. Two files of one name do not replace each other: the second becomes `name-2.jpg`. With
+    /// `--state`, that also applies to files of different runs.
     #[default]
     Replace,
     /// Files: replaces it if its size differs, or if the file is newer. Messages always replace it.
@@ -199,6 +211,7 @@ impl ObjectsSink {
                     OnExists::Replace | OnExists::Update => OnExisting::Replace,
                     OnExists::Skip | OnExists::Error => OnExisting::Keep,
                 },
+                mode: None,
             },
             limits: store.limits(),
             store,
@@ -221,12 +234,13 @@ impl ObjectsSink {
 /// If the store cannot remove an upload.
 pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Value>) -> Result<(), Error> {
     let (store, _) = Store::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
-    let mut unfinished = parts::unfinished(journal)?;
+    let below = store.name("");
+    let mut unfinished = parts::unfinished(journal, &below)?;
     unfinished.extend(saved.and_then(messages::unfinished));
     for begun in unfinished {
         store.discard(&begun).await.map_err(|error| failure(&error))?;
     }
-    journal.forget("")
+    journal.forget(&below)
 }
 
 fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
@@ -278,6 +292,15 @@ impl Target {
         let fetched = (total / 16).max(self.wanted).min(self.fetched);
         let wanted = if self.store.is_here() { fetched } else { self.wanted };
         part_size(wanted, Some(total), 1, &self.limits)
+    }
+
+    /// True if the store has an object at this path.
+    pub(super) async fn exists(&self, path: &str) -> Result<bool, Error> {
+        match self.store.stat(path).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Absent { .. }) => Ok(false),
+            Err(error) => Err(failure(&error)),
+        }
     }
 
     /// Counts a complete object, and keeps its CRC-32C.
@@ -364,6 +387,7 @@ impl FileTransformConfig for ObjectsSink {
             on_exists: self.on_exists,
             memory: context.memory.clone(),
             journal: context.journal.clone(),
+            names: self.names.clone(),
             target,
         }))
     }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Error, Journal};
-use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
+use thalweg_runtime::Failpoint;
+use thalweg_store::{Begun, Body, StoreError, Stored, Upload, UploadedPart};
 
 use super::Target;
 
@@ -22,6 +23,33 @@ pub(super) fn held(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Held(buffer))
 }
 
+/// Passes a point at which a test can make a step at `name` fail.
+pub(super) fn check(point: Failpoint, name: &str) -> Result<(), StoreError> {
+    point.check().map_err(|error| StoreError::Failed {
+        name: name.to_owned(),
+        what: "the next step".to_owned(),
+        attempts: 1,
+        why: error.to_string(),
+        is_temporary: true,
+    })
+}
+
+/// Turns all parts into an object.
+pub(super) async fn complete(upload: &Upload, parts: &[UploadedPart]) -> Result<Stored, StoreError> {
+    check(Failpoint::RenameBefore, &upload.begun().path)?;
+    let stored = upload.complete(parts).await?;
+    Failpoint::RenameAfter.pass();
+    Ok(stored)
+}
+
+/// Writes an object in one request.
+pub(super) async fn put(target: &Target, path: &str, body: impl Into<Body>) -> Result<Stored, StoreError> {
+    check(Failpoint::RenameBefore, path)?;
+    let stored = target.store.put(path, body, &target.writing).await?;
+    Failpoint::RenameAfter.pass();
+    Ok(stored)
+}
+
 /// Waits until another request is allowed, and sends a part.
 pub(super) async fn send(
     target: &Target,
@@ -31,8 +59,10 @@ pub(super) async fn send(
     body: Body,
 ) -> Result<UploadedPart, StoreError> {
     let permit = target.limit.acquire(body.len() as u64).await;
+    check(Failpoint::PartBefore, &upload.begun().path)?;
     match upload.part(number, offset, body).await {
         Ok(sent) => {
+            Failpoint::PartAfter.pass();
             if sent.was_overloaded {
                 permit.overloaded();
             } else {
@@ -61,9 +91,9 @@ struct Beginning {
 /// The name of the entry for the beginning of an upload, below the name of its object.
 const BEGUN: &str = "begun";
 
-/// Returns all uploads that the journal contains.
-pub(super) fn unfinished(journal: &Journal) -> Result<Vec<Begun>, Error> {
-    let entries = journal.entries("")?;
+/// Returns all uploads of a store that the journal contains. `store` is the name of the store.
+pub(super) fn unfinished(journal: &Journal, store: &str) -> Result<Vec<Begun>, Error> {
+    let entries = journal.entries(store)?;
     let begun = entries.into_iter().filter(|(name, _)| name.rsplit('\n').next() == Some(BEGUN));
     Ok(begun.filter_map(|(_, value)| Some(serde_json::from_value::<Beginning>(value).ok()?.begun)).collect())
 }

@@ -250,3 +250,211 @@ async fn what_was_begun_and_not_saved_is_thrown_away_by_the_next_run_or_without_
     assert_eq!(below(folder.path()), (vec![], 0));
     assert!(journal.entries("").unwrap().is_empty());
 }
+
+/// The runs of a sink with one state, as an engine makes them.
+struct Runs {
+    folder: tempfile::TempDir,
+    journal: Journal,
+    saved: Option<serde_json::Value>,
+    rest: &'static str,
+    /// The smallest part that the store accepts before the last one, as on S3.
+    smallest_part: u64,
+    _state: tempfile::TempDir,
+}
+
+/// How a run ends.
+enum Ending {
+    /// Its input ended.
+    Whole,
+    /// It was asked to stop.
+    Stopped,
+    /// It was killed: only the state of before its last message was saved.
+    Killed,
+}
+
+impl Runs {
+    fn new(rest: &'static str, smallest_part: u64) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let store = Arc::new(thalweg_engine::Store::open(state.path()).unwrap());
+        let journal = Journal::new(store, "out");
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            journal,
+            saved: None,
+            rest,
+            smallest_part,
+            _state: state,
+        }
+    }
+
+    fn sink(&self, context: &Context) -> Box<dyn Sink> {
+        let config = sink(self.folder.path(), &format!("/all.log'{}", self.rest));
+        let mut target = config.new_target(context.memory.budget()).unwrap();
+        target.limits.smallest_part = self.smallest_part;
+        config.common.set(target).unwrap();
+        SinkConfig::build(&config, context).unwrap()
+    }
+
+    async fn run(&mut self, texts: &[&str], ending: Ending) {
+        let context = Context { resumes: true, journal: Some(self.journal.clone()), ..context() };
+        let mut sink = self.sink(&context);
+        sink.open(self.saved.clone()).await.unwrap();
+        for text in texts {
+            self.saved = sink.state();
+            sink.write(&batch([*text]), &mut Rejects::default()).await.unwrap();
+        }
+        match ending {
+            Ending::Whole => sink.finish().await.unwrap(),
+            Ending::Stopped => sink.suspend().await.unwrap(),
+            Ending::Killed => return,
+        }
+        self.saved = sink.state();
+    }
+
+    fn objects(&self) -> Vec<(String, String)> {
+        below(self.folder.path()).0
+    }
+}
+
+fn named(objects: &[(&str, &str)]) -> Vec<(String, String)> {
+    objects.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop() {
+    // Parts of any size; parts of at least 20 bytes, so that some messages are in no part; only tails.
+    for smallest in [1, 20, 1 << 20] {
+        let mut runs = Runs::new(", part_size: 8B", smallest);
+        runs.run(&["one", "two"], Ending::Stopped).await;
+        runs.run(&[], Ending::Stopped).await;
+        runs.run(&["three, which is longer"], Ending::Stopped).await;
+        assert_eq!(runs.objects(), [], "{smallest}");
+        runs.run(&["four"], Ending::Killed).await;
+        runs.run(&["four", "five"], Ending::Stopped).await;
+        runs.run(&["six"], Ending::Whole).await;
+        let all = "one\ntwo\nthree, which is longer\nfour\nfive\nsix\n";
+        assert_eq!(runs.objects(), named(&[("all.log", all)]), "{smallest}");
+        assert_eq!(below(runs.folder.path()).1, 0);
+    }
+}
+
+#[tokio::test]
+async fn csv_that_is_continued_has_one_header() {
+    let mut runs = Runs::new(", encode: { format: csv, fields: [payload] }", 1 << 20);
+    runs.run(&["a"], Ending::Stopped).await;
+    runs.run(&["b"], Ending::Whole).await;
+    // The encoder is a transform of the engine, which does not run here.
+    assert_eq!(runs.objects(), named(&[("all.log", "payload\na\nb\n")]));
+}
+
+#[tokio::test]
+async fn a_complete_object_is_never_written_again() {
+    for rest in ["", ", part_size: 1B", ", on_exists: error"] {
+        let mut runs = Runs::new(rest, 1);
+        runs.run(&["one", "two"], Ending::Whole).await;
+        runs.run(&[], Ending::Whole).await;
+        fs::write(runs.folder.path().join("all-00002.log"), "of another program").unwrap();
+        runs.run(&["three"], Ending::Killed).await;
+        runs.run(&["three"], Ending::Stopped).await;
+        runs.run(&["four"], Ending::Whole).await;
+        runs.run(&["five"], Ending::Whole).await;
+        let expected = [
+            ("all-00002.log", "of another program"),
+            ("all-00003.log", "three\nfour\n"),
+            ("all-00004.log", "five\n"),
+            ("all.log", "one\ntwo\n"),
+        ];
+        assert_eq!(runs.objects(), named(&expected), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn messages_of_a_replay_are_never_written_over_others() {
+    for (rest, first, second) in
+        [("", "all.log", "all-00002.log"), (", rotate: { size: 1GiB }", "all-00001.log", "all-00002.log")]
+    {
+        let mut runs = Runs::new(rest, 1);
+        runs.run(&["one"], Ending::Whole).await;
+        // A replay has no state.
+        let mut sink = runs.sink(&Context { resumes: true, ..context() });
+        sink.open(None).await.unwrap();
+        sink.write(&batch(["two"]), &mut Rejects::default()).await.unwrap();
+        sink.finish().await.unwrap();
+        let mut expected = named(&[(first, "one\n"), (second, "two\n")]);
+        expected.sort();
+        assert_eq!(runs.objects(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
+    let mut runs = Runs::new(", part_size: 1B", 1);
+    runs.run(&["one", "two"], Ending::Stopped).await;
+    let interrupted = runs.saved.clone();
+    runs.run(&["three"], Ending::Whole).await;
+    // Killed after the object was complete, and before that was saved.
+    runs.saved = interrupted.clone();
+    runs.run(&["three"], Ending::Whole).await;
+    let expected = [("all-00002.log", "three\n"), ("all.log", "one\ntwo\nthree\n")];
+    assert_eq!(runs.objects(), named(&expected));
+
+    let mut runs = Runs::new(", part_size: 1B", 1);
+    runs.run(&["one", "two"], Ending::Stopped).await;
+    fs::read_dir(runs.folder.path())
+        .unwrap()
+        .for_each(|draft| fs::remove_file(draft.unwrap().path()).unwrap());
+    // An object of others, which is long enough.
+    fs::write(runs.folder.path().join("all.log"), "of another program").unwrap();
+    let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+    let error = runs.sink(&context).open(runs.saved.clone()).await.unwrap_err().to_string();
+    assert!(error.contains("all.log` that an earlier run began is gone, and with it 8 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_part_takes_no_more_memory_than_it_has_bytes() {
+    let runs = Runs::new("", 5 << 20);
+    let context = context();
+    let mut sink = runs.sink(&context);
+    sink.write(&batch(["a few bytes"]), &mut Rejects::default()).await.unwrap();
+    assert!(context.memory.budget().used() <= 256 << 10, "{:?}", context.memory.budget());
+}
+
+#[tokio::test]
+async fn files_of_one_name_do_not_replace_each_other() {
+    let runs = Runs::new("", 1);
+    let files: Vec<_> = ["a", "b", "c"]
+        .into_iter()
+        .map(|folder| {
+            let path = runs.folder.path().join("in").join(folder).join("x.txt");
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, folder).unwrap();
+            path
+        })
+        .collect();
+    let run = async |numbers: &[usize], rest: &str| {
+        let config = sink(runs.folder.path(), rest);
+        let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+        let mut results = Vec::new();
+        for &number in numbers {
+            // Each worker has a transform of its own.
+            let mut transform = config.files().unwrap().0.build(&context).unwrap();
+            let mut file = thalweg_engine::testing::file_at(&files[number]);
+            results.push(transform.apply(&mut file).await.map(drop).map_err(|error| format!("{error:?}")));
+        }
+        results
+    };
+    let several = "/out/', name: '{name}'";
+    run(&[0, 1], several).await;
+    // Another run, in which files come again whose delivery was not saved.
+    run(&[2, 1, 0], several).await;
+    let out: Vec<_> = runs.objects().into_iter().filter(|(name, _)| name.starts_with("out/")).collect();
+    assert_eq!(out, named(&[("out/x-2.txt", "b"), ("out/x-3.txt", "c"), ("out/x.txt", "a")]));
+    // A changed file replaces its own object.
+    fs::write(&files[1], "changed").unwrap();
+    run(&[1], several).await;
+    assert_eq!(fs::read_to_string(runs.folder.path().join("out/x-2.txt")).unwrap(), "changed");
+    let results = run(&[0, 1], "/single'").await;
+    assert!(results[0].is_ok());
+    assert!(results[1].as_ref().unwrap_err().contains("`url` is for several files"), "{results:?}");
+    assert_eq!(fs::read_to_string(runs.folder.path().join("single")).unwrap(), "a");
+}

@@ -9,6 +9,10 @@ use thalweg_engine::Error;
 use super::FilesConfig;
 use thalweg_codec::pattern::Wanted;
 
+/// How long a watched file is left alone after its last modification, unless the configuration says
+/// otherwise.
+const COMPLETE_AFTER: Duration = Duration::from_secs(1);
+
 /// The conditions on a file, apart from its path.
 #[derive(Debug)]
 pub struct Filter {
@@ -31,7 +35,7 @@ impl Filter {
                 config.min_size.map_or(0, |size| size.0),
                 config.max_size.map_or(u64::MAX, |size| size.0),
             ),
-            min_age: config.min_age.map(|age| age.0),
+            min_age: config.min_age.map(|age| age.0).or(config.watch.map(|_| COMPLETE_AFTER)),
             max_age: config.max_age.map(|age| age.0),
         })
     }

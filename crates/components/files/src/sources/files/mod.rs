@@ -49,7 +49,7 @@ pub struct FilesConfig {
     /// The action for a path that is a folder. The default is `enter`.
     #[serde(default)]
     pub folders: Folders,
-    /// The action for symbolic links. The default is `files`.
+    /// The action for symbolic links. The default is `inside`.
     #[serde(default)]
     pub symlinks: Symlinks,
     /// Patterns; a file must match at least one. A pattern without `/` applies to the file's name, one with
@@ -66,8 +66,9 @@ pub struct FilesConfig {
     pub min_size: Option<ByteSize>,
     /// The maximum size of a file in bytes. By default there is none.
     pub max_size: Option<ByteSize>,
-    /// The minimum time since a file was last modified. With `watch`, set it so that only complete files are
-    /// sent. By default there is none.
+    /// The minimum time since a file was last modified. With `watch` the default is `1s`, so that a file that
+    /// is still being written is not sent: set it to more than the longest pause of those who write. Without
+    /// `watch` there is none.
     #[schemars(example = "10s")]
     pub min_age: Option<TimeSpan>,
     /// The maximum time since a file was last modified. By default there is none.
@@ -97,8 +98,12 @@ pub enum Folders {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Symlinks {
-    /// Reads files through links, and skips links to folders.
+    /// Reads files through links that stay in the folder that is read. Skips links that lead out of it, and
+    /// links to folders.
     #[default]
+    Inside,
+    /// Reads files through all links, and skips links to folders. A user who may write into the folder can
+    /// then have any file read that this process may read.
     Files,
     /// Reads files and folders through links.
     Follow,
@@ -239,6 +244,7 @@ impl Files {
     async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
+        let (mut links_out, mut first_link) = (0_u64, None);
         // Where to resume once the files of the group are settled.
         let mut checkpoint = None;
         let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
@@ -264,6 +270,10 @@ impl Files {
                         lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
                 }
+                Step::LinkOut { path } => {
+                    links_out += 1;
+                    first_link.get_or_insert(path);
+                }
                 // Rejects the entry like a file that cannot be read. The other files are still read.
                 Step::Failed { path, error } => {
                     let origin =
@@ -276,6 +286,13 @@ impl Files {
         }
         if !group.is_empty() {
             out.send_files(group.take(), checkpoint).await?;
+        }
+        if let Some(link) = first_link {
+            tracing::warn!(
+                "`{source}`: {links_out} links lead out of the folder that is read, and were skipped: the first is `{}`. \
+                 `symlinks: files` reads them",
+                link.display()
+            );
         }
         Ok(found)
     }

@@ -93,6 +93,12 @@ async fn links_are_followed_as_asked_for_and_never_in_a_circle() {
     symlink(folder.path("in"), folder.path("in/circle")).unwrap();
     assert_eq!(folder.find("path: DIR/in").await, ["in/a", "in/link"]);
     assert_eq!(folder.find("{ path: DIR/in, symlinks: skip }").await, ["in/a"]);
+    symlink(folder.path("else/b"), folder.path("in/out")).unwrap();
+    assert_eq!(folder.find("{ path: DIR/in }").await, ["in/a", "in/link"]);
+    assert_eq!(folder.find("{ path: 'DIR/in/*' }").await, ["in/a", "in/link"]);
+    assert_eq!(folder.find("{ path: DIR/in/out }").await, ["in/out"]);
+    assert_eq!(folder.find("{ path: DIR/in, symlinks: files }").await, ["in/a", "in/link", "in/out"]);
+    fs::remove_file(folder.path("in/out")).unwrap();
     assert_eq!(folder.find("{ path: DIR/in, symlinks: follow }").await, ["in/a", "in/else/b", "in/link"]);
 }
 
@@ -185,6 +191,25 @@ async fn while_it_watches_new_files_come_when_they_are_old_enough() {
     assert_eq!(next().await, ["b"]);
     folder.put("a", "changed");
     assert_eq!(next().await, ["a"]);
+    running.stop.request();
+    assert!(running.main.take().await.is_none());
+}
+
+#[tokio::test]
+async fn a_watched_file_that_is_still_written_is_not_sent() {
+    let folder = Folder::with(&[]);
+    folder.put("a", "");
+    let running = folder.start("{ path: DIR, watch: 10ms }", &BTreeMap::new());
+    let mut text = String::new();
+    for line in 0..40 {
+        text += &format!("line {line}\n");
+        folder.put("a", &text);
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let Some((_, Arrived::Files(mut files))) = running.main.take().await else { panic!("no file came") };
+    let file = files.remove(0);
+    assert_eq!(file.size(), text.len() as u64);
+    file.settle(Outcome::Delivered);
     running.stop.request();
     assert!(running.main.take().await.is_none());
 }

@@ -30,6 +30,11 @@ pub enum Step {
         /// The metadata, of the target if the path is a link.
         metadata: Metadata,
     },
+    /// A link to a file outside of the folder that is read.
+    LinkOut {
+        /// The path of the link.
+        path: PathBuf,
+    },
     /// An entry that cannot be examined.
     Failed {
         /// The path.
@@ -141,6 +146,11 @@ impl<'a> Walk<'a> {
                 return None;
             }
             match if is_link { fs::metadata(&path) } else { entry.metadata() } {
+                Ok(metadata)
+                    if metadata.is_file() && is_link && self.finds(&path) && self.leads_out(&path) =>
+                {
+                    return Some(Step::LinkOut { path });
+                }
                 Ok(metadata) if metadata.is_file() && (!is_link || self.finds(&path)) => {
                     return Some(Step::File { path, metadata });
                 }
@@ -188,6 +198,15 @@ impl<'a> Walk<'a> {
         self.how.recursive && (self.how.hidden.unwrap_or(true) || !is_hidden(path))
     }
 
+    /// True if a link must not be read, because it leads out of the folder that is read.
+    fn leads_out(&self, path: &Path) -> bool {
+        let is_inside = || {
+            let (to, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(folder_of(&self.base)).ok()?);
+            Some(to.starts_with(folder))
+        };
+        self.how.symlinks == Symlinks::Inside && is_inside() != Some(true)
+    }
+
     /// True if a link leads to a folder that contains it: such a walk would not end.
     fn leads_to_itself(&self, path: &Path) -> bool {
         match (fs::canonicalize(path), path.parent().map(fs::canonicalize)) {
@@ -195,6 +214,10 @@ impl<'a> Walk<'a> {
             _ => false,
         }
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 fn is_hidden(path: &Path) -> bool {

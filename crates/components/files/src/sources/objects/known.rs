@@ -7,10 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use thalweg_store::Object;
-
-/// How far the clock of a store may differ, and how late an object may become visible after its modification
-/// time.
-const MARGIN: Duration = Duration::from_mins(10);
+use xxhash_rust::xxh3::Xxh3;
 
 /// The maximum number of names to keep. Other recently modified objects are sent a second time.
 const MOST_NAMES: usize = 1000;
@@ -20,8 +17,24 @@ const MOST_NAMES: usize = 1000;
 pub(super) struct Known {
     /// Every object modified up to this time was sent. In nanoseconds since 1970.
     up_to: Option<i64>,
-    /// Objects that were modified later, with their modification times in nanoseconds since 1970.
-    later: BTreeMap<String, i64>,
+    /// Objects that were modified later. Stores round times to seconds, so an object may have been replaced
+    /// since without a later time: the rest of its state tells.
+    #[serde(default)]
+    sent: BTreeMap<String, Version>,
+}
+
+/// A version of an object: its modification time in nanoseconds since 1970, and a hash of its length and
+/// entity tag.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Version(i64, u64);
+
+impl Version {
+    fn of(object: &Object) -> Option<Self> {
+        let mut hash = Xxh3::new();
+        hash.update(&object.size().to_le_bytes());
+        hash.update(object.state().etag.as_deref().unwrap_or_default().as_bytes());
+        Some(Self(object.state().modified?, hash.digest()))
+    }
 }
 
 impl Known {
@@ -29,26 +42,29 @@ impl Known {
     ///
     /// The modification time of the newest listed object cannot be the limit. An object with an earlier time
     /// may have appeared at a name that the listing had already passed.
-    pub(super) fn listing_now() -> Self {
+    ///
+    /// `tolerance`: how far the clock of the store may differ, and how late an object may become visible
+    /// after its modification time.
+    pub(super) fn listing_now(tolerance: Duration) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let up_to = i64::try_from(now.saturating_sub(MARGIN).as_nanos()).ok();
-        Self { up_to, later: BTreeMap::new() }
+        let up_to = i64::try_from(now.saturating_sub(tolerance).as_nanos()).ok();
+        Self { up_to, sent: BTreeMap::new() }
     }
 
     /// Records that an object is sent.
     pub(super) fn note(&mut self, object: &Object) {
-        if let Some(time) = object.state().modified
-            && Some(time) > self.up_to
-            && self.later.len() < MOST_NAMES
+        if let Some(version) = Version::of(object)
+            && Some(version.0) > self.up_to
+            && self.sent.len() < MOST_NAMES
         {
-            self.later.insert(object.path().to_owned(), time);
+            self.sent.insert(object.path().to_owned(), version);
         }
     }
 
     /// True if the object was sent.
     pub(super) fn covers(&self, object: &Object) -> bool {
-        object.state().modified.is_some_and(|time| {
-            Some(time) <= self.up_to || self.later.get(object.path()).is_some_and(|sent| *sent == time)
+        Version::of(object).is_some_and(|version| {
+            Some(version.0) <= self.up_to || self.sent.get(object.path()) == Some(&version)
         })
     }
 }
@@ -69,7 +85,7 @@ mod tests {
     #[test]
     fn what_comes_behind_the_listing_is_new_though_a_newer_one_was_sent() {
         let (came, sent) = (object("a", Duration::from_secs(20)), object("b", Duration::from_secs(10)));
-        let mut known = Known::listing_now();
+        let mut known = Known::listing_now(Duration::from_mins(10));
         known.note(&sent);
         assert!(known.covers(&sent));
         assert!(!known.covers(&came));
@@ -86,9 +102,27 @@ mod tests {
 
     #[test]
     fn of_too_many_at_once_some_come_again_and_none_is_lost() {
-        let mut known = Known::listing_now();
+        let mut known = Known::listing_now(Duration::from_mins(10));
         let all: Vec<Object> = (0..MOST_NAMES + 5).map(|n| object(&n.to_string(), Duration::ZERO)).collect();
         all.iter().for_each(|object| known.note(object));
         assert_eq!(all.iter().filter(|object| !known.covers(object)).count(), 5);
+    }
+
+    #[test]
+    fn what_was_replaced_within_the_same_second_is_new() {
+        let sent = object("a", Duration::from_secs(20));
+        let mut known = Known::listing_now(Duration::from_mins(10));
+        known.note(&sent);
+        let with = |state: Fingerprint| Object::new(sent.store().clone(), "a".to_owned(), state);
+        let state = sent.state().clone();
+        assert!(known.covers(&with(state.clone())));
+        assert!(!known.covers(&with(Fingerprint { length: 2, ..state.clone() })));
+        assert!(!known.covers(&with(Fingerprint { etag: Some("other".to_owned()), ..state })));
+    }
+
+    #[test]
+    fn what_becomes_visible_late_is_new_within_the_tolerance() {
+        let known = Known::listing_now(Duration::from_hours(24));
+        assert!(!known.covers(&object("of a slow upload", Duration::from_hours(2))));
     }
 }

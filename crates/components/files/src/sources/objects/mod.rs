@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, Paths};
+use thalweg_config::{ByteSize, Paths, TimeSpan};
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
 };
-use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
-use thalweg_store::{Counts, Listing, Object, Store, StoreError};
+use thalweg_record::{Content, File, Lease, Origin as Found, Pace, Problem, Times};
+use thalweg_store::{Counts, Entry, Listing, Object, Store, StoreError};
 
 use self::known::Known;
 use crate::group::Group;
@@ -28,8 +28,8 @@ use thalweg_codec::pattern::{self, Root, Wanted};
 /// modification time, shows it. A listing of millions of objects needs no more memory than one of ten.
 ///
 /// With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new
-/// and changed objects, by the modification times of the store, with a tolerance of ten minutes for clocks
-/// that differ. Files in local folders are sent again in each run, because a new file may have an old
+/// and changed objects, by the modification times of the store and the ETags of recent objects: see
+/// `tolerance`. Files in local folders are sent again in each run, because a new file may have an old
 /// modification time.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,6 +59,21 @@ pub struct ObjectsSource {
     /// The maximum number of slices of an object that have arrived and wait to be processed, in addition to
     /// those being read. By default only the memory limits it.
     pub queue: Option<usize>,
+    /// With `--state`: how much later than its modification time an object may become visible, including the
+    /// difference of clocks. The default is `10m`. The modification time of an object that is uploaded in
+    /// parts to S3 is that of the beginning of the upload: if uploads take longer, set it to the time that
+    /// they take, for example `24h`. The source remembers the first 1000 objects of that time; further ones
+    /// are sent again by the next run.
+    #[serde(default = "ten_minutes")]
+    pub tolerance: TimeSpan,
+    /// Whether links in a folder of this machine that lead to files outside of it are read. The default is
+    /// `false`: they are skipped. Links to folders are never followed.
+    #[serde(default)]
+    pub follow_links: bool,
+}
+
+fn ten_minutes() -> TimeSpan {
+    TimeSpan(Duration::from_mins(10))
 }
 
 impl Component for ObjectsSource {
@@ -119,6 +134,8 @@ impl SourceConfig for ObjectsSource {
             names: Wanted::new(&self.include, &self.exclude)
                 .map_err(|error| Error::permanent(error.to_string()))?,
             done: 0,
+            tolerance: self.tolerance.duration(),
+            follows_links: self.follow_links,
             reads: Reads::new(self.readers, pace, context.memory.budget()),
         }))
     }
@@ -157,7 +174,16 @@ impl ObjectsSource {
     /// Creates a source with these options, and the defaults for the others.
     pub fn new(url: &str, include: Vec<String>, exclude: Vec<String>) -> Self {
         let url = Paths::One(url.to_owned());
-        Self { url, include, exclude, slice: None, readers: None, queue: None }
+        Self {
+            url,
+            include,
+            exclude,
+            slice: None,
+            readers: None,
+            queue: None,
+            tolerance: ten_minutes(),
+            follow_links: false,
+        }
     }
 
     /// True if the source may read more than one object.
@@ -287,6 +313,8 @@ struct Objects {
     locations: Arc<[Location]>,
     names: Wanted,
     reads: Reads,
+    tolerance: Duration,
+    follows_links: bool,
     /// The number of locations that are done.
     done: usize,
 }
@@ -328,16 +356,29 @@ impl Objects {
         let Selection::Below { prefix, folder, .. } = &location.wanted else { return Ok(()) };
         let mut position: Position = saved(location, out);
         let in_order = location.store.lists_in_order();
-        position.seen.get_or_insert_with(Known::listing_now);
+        position.seen.get_or_insert_with(|| Known::listing_now(self.tolerance));
         let mut listing: Listing =
             location.store.list(prefix).after(position.after.clone().filter(|_| in_order));
+        listing = listing.following_links(self.follows_links);
         let mut group = Group::default();
         let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
-        let mut found = 0_u64;
+        let (mut found, mut links_out, mut first_link) = (0_u64, 0_u64, None);
         while !out.is_stopping()
-            && let Some(object) = listing.next().await.map_err(|error| failure(&error))?
+            && let Some(entry) = listing.next_entry().await.map_err(|error| failure(&error))?
         {
             found += 1;
+            let object = match entry {
+                Entry::Object(object) => object,
+                Entry::Unreadable { name, why } => {
+                    self.reject(out, &name, &why, lease.clone()).await?;
+                    continue;
+                }
+                Entry::LinkOut { name } => {
+                    links_out += 1;
+                    first_link.get_or_insert(name);
+                    continue;
+                }
+            };
             let below = object.path().get(folder.len()..).unwrap_or_default().to_owned();
             let below_path = Path::new(&below);
             let is_wanted = self.names.allows(below_path) && location.wanted.finds(below_path);
@@ -346,7 +387,7 @@ impl Objects {
                 continue;
             }
             if !location.store.is_here() {
-                position.seen.get_or_insert_with(Known::listing_now).note(&object);
+                position.seen.get_or_insert_with(|| Known::listing_now(self.tolerance)).note(&object);
             }
             if position.known.covers(&object) {
                 continue;
@@ -369,6 +410,13 @@ impl Objects {
             let resume = checkpoint(location, &position).filter(|_| in_order);
             out.send_files(group.take(), resume).await?;
         }
+        if let Some(link) = first_link {
+            tracing::warn!(
+                "`{}`: {links_out} links lead out of the folder that is read, and were skipped: the first is `{link}`. \
+                 `follow_links: true` reads them",
+                out.name()
+            );
+        }
         if found == 0 {
             tracing::warn!("`{}`: no object is below `{}`", out.name(), location.store.name(prefix));
         }
@@ -378,6 +426,21 @@ impl Objects {
         Ok(())
     }
 
+    /// Rejects a name that cannot be listed.
+    async fn reject(
+        &self,
+        out: &mut SourceOutput,
+        name: &str,
+        why: &str,
+        lease: Arc<Lease>,
+    ) -> Result<(), Error> {
+        let last = name.rsplit('/').next().unwrap_or(name).to_owned();
+        let origin = Found::new(out.name().clone(), last.into(), 0).at(name);
+        let file = File::new(origin, Content::from(Vec::new())).with_lease(lease);
+        let problem = Problem::new(format!("it cannot be listed: {why}")).code("FILE_CAN_NOT_BE_OPENED");
+        out.reject_file(file, problem, None).await
+    }
+
     fn file(&self, out: &SourceOutput, object: Object, below: PathBuf) -> File {
         let name = below.file_name().unwrap_or_default().to_owned();
         let mut found = Found::new(out.name().clone(), name, object.size()).at(&object.name());
@@ -385,6 +448,7 @@ impl Objects {
         let modified = object.state().modified.and_then(since_1970);
         found.times = Times {
             modified: modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+            mode: object.mode(),
             ..Times::default()
         };
         found.version = object.state().etag.as_deref().map(Into::into);
@@ -393,8 +457,8 @@ impl Objects {
     }
 }
 
-/// True if a name relative to the folder can be that of a file below a folder.
-fn is_sendable(below: &str) -> bool {
+/// True if a name relative to the folder can be that of a file below a folder. Other objects are rejected.
+pub fn is_sendable(below: &str) -> bool {
     let is_plain = Path::new(below).components().all(|part| matches!(part, path::Component::Normal(_)));
     is_plain && !below.contains("//")
 }

@@ -299,13 +299,12 @@ impl Table {
             rows.iter().zip(reasons).map(|(&row, reason)| format!("line {}: {reason}", line(row))).collect();
         let wrong = copied(&batch, &rows);
         let keep = all_but(batch.rows(), rows);
-        // The records that were parsed belong to the same checkpoint.
-        let rest = batch.filter(&keep)?;
-        let (checkpoint, of_wrong) = if rest.is_some() { (checkpoint, None) } else { (None, checkpoint) };
-        if let Some(batch) = rest {
-            out.send(received(&batch, checkpoint)).await?;
-        }
-        out.reject_each(Reading { checkpoint: of_wrong, ..wrong }, reasons).await
+        let Some(rest) = batch.filter(&keep)? else {
+            return out.reject_each(Reading { checkpoint, ..wrong }, reasons).await;
+        };
+        // The rejected records first: what has no checkpoint belongs to the next one.
+        out.reject_each(wrong, reasons).await?;
+        out.send(received(&rest, checkpoint)).await
     }
 }
 

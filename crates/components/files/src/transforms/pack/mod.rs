@@ -20,6 +20,7 @@ use arrow_array::{Array, BinaryViewArray};
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, Flow, Mistake, Output, Outputs, Temporaries, Transform, TransformConfig,
@@ -45,8 +46,8 @@ use thalweg_stream::encode::EncodeConfig;
 pub struct Pack {
     /// The name of each file, for example `part-{number}.jsonl`. It may contain:
     ///
-    /// - `{number}`: counts the files, starting at 1 in each run. `{number:5}` pads it with zeros to five
-    ///   digits.
+    /// - `{number}`: counts the files, starting at 1. With `--state`, a run continues the count of the run
+    ///   before it. `{number:5}` pads it with zeros to five digits.
     /// - `{date}`: the day on which the file was begun, in UTC, as in `2024-02-14`.
     /// - `{time:%Y-%m-%dT%H%M%S}`: the time at which the file was begun, in UTC, in a format as for
     ///   `strftime`.
@@ -142,6 +143,7 @@ impl TransformConfig for Pack {
             config: self.clone(),
             component,
             number: 0,
+            saved: None,
             file: None,
         }))
     }
@@ -162,6 +164,8 @@ struct Packing {
     temporaries: Temporaries,
     /// The number of the last file.
     number: u64,
+    /// The number that was saved last.
+    saved: Option<u64>,
     file: Option<Begun>,
 }
 
@@ -194,6 +198,22 @@ impl Transform for Packing {
 
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
         self.finish_file(out)
+    }
+
+    /// The number of the next file. The messages of a file that is not finished come again, so a later run
+    /// gives its number again.
+    fn state(&mut self) -> Option<Value> {
+        let next = self.file.as_ref().map_or(self.number + 1, |file| file.number);
+        let changed = self.saved.replace(next) != Some(next);
+        changed.then(|| next.into())
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        let next = saved.as_u64().filter(|next| *next > 0).ok_or_else(|| {
+            Error::permanent(format!("the saved number of files is `{saved}`; use another state folder"))
+        })?;
+        self.number = next - 1;
+        Ok(())
     }
 }
 

@@ -126,6 +126,26 @@ fn options_that_make_no_sense_are_mistakes() {
     assert_eq!(count("{ name: p, encode: { format: text } }"), ["`text` needs a template."]);
 }
 
+#[test]
+fn a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again() {
+    let packing = || options::<Pack>("{ name: 'p{number}', max_count: 2 }").build(&context()).unwrap();
+    let mut out = Outputs::new("test".into());
+    let mut first = packing();
+    assert_eq!(first.state(), Some(1.into()));
+    first.apply(batch(["a", "b", "c"]), &mut out).unwrap();
+    // The second file has "c" and is not finished.
+    let saved = first.state().unwrap();
+    assert_eq!((saved.as_u64(), first.state()), (Some(2), None));
+    let mut second = packing();
+    second.restore(saved).unwrap();
+    second.apply(batch(["c", "d", "e"]), &mut out).unwrap();
+    second.finish(&mut out).unwrap();
+    let expected = [("p1", "a\nb\n"), ("p2", "c\nd\n"), ("p3", "e\n")];
+    assert_eq!(texts(&out.take_files()), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    assert_eq!(second.state(), Some(4.into()));
+    assert!(packing().restore("x".into()).is_err());
+}
+
 proptest! {
     #[test]
     fn all_messages_come_out_in_order_and_each_batch_is_answered_once_when_its_files_are(

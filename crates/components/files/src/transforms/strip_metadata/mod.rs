@@ -189,9 +189,10 @@ fn verbatim(path: &Path) -> OsString {
 fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let mode = fs::metadata(&path)?.permissions().mode();
-    let mut draft = Draft::new(path.parent().unwrap_or(Path::new("/")))?;
+    let mut draft = Draft::new(path.parent().unwrap_or(Path::new("/")), Some(mode))?;
     write(&mut draft.file)?;
-    draft.file.set_permissions(fs::Permissions::from_mode(mode))?;
+    // Without setuid and setgid: the new file may belong to another user.
+    draft.file.set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
     draft.publish(&path, true)
 }
 

@@ -8,13 +8,14 @@ use serde::{Deserialize, Deserializer};
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 
-use super::files::{Keep, Settings};
+use super::files::{Keep, Settings, most_open};
 use super::names::Style;
 use super::piece::PieceOptions;
 use super::{Compression, FileSink, names};
 use thalweg_codec::compress::level_mistake;
 use thalweg_codec::template::Template;
 use thalweg_config::FileMode;
+use thalweg_record::Budget;
 use thalweg_stream::encode::EncodeConfig;
 
 /// Writes messages to files.
@@ -48,7 +49,9 @@ pub struct FileConfig {
     #[serde(default)]
     pub compression: Compression,
     /// The compression level: 0 to 9 for `gzip` (default 6), 1 to 22 for `zstd` (default 3). A higher level
-    /// makes smaller files and takes more time.
+    /// makes smaller files and takes more time and memory: for `zstd` 4 MiB a file at level 3, 69 MiB at
+    /// level 15, for `gzip` 0.4 MiB. All files together take at most half of the budget (`memory`). Beyond
+    /// it, the file that got no message for longest ends its compressed part, which makes files larger.
     #[serde(default)]
     pub compression_level: Option<i32>,
     /// When to start a new file. The files are numbered: `out.jsonl` becomes `out-00001.jsonl`,
@@ -75,8 +78,9 @@ pub struct FileConfig {
     #[serde(default)]
     pub folder_mode: Option<FileMode>,
     /// The maximum number of files that are open at the same time, where `path` depends on the message. The
-    /// least recently used file is closed, and opened again when it gets another message. The default is 256.
-    #[serde(default = "most_open")]
+    /// least recently used file is closed, and opened again when it gets another message. The default is 256,
+    /// and never more than a quarter of what the system allows (`ulimit -n`).
+    #[serde(default = "default_most_open")]
     #[schemars(range(min = 1))]
     pub max_open_files: usize,
     /// Finishes a file that has received no message for this time, for example `10m`. A later message
@@ -164,7 +168,9 @@ impl JsonSchema for TimeOfDay {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExists {
-    /// `append` in a run that keeps checkpoints (`--state`), otherwise `replace`.
+    /// `append` in a run that keeps checkpoints (`--state`), or with a source that takes messages as a
+    /// service does (`http`, `socket`, `pipe` and others): the messages of earlier runs never come again.
+    /// Otherwise `replace`.
     #[default]
     Auto,
     /// Write a new file. The old file stays until the new one is finished.
@@ -199,7 +205,7 @@ fn yes() -> bool {
     true
 }
 
-fn most_open() -> usize {
+fn default_most_open() -> usize {
     256
 }
 
@@ -269,12 +275,28 @@ sinks:
     }
 }
 
+impl FileConfig {
+    /// Refuses an encoder that does not fit into the budget.
+    fn check_memory(&self, budget: &Budget) -> Result<(), Error> {
+        let needed = self.compression.encoder_memory(self.compression_level);
+        if needed <= budget.limit() {
+            return Ok(());
+        }
+        Err(Error::permanent(format!(
+            "`compression` needs {needed} bytes of memory for a file, but the budget has {}. Lower \
+             `compression_level`, or raise `memory`.",
+            budget.limit()
+        )))
+    }
+}
+
 impl SinkConfig for FileConfig {
     fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        self.check_memory(context.memory.budget())?;
         let rotate = self.rotate.as_ref();
         let settings = Settings {
             pieces: PieceOptions {
@@ -289,9 +311,10 @@ impl SinkConfig for FileConfig {
                     pack: rotate.compress,
                 }),
                 delimiter: self.delimiter.as_bytes().to_vec(),
+                budget: context.memory.budget().clone(),
             },
             on_exists: match self.on_exists {
-                OnExists::Auto if context.resumes => OnExists::Append,
+                OnExists::Auto if context.resumes || !context.starts_over => OnExists::Append,
                 OnExists::Auto => OnExists::Replace,
                 other => other,
             },
@@ -305,8 +328,10 @@ impl SinkConfig for FileConfig {
                 bytes: rotate.keep_bytes.map(ByteSize::bytes),
                 time: rotate.keep_for.map(TimeSpan::duration),
             }),
-            most_open: self.max_open_files.max(1),
+            most_open: most_open(self.max_open_files),
             idle: self.idle_timeout.map(|span| span.duration()),
+            resends: context.resends,
+            journal: context.journal.clone(),
         };
         Ok(Box::new(FileSink::new(self.path.clone(), self.encode.clone(), settings)))
     }

@@ -5,19 +5,21 @@
 //! - A file without `.part` at the end of its name is complete, so that other programs can pick it up.
 //! - An acknowledged message survives the process. Its bytes are written to the operating system before
 //!   [`Sink::write`] returns, or, if the file is compressed, before [`Sink::flush`] returns.
-//! - A run that continues another cuts the files to the lengths that were saved as durable. The checkpoints
-//!   of the sources are saved at the same moment, so no message is lost, torn or duplicated.
+//! - A run that continues another cuts the files to the lengths that were saved as durable, if the sources
+//!   send everything after them again. The checkpoints of the sources are saved at the same moment, so no
+//!   message is lost, torn or duplicated. Otherwise all whole messages stay.
 //!
 //! The sink should cost little more than the necessary `write` calls. Payloads that lie in a batch as lines
 //! are written from there without a copy ([`Delimited`](thalweg_codec::delimited::Delimited)). If the path
 //! depends on the message, one pass groups the rows by path; it compares each rendered name with the previous
 //! one.
 //!
-//! `piece` writes one file, `files` keeps all files of a sink.
+//! `piece` writes one file, `opening` decides what it begins with, `files` keeps all files of a sink.
 
 mod config;
 mod files;
 mod names;
+mod opening;
 mod pack;
 mod piece;
 #[cfg(test)]
@@ -171,9 +173,7 @@ impl Sink for FileSink {
         thalweg_runtime::blocking(|| {
             let mut files = Self::lock(&self.files);
             *files = Files::new(self.settings.clone());
-            if let Some(saved) = saved {
-                files.resume(saved)?;
-            }
+            files.resume(saved.unwrap_or_default())?;
             if self.path.is_constant() {
                 files.stream(&self.prefix).map_err(|(_, error)| error)?;
             }

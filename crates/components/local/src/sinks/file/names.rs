@@ -96,6 +96,15 @@ pub(super) struct Found {
     pub(super) number: u32,
     /// Its final name.
     pub(super) path: PathBuf,
+    /// The time stamp in its name.
+    pub(super) stamp: Option<String>,
+}
+
+impl Found {
+    /// The names that the piece has while it is being written.
+    pub(super) fn unfinished(&self) -> [PathBuf; 2] {
+        [part(&self.path), continued(&self.path)]
+    }
 }
 
 /// True if the format is valid and its text can be part of a file name.
@@ -130,21 +139,21 @@ impl Style {
         part_name::labelled(name, &label).into()
     }
 
-    /// Returns the number of a piece from the text between stem and extension, or `None` if the name is not
-    /// exactly that of a piece. The check is strict because pieces get pruned.
-    fn number_of(&self, label: &str) -> Option<u32> {
-        let digits = match &self.timestamp {
-            None => label,
+    /// Returns the number and the time stamp of a piece from the text between stem and extension, or `None`
+    /// if the name is not exactly that of a piece. The check is strict because pieces get pruned.
+    fn number_of(&self, label: &str) -> Option<(u32, Option<String>)> {
+        let (stamp, digits) = match &self.timestamp {
+            None => (None, label),
             Some(format) => {
                 let (stamp, digits) = label.rsplit_once('-')?;
                 parse(&mut Parsed::new(), stamp, StrftimeItems::new(format)).ok()?;
-                digits
+                (Some(stamp.to_owned()), digits)
             }
         };
         // The highest possible number is excluded because it has no successor.
         let number = digits.parse().ok().filter(|number| *number < u32::MAX)?;
         let width = self.digits;
-        (digits == format!("{number:0width$}")).then_some(number)
+        (digits == format!("{number:0width$}")).then_some((number, stamp))
     }
 
     /// Returns the existing pieces of a name in the order of their numbers: the finished ones, and on request
@@ -174,10 +183,10 @@ impl Style {
             }
             let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
             let label = label.and_then(|rest| rest.strip_suffix(extension));
-            if let Some(number) = label.and_then(|label| self.number_of(label)) {
+            if let Some((number, stamp)) = label.and_then(|label| self.number_of(label)) {
                 // Equal to the path that `path` returns, without `./`: pieces that a run replaces are found
                 // by it.
-                found.push(Found { number, path: Path::new(folder).join(whole) });
+                found.push(Found { number, path: Path::new(folder).join(whole), stamp });
             }
         }
         found.sort_unstable();

@@ -6,14 +6,20 @@
 //! started from scratch.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use chrono::{Local, NaiveDateTime};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::names::{self, Style};
+use super::opening::{Beginning, Opening, create_folders, set_mode, target};
 use thalweg_codec::compress::{Compression, Encoder};
+use thalweg_record::{Budget, Lease};
+use thalweg_runtime::Failpoint;
 
 /// How pieces are written, the same for all pieces of a sink.
 #[derive(Debug, Clone)]
@@ -30,19 +36,8 @@ pub(super) struct PieceOptions {
     pub(super) style: Style,
     /// The bytes after each message.
     pub(super) delimiter: Vec<u8>,
-}
-
-/// The initial content of a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beginning {
-    /// Empty. A finished file of the same name stays until this piece is finished.
-    New,
-    /// The content of a finished file, or of the unfinished file of an interrupted run. If `resent` is true,
-    /// the sources send the messages of such a `.part` file again, so its content is dropped.
-    Append { resent: bool },
-    /// The first `length` bytes of a file from an earlier run, which saved this length as durable. `finished`
-    /// is true if that run also finished the file.
-    Continue { length: u64, finished: bool },
+    /// The memory of encoders is claimed from it.
+    pub(super) budget: Budget,
 }
 
 pub(super) struct Piece {
@@ -58,7 +53,10 @@ pub(super) struct Piece {
     /// A device or a pipe: it has no length and cannot be renamed.
     special: bool,
     length: u64,
-    encoder: Option<Encoder>,
+    /// The inode of the file.
+    inode: Option<u64>,
+    /// The current member, and its share of the budget.
+    encoder: Option<(Encoder, Lease)>,
     out: Vec<u8>,
     pub(super) begun: Instant,
     /// The same moment in local time.
@@ -95,6 +93,7 @@ impl Piece {
             file: None,
             special,
             length: 0,
+            inode: None,
             encoder: None,
             out: Vec::new(),
             begun: moment,
@@ -104,7 +103,7 @@ impl Piece {
             dirty: false,
         };
         if special {
-            piece.file = Some(OpenOptions::new().write(true).open(&piece.now)?);
+            piece.file = Some(open_special(&piece.now)?);
             return Ok(piece);
         }
         create_folders(names::folder(&piece.path), options.folder_mode)?;
@@ -113,53 +112,15 @@ impl Piece {
     }
 
     fn open(&mut self, beginning: Beginning, exists: bool, options: &PieceOptions) -> io::Result<()> {
-        let there = |path: &Path| options.atomic && fs::symlink_metadata(path).is_ok();
-        let continued = names::continued(&self.path);
-        let (was_continued, was_new) = (there(&continued), there(&self.now));
-        let keep = match beginning {
-            Beginning::New => {
-                if was_continued {
-                    fs::rename(&continued, &self.now)?;
-                }
-                Some(0)
-            }
-            // A finished file is complete. An unfinished file beside it is from a run that was replacing it.
-            Beginning::Append { .. } if exists => {
-                self.take_back(continued, options)?;
-                self.finished_length(options)?
-            }
-            Beginning::Append { .. } if was_continued => {
-                self.now = continued;
-                Some(self.sound_length(options)?)
-            }
-            Beginning::Append { resent: false } if was_new => Some(self.sound_length(options)?),
-            Beginning::Append { .. } => Some(0),
-            Beginning::Continue { length, .. } if was_new || was_continued => {
-                if was_continued {
-                    self.now = continued;
-                }
-                Some(length)
-            }
-            Beginning::Continue { length, finished } if exists => {
-                self.take_back(continued, options)?;
-                // A finished file was complete: any additional bytes were written by another program.
-                if finished { self.finished_length(options)? } else { Some(length) }
-            }
-            Beginning::Continue { length, finished } => {
-                if length > 0 && !finished {
-                    tracing::warn!(
-                        "`{}`, which this run should continue, is missing: it is created again, empty.",
-                        self.path.display()
-                    );
-                }
-                Some(0)
-            }
-        };
+        let mut opening = Opening { path: &self.path, now: self.now.clone(), options };
+        let keep = opening.prepare(beginning, exists)?;
+        self.now = opening.now;
         let mut open = OpenOptions::new();
         // `append` makes every write go to the end of the file. It excludes `truncate`, hence `set_len`
         // below.
         let file = open.append(true).create(true).open(&self.now)?;
-        let found = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let found = metadata.len();
         let length = match keep {
             Some(keep) if keep < found => {
                 file.set_len(keep)?;
@@ -179,55 +140,10 @@ impl Piece {
             set_mode(&file, mode)?;
         }
         self.file = Some(file);
+        self.inode = Some(metadata.ino());
         self.length = length;
         self.has_rows = length > 0;
         Ok(())
-    }
-
-    /// Makes a finished file writable again, under its name of a continued file.
-    fn take_back(&mut self, continued: PathBuf, options: &PieceOptions) -> io::Result<()> {
-        if options.atomic {
-            fs::rename(&self.path, &continued)?;
-            self.now = continued;
-        }
-        Ok(())
-    }
-
-    /// Returns the length to keep of a finished file, or `None` for all of it. With `atomic: false` the last
-    /// compressed member of the file may be torn, and appending to a torn member would make it unreadable.
-    fn finished_length(&self, options: &PieceOptions) -> io::Result<Option<u64>> {
-        let is_sure = options.atomic || options.compression == Compression::None;
-        if is_sure { Ok(None) } else { self.sound_length(options).map(Some) }
-    }
-
-    /// Returns the number of bytes of whole messages in a file left by an interrupted run.
-    fn sound_length(&self, options: &PieceOptions) -> io::Result<u64> {
-        let mut file = File::open(&self.now)?;
-        if options.compression != Compression::None {
-            return options.compression.complete(file);
-        }
-        let mut end = file.metadata()?.len();
-        let delimiter = options.delimiter.as_slice();
-        if delimiter.is_empty() {
-            return Ok(end);
-        }
-        // Searches backwards in blocks that overlap by one byte less than a delimiter.
-        let mut block = vec![0; 64 << 10];
-        while end >= delimiter.len() as u64 {
-            let length = (block.len() as u64).min(end);
-            let start = end - length;
-            let Some(piece) = block.get_mut(..usize::try_from(length).unwrap_or(0)) else { break };
-            file.seek(SeekFrom::Start(start))?;
-            file.read_exact(piece)?;
-            if let Some(at) = memchr::memmem::rfind(piece, delimiter) {
-                return Ok(start + (at + delimiter.len()) as u64);
-            }
-            if start == 0 {
-                break;
-            }
-            end = start + delimiter.len() as u64 - 1;
-        }
-        Ok(0)
     }
 
     /// Its present name.
@@ -242,6 +158,11 @@ impl Piece {
     /// Its length in bytes, including the bytes not written yet.
     pub(super) fn length(&self) -> u64 {
         self.length + self.out.len() as u64
+    }
+
+    /// The inode of its file, by which a later run knows it again under any name.
+    pub(super) fn inode(&self) -> Option<u64> {
+        self.inode
     }
 
     /// True if nothing was ever written to it.
@@ -259,6 +180,33 @@ impl Piece {
         self.encoder.is_some() || !self.out.is_empty()
     }
 
+    /// True if it has an encoder, which takes much memory.
+    pub(super) fn has_encoder(&self) -> bool {
+        self.encoder.is_some()
+    }
+
+    /// True if some of it may not be on the disk yet.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty && !self.special
+    }
+
+    /// Notes that all of it is on the disk.
+    pub(super) fn note_synced(&mut self) {
+        self.dirty = false;
+    }
+
+    /// True if its file was removed while it was being written, so that nothing that is written to it can be
+    /// found again.
+    pub(super) fn is_removed(&self) -> bool {
+        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
+        !self.special && metadata.is_some_and(|metadata| metadata.nlink() == 0)
+    }
+
+    /// Opens the file again, if it was closed temporarily.
+    pub(super) fn resume(&mut self) -> io::Result<()> {
+        self.file().map(drop)
+    }
+
     fn file(&mut self) -> io::Result<&mut File> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -269,8 +217,11 @@ impl Piece {
 
     /// Returns the writer for messages, which compresses them if the sink is configured so.
     pub(super) fn writer(&mut self, options: &PieceOptions) -> io::Result<PieceWriter<'_>> {
-        if self.encoder.is_none() {
-            self.encoder = options.compression.begin(options.level)?;
+        if self.encoder.is_none()
+            && let Some(encoder) = options.compression.begin(options.level)?
+        {
+            let lease = options.budget.claim(options.compression.encoder_memory(options.level));
+            self.encoder = Some((encoder, lease));
         }
         self.written = Instant::now();
         Ok(PieceWriter(self))
@@ -288,7 +239,7 @@ impl Piece {
 
     /// Writes the compressed data that is available. Bytes that cannot be written are kept for the next call.
     pub(super) fn drain(&mut self) -> io::Result<()> {
-        if let Some(encoder) = &mut self.encoder {
+        if let Some((encoder, _)) = &mut self.encoder {
             encoder.take(&mut self.out);
         }
         let mut done = 0;
@@ -323,7 +274,7 @@ impl Piece {
 
     /// Ends the compressed member and writes all pending data.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if let Some(encoder) = self.encoder.take() {
+        if let Some((encoder, _lease)) = self.encoder.take() {
             encoder.end(&mut self.out)?;
         }
         self.drain()
@@ -351,6 +302,7 @@ impl Piece {
         if self.now == self.path {
             return Ok(());
         }
+        Failpoint::RenameBefore.check()?;
         if let Err(error) = fs::rename(&self.now, &self.path) {
             // Another name of this run may have turned the path into a folder: `a` and `a/b`.
             if error.kind() != io::ErrorKind::IsADirectory {
@@ -364,6 +316,7 @@ impl Piece {
             self.path = path;
         }
         self.now.clone_from(&self.path);
+        Failpoint::RenameAfter.pass();
         Ok(())
     }
 
@@ -373,48 +326,21 @@ impl Piece {
     }
 }
 
-/// Follows a link, so that its target is replaced and not the link itself.
-fn target(path: PathBuf) -> PathBuf {
-    match fs::symlink_metadata(&path) {
-        Ok(found) if found.is_symlink() => fs::canonicalize(&path).unwrap_or(path),
-        _ => path,
-    }
-}
-
-/// Turns a `.continued.part` file back into the finished file of `length` bytes. It was left by a run that
-/// was interrupted before it saved the length of its additions.
-pub(super) fn restore(path: PathBuf, length: u64) -> io::Result<()> {
-    let path = target(path);
-    let continued = names::continued(&path);
-    if fs::symlink_metadata(&continued).is_err() || fs::symlink_metadata(&path).is_ok() {
-        return Ok(());
-    }
-    let file = OpenOptions::new().append(true).open(&continued)?;
-    if file.metadata()?.len() > length {
-        file.set_len(length)?;
-    }
-    fs::rename(&continued, &path)
-}
-
-/// Creates a folder and its missing parents.
-fn create_folders(folder: &Path, mode: Option<u32>) -> io::Result<()> {
-    let Some(mode) = mode else { return fs::create_dir_all(folder) };
-    let new: Vec<&Path> =
-        folder.ancestors().take_while(|folder| *folder != Path::new("") && !folder.exists()).collect();
-    fs::create_dir_all(folder)?;
-    // The deepest folder first: a folder without permission to enter would block access to those below it.
-    new.into_iter().try_for_each(|folder| set_mode(&File::open(folder)?, mode))
-}
-
-#[cfg(unix)]
-fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-fn set_mode(_: &File, _: u32) -> io::Result<()> {
-    Ok(())
+/// Opens a device or a pipe. Opening a pipe that no program reads would wait for ever, also when the run is
+/// to stop; the engine tries a temporary error again instead.
+fn open_special(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(|error| match error
+        .raw_os_error()
+    {
+        Some(code) if code == Errno::NXIO.raw_os_error() => {
+            io::Error::new(io::ErrorKind::WouldBlock, "no program reads this pipe yet")
+        }
+        _ => error,
+    })?;
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
+    Ok(file)
 }
 
 /// Writes to a piece's file, or to its encoder, whose output stays in memory.
@@ -423,7 +349,7 @@ pub(super) struct PieceWriter<'a>(&'a mut Piece);
 impl Write for PieceWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &mut *self.0;
-        if let Some(encoder) = &mut piece.encoder {
+        if let Some((encoder, _)) = &mut piece.encoder {
             return encoder.write(bytes);
         }
         let written = piece.file()?.write(bytes)?;

@@ -8,16 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use glob::{MatchOptions, Pattern};
+use glob::Pattern;
 use thalweg_codec::pattern;
 use thalweg_config::Pattern as Regex;
 use thalweg_engine::Error;
 
+use super::walk::{MATCHING, Walk, is_loop, is_pattern};
 use thalweg_stream::io_error::io_error;
-
-/// Matches as shells do: `*` does not cross folders, and does not match a leading dot.
-const MATCHING: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
 /// The identity of a file, which does not change when the file is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,13 +65,10 @@ pub struct Findings {
     /// Paths with errors: missing files that were named without a pattern, folders without permission and the
     /// like.
     pub failed: Vec<(PathBuf, io::Error)>,
+    /// Links that lead back to a folder above them, or to themselves. They are skipped.
+    pub loops: Vec<PathBuf>,
     /// The patterns that no file matches.
     pub unmatched: Vec<String>,
-}
-
-/// True if a path is a pattern for several files.
-fn is_pattern(path: &str) -> bool {
-    path.contains(['*', '?', '['])
 }
 
 /// The files to read.
@@ -169,8 +163,8 @@ impl Finder {
 
 /// Adds the files that match a pattern to `files`, and the errors of the search to `findings`.
 fn find_matching(pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, findings: &mut Findings) {
-    let entries = match glob::glob_with(pattern, MATCHING) {
-        Ok(entries) => entries,
+    let walk = match Walk::of(pattern) {
+        Ok(walk) => walk,
         Err(error) => {
             let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
             findings.failed.push((PathBuf::from(pattern), error));
@@ -178,15 +172,10 @@ fn find_matching(pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, finding
             return;
         }
     };
+    findings.failed.extend(walk.failed);
+    findings.loops.extend(walk.loops);
     let mut has_matched = false;
-    for entry in entries {
-        let path = match entry {
-            Ok(path) => path,
-            Err(error) => {
-                findings.failed.push((error.path().to_owned(), error.into()));
-                continue;
-            }
-        };
+    for path in walk.matches {
         match fs::metadata(&path).and_then(|metadata| readable(metadata, false)) {
             Ok(metadata) => {
                 has_matched = true;
@@ -196,8 +185,12 @@ fn find_matching(pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, finding
             Err(error)
                 if matches!(
                     error.kind(),
-                    ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::InvalidInput
+                    ErrorKind::NotFound
+                        | ErrorKind::NotADirectory
+                        | ErrorKind::IsADirectory
+                        | ErrorKind::InvalidInput
                 ) => {}
+            Err(error) if is_loop(&error) => findings.loops.push(path),
             Err(error) => findings.failed.push((path, error)),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Error, Reading, SourceOutput};
@@ -23,6 +23,9 @@ const MAX_OPEN: usize = 512;
 /// The number of polls for which a vanished file must be quiet before it is dropped. Its writer may not have
 /// noticed yet that the file was renamed.
 const LINGER: u32 = 20;
+
+/// The shortest time between two requests for a checkpoint.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Files {
     /// Reads all present and future files until the run is stopped.
@@ -46,6 +49,9 @@ impl Files {
                 }
             }
             self.let_go(out).await?;
+            if !is_busy {
+                self.ask_for_save(out);
+            }
             if out.is_stopping() || (!is_busy && out.sleep(interval).await) {
                 return Ok(());
             }
@@ -56,6 +62,7 @@ impl Files {
     fn look(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let findings = blocking(|| self.finder.find());
         let is_first = !std::mem::replace(&mut self.has_begun, true);
+        self.warn_of_loops(findings.loops);
         for (path, error) in findings.failed {
             match error.kind() {
                 ErrorKind::NotFound => {}
@@ -163,6 +170,24 @@ impl Files {
         }
     }
 
+    /// Asks for a checkpoint if something was read that none covers: a file may be deleted as soon as it was
+    /// read, and a run that is killed before the checkpoint could not read it again.
+    fn ask_for_save(&mut self, out: &SourceOutput) {
+        let mut is_urgent = false;
+        let mut is_unsaved = false;
+        for tail in self.tails.iter_mut().filter(|tail| tail.is_unsaved) {
+            let end = tail.cutter.position().offset;
+            tail.is_unsaved = Saved::of(out, &tail.partition).is_none_or(|saved| saved.offset < end);
+            is_unsaved |= tail.is_unsaved;
+            is_urgent |= tail.is_unsaved && tail.is_gone;
+        }
+        let may_ask = self.asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY);
+        if is_urgent || is_unsaved && may_ask {
+            self.asked = Some(Instant::now());
+            out.save_soon();
+        }
+    }
+
     /// Closes the files that were quiet for longest, if too many are open.
     fn close_quiet(&mut self) {
         let mut open: Vec<&mut Tail> =
@@ -204,10 +229,12 @@ impl Files {
         match self.reader.step(tail, after, out).await? {
             Step::More => {
                 tail.has_warned = false;
+                tail.is_unsaved = true;
                 Ok(true)
             }
             Step::End => {
                 tail.has_warned = false;
+                tail.is_unsaved = true;
                 tail.rest_until_changed();
                 Ok(false)
             }

@@ -21,6 +21,7 @@ mod read;
 pub(crate) mod tail;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -185,6 +186,7 @@ impl SourceConfig for FileSource {
             failed: Vec::new(),
             tails: Vec::new(),
             finished: Vec::new(),
+            asked: None,
             warned: HashSet::new(),
         }))
     }
@@ -205,6 +207,8 @@ struct Files {
     /// end offset of each file that was dropped.
     tails: Vec<Tail>,
     finished: Vec<(Arc<str>, u64)>,
+    /// With `follow`: when a checkpoint was last asked for.
+    asked: Option<Instant>,
     /// The paths that were reported as unreadable.
     warned: HashSet<PathBuf>,
 }
@@ -215,6 +219,17 @@ impl Source for Files {
         let result = if self.config.follow { self.follow(out).await } else { self.read_once(out).await };
         self.reader.arenas.clear();
         result
+    }
+}
+
+impl Files {
+    /// Reports each link once that leads back to a folder above it.
+    fn warn_of_loops(&mut self, loops: Vec<PathBuf>) {
+        for path in loops {
+            if self.warned.insert(path.clone()) {
+                tracing::warn!("`{}` is a link that leads back to itself: it is skipped", path.display());
+            }
+        }
     }
 }
 

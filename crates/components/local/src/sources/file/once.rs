@@ -18,7 +18,8 @@ impl Files {
     /// Reads all existing files.
     pub(super) async fn read_once(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !self.has_begun {
-            let findings = blocking(|| self.finder.find());
+            let mut findings = blocking(|| self.finder.find());
+            self.warn_of_loops(std::mem::take(&mut findings.loops));
             self.waiting = self.readable(findings)?.into();
             let partitions = self.waiting.iter().map(|found| found.identity.partition()).collect();
             forget_missing(&partitions, self.waiting.make_contiguous(), out);

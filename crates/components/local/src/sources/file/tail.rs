@@ -112,6 +112,8 @@ pub struct Tail {
     pub begins_at_end: bool,
     /// True if its read error was already reported.
     pub has_warned: bool,
+    /// With `follow`: true if something was read of it that may not be covered by a checkpoint.
+    pub is_unsaved: bool,
     identity: Identity,
     file: Option<File>,
     fingerprint: Fingerprint,
@@ -187,6 +189,7 @@ impl Tail {
             is_gone: false,
             begins_at_end: false,
             has_warned: false,
+            is_unsaved: false,
             identity,
             fingerprint: Fingerprint::read(&file, FINGERPRINT_BYTES)?,
             compression: config.compression,

@@ -29,9 +29,8 @@ use thalweg_stream::io_error::io_error;
 /// Sends the messages that a sink `spool` has kept in a folder.
 ///
 /// Messages keep their payload, fields, source and time. A file is removed when all its messages are
-/// delivered, or have left by the `errors` output. In a run without `--state`, set `on_exists: append` for a
-/// sink `file`; otherwise it replaces the output of an earlier run. A damaged file is read as far as
-/// possible, and kept as `NUMBER.damaged`.
+/// delivered, or have left by the `errors` output. A sink `file` appends them to the output of earlier runs.
+/// A damaged file is read as far as possible, and kept as `NUMBER.damaged`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpoolSource {
@@ -108,6 +107,11 @@ sinks:
 impl SourceConfig for SpoolSource {
     fn is_auxiliary(&self) -> bool {
         self.ends_with_others
+    }
+
+    // It removes what it has sent.
+    fn starts_over(&self) -> bool {
+        false
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -11,10 +11,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Url, redirect};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,18 +32,26 @@ use tokio::task::JoinSet;
 use crate::net::defaults;
 use crate::progress::Progress;
 use crate::tls::TlsClient;
+use crate::upload::{pairs, percent_decoded};
 use request::{Request, Verdict, failure};
 use thalweg_stream::encode::EncodeConfig;
 
 /// The default limit on requests in flight.
 const MOST: usize = 64;
 
+/// The pause before failed requests are repeated, if others succeeded.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// After this number of failures in a row, no further request is started before a pause.
+const GIVE_UP_AFTER: usize = 3;
+
 /// Sends messages as HTTP requests: one message or one batch per request.
 ///
 /// Messages answered with a status of 200 to 299 are delivered. After 429, 408, 500 and above, and without an
-/// answer, the request is retried. Retries wait longer each time, and overload (429, 503, 504, timeouts)
-/// reduces the number of requests in flight. After any other status the messages leave by `errors`, with the
-/// beginning of the answer. Redirections are not followed; their messages leave by `errors` too.
+/// answer, the request is retried. As long as other requests succeed, retries wait 0.1 s; otherwise they wait
+/// longer each time. Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any
+/// other status the messages leave by `errors`, with the beginning of the answer. Redirections are not
+/// followed; their messages leave by `errors` too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
@@ -63,7 +74,8 @@ pub struct HttpConfig {
     /// `application/json` for `batch: array`, and otherwise `text/plain; charset=utf-8`.
     #[serde(default)]
     content_type: Option<String>,
-    /// The credentials of the requests: `user` and `password`, or `bearer`. By default none are sent.
+    /// The credentials of the requests: `user` and `password`, or `bearer`. By default those of `address`
+    /// (`https://USER:PASSWORD@HOST`) are sent, if it has any.
     #[serde(default)]
     auth: Option<Auth>,
     /// How bodies are compressed. The default is `none`.
@@ -82,7 +94,8 @@ pub struct HttpConfig {
     #[serde(default)]
     tls: TlsClient,
     /// Whether each message is a complete request: request line, headers and body. The request is sent to the
-    /// host of `address`, with its scheme. The other parts are sent as they are.
+    /// host of `address`, with its scheme. The other parts are sent as they are, except for headers that are
+    /// given here: `headers` replaces those of the same name, and credentials replace those of the message.
     #[serde(default)]
     raw_request: bool,
     /// Shared by the clones of this configuration, which therefore share one connection pool.
@@ -137,8 +150,8 @@ impl HttpConfig {
             true => self.address.clone(),
             false => format!("http://{}", self.address),
         };
-        let url =
-            Url::parse(&text).map_err(|error| format!("`{}` is not an address: {error}.", self.address))?;
+        // The address may contain a password, so it is not shown.
+        let url = Url::parse(&text).map_err(|error| format!("The address is not a URL: {error}."))?;
         match url.scheme() {
             "http" | "https" if url.has_host() => Ok(url),
             other => Err(format!("`{other}` is not a scheme of HTTP.")),
@@ -153,20 +166,97 @@ impl HttpConfig {
             Batching::Array => "application/json",
             Batching::None => "text/plain; charset=utf-8",
         });
-        let value = |text: &str| {
-            HeaderValue::from_str(text).map_err(|_| format!("`{text}` cannot be the value of a header."))
+        // The value may be secret, so it is not shown.
+        let value = |of: &str, text: &str| {
+            HeaderValue::from_str(text)
+                .map_err(|_| format!("{of} has a character that a header cannot have, such as a line feed."))
         };
         if !self.raw_request {
-            headers.insert(CONTENT_TYPE, value(content_type)?);
+            headers.insert(CONTENT_TYPE, value("`content_type`", content_type)?);
             if self.compression == Compression::Gzip {
                 headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             }
         }
         for (name, text) in &self.headers {
             let known = HeaderName::try_from(name).map_err(|_| format!("`{name}` cannot be a header."))?;
-            headers.insert(known, value(text)?);
+            headers.insert(known, value(&format!("`{name}`"), text)?);
         }
         Ok(headers)
+    }
+
+    /// Returns the header with the credentials of `auth`, or else of the address, if there are any.
+    fn authorization(&self) -> Result<Option<HeaderValue>, String> {
+        let basic = |user: &[u8], password: &[u8]| {
+            format!("Basic {}", STANDARD.encode([user, b":".as_slice(), password].concat()))
+        };
+        let text = match &self.auth {
+            Some(Auth { user: Some(user), password, bearer: None }) => {
+                basic(user.as_bytes(), password.as_deref().unwrap_or_default().as_bytes())
+            }
+            Some(Auth { user: None, password: None, bearer: Some(token) }) => format!("Bearer {token}"),
+            Some(_) => return Err("`auth` is a user with a password, or a token.".to_owned()),
+            None => match self.url() {
+                Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                    let part = |text: &str| percent_decoded(text.as_bytes());
+                    basic(&part(url.username()), &part(url.password().unwrap_or_default()))
+                }
+                _ => return Ok(None),
+            },
+        };
+        // The value is secret, so it is not shown.
+        let mut value = HeaderValue::try_from(text).map_err(|_| {
+            "`bearer` has a character that a header cannot have, such as a line feed.".to_owned()
+        })?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    /// Returns the state that all requests share.
+    fn request(&self) -> Result<Request, Error> {
+        let url = self.url().map_err(Error::permanent)?;
+        let secrets = self.secrets(&url);
+        let mut headers = self.headers().map_err(Error::permanent)?;
+        if let Some(value) = self.authorization().map_err(Error::permanent)? {
+            headers.insert(AUTHORIZATION, value);
+        }
+        let mut url = url;
+        // The header has them. A URL with a host can be without them.
+        let _ = (url.set_username(""), url.set_password(None));
+        Ok(Request {
+            client: self.client()?,
+            url,
+            method: Method::try_from(self.method.as_str())
+                .map_err(|error| Error::permanent("the method cannot be used").caused_by(error))?,
+            headers,
+            compression: self.compression,
+            is_raw: self.raw_request,
+            secrets,
+        })
+    }
+
+    /// Returns the parts of the configuration that no message may contain: a server may repeat them in its
+    /// answer.
+    fn secrets(&self, url: &Url) -> Vec<String> {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let mut secrets: Vec<String> = self.headers.values().cloned().collect();
+        if let Some(Auth { password, bearer, .. }) = &self.auth {
+            secrets.extend([password, bearer].into_iter().flatten().cloned());
+        }
+        if let Ok(Some(header)) = self.authorization() {
+            let encoded = header.to_str().ok().and_then(|header| header.split_once(' '));
+            secrets.extend(encoded.map(|(_, encoded)| encoded.to_owned()));
+        }
+        if let Some(password) = url.password() {
+            secrets.extend([password.to_owned(), text(percent_decoded(password.as_bytes()))]);
+        }
+        if let Some(query) = url.query() {
+            secrets.push(query.to_owned());
+            secrets.extend(pairs(query.as_bytes()).into_iter().map(|(_, value)| value));
+        }
+        // Shorter ones would hide parts of ordinary words. The longest first: it may contain others.
+        secrets.retain(|secret| secret.len() >= 4);
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets
     }
 
     fn client(&self) -> Result<Client, Error> {
@@ -211,12 +301,8 @@ sinks:
             let message = format!("`{}` is not a method.", self.method);
             mistakes.push(Mistake::new("method", message).help("For example `POST`."));
         }
-        if let Some(auth) = &self.auth
-            && (auth.user.is_some() == auth.bearer.is_some()
-                || (auth.password.is_some() && auth.user.is_none()))
-        {
-            let mistake = Mistake::new("auth", "`auth` is a user with a password, or a token.");
-            mistakes.push(mistake.help("Give `user` and `password`, or `bearer`."));
+        if let Err(message) = self.authorization() {
+            mistakes.push(Mistake::new("auth", message).help("Give `user` and `password`, or `bearer`."));
         }
         if self.raw_request && (self.batch != Batching::None || self.compression != Compression::None) {
             let mistake = Mistake::new("raw_request", "A message that is a whole request is sent as it is.");
@@ -241,16 +327,23 @@ impl SinkConfig for HttpConfig {
         }
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let limit = match self.concurrency {
             Some(concurrency) => ConcurrencyLimit::fixed(concurrency),
             None => ConcurrencyLimit::adaptive(1..=MOST),
         };
-        Ok(Box::new(Http { config: self.clone(), request: None, limit, progress: Progress::default() }))
+        Ok(Box::new(Http {
+            name: context.name.clone(),
+            config: self.clone(),
+            request: None,
+            limit,
+            progress: Progress::default(),
+        }))
     }
 }
 
 struct Http {
+    name: String,
     config: HttpConfig,
     request: Option<Arc<Request>>,
     /// Limits the requests of one batch, if each message is a request.
@@ -261,17 +354,7 @@ struct Http {
 #[async_trait]
 impl Sink for Http {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        let config = &self.config;
-        self.request = Some(Arc::new(Request {
-            client: config.client()?,
-            url: config.url().map_err(Error::permanent)?,
-            method: Method::try_from(config.method.as_str())
-                .map_err(|error| Error::permanent("the method cannot be used").caused_by(error))?,
-            headers: config.headers().map_err(Error::permanent)?,
-            auth: config.auth.clone(),
-            compression: config.compression,
-            is_raw: config.raw_request,
-        }));
+        self.request = Some(Arc::new(self.config.request()?));
         Ok(())
     }
 
@@ -304,35 +387,85 @@ impl Sink for Http {
     }
 }
 
+/// The results of a round of requests.
+#[derive(Default)]
+struct Round {
+    /// True if a message was delivered or rejected.
+    has_progress: bool,
+    /// The error that tells the most, if requests failed.
+    failed: Option<Error>,
+    failures: usize,
+    /// The failures since a request last succeeded.
+    in_a_row: usize,
+}
+
+impl Round {
+    /// True if no further request may be started: the server has too much to do, or is gone.
+    fn is_over(&self, in_order: bool) -> bool {
+        let is_hopeless = |error: &Error| request::is_overload(error) || !error.kind().is_temporary();
+        self.in_a_row >= GIVE_UP_AFTER
+            || self.failed.as_ref().is_some_and(|error| in_order || is_hopeless(error))
+    }
+
+    /// Records how the request of a message ended.
+    fn note(&mut self, row: usize, verdict: Verdict, progress: &mut Progress) {
+        match verdict {
+            Verdict::Delivered => progress.done(row),
+            Verdict::Rejected(reason) => progress.reject(row, reason),
+            Verdict::Again(error) => {
+                self.failures += 1;
+                self.in_a_row += 1;
+                self.failed = Some(failure(self.failed.take(), error));
+                return;
+            }
+        }
+        (self.has_progress, self.in_a_row) = (true, 0);
+    }
+}
+
 impl Http {
-    /// Sends each message of a batch as a request, several at once.
+    /// Sends each message of a batch as a request, several at once. Requests that fail for now are repeated
+    /// here as long as others succeed: the engine's pauses grow with each failed write of the same batch. If
+    /// none succeeds, the engine decides how long to wait, and whether the batch goes another way.
     async fn write_each(
         &mut self,
         request: &Arc<Request>,
         batch: &Batch,
         rejects: &mut Rejects,
     ) -> Result<(), Error> {
-        let mut under_way: JoinSet<(usize, Verdict)> = JoinSet::new();
-        let mut failed: Option<Error> = None;
         self.progress.begin(batch.payload());
+        loop {
+            let round = self.round(request, batch).await?;
+            let Some(error) = round.failed else { break };
+            if !round.has_progress || !error.kind().is_temporary() {
+                return Err(error);
+            }
+            let failures = round.failures;
+            tracing::warn!("`{}`: {failures} requests are repeated: {}", self.name, error.full());
+            tokio::time::sleep(PAUSE).await;
+        }
+        for (row, reason) in self.progress.finish() {
+            rejects.reject(row, reason);
+        }
+        Ok(())
+    }
+
+    /// Sends each message that is not done, once.
+    async fn round(&mut self, request: &Arc<Request>, batch: &Batch) -> Result<Round, Error> {
+        let in_order = self.config.concurrency == Some(1);
+        let mut under_way: JoinSet<(usize, Verdict)> = JoinSet::new();
+        let mut round = Round::default();
         let mut rows = (0..batch.rows()).peekable();
         loop {
             while rows.next_if(|&row| self.progress.is_done(row)).is_some() {}
-            let wants_more = failed.is_none() && rows.peek().is_some();
+            let wants_more = !round.is_over(in_order) && rows.peek().is_some();
             let bytes = rows.peek().map_or(0, |&row| batch.payload().value(row).len());
             tokio::select! {
                 biased;
-                Some(ended) = under_way.join_next() => {
-                    let (row, verdict) = match ended {
-                        Ok(ended) => ended,
-                        Err(error) => return Err(Error::permanent("a request panicked").caused_by(error)),
-                    };
-                    match verdict {
-                        Verdict::Delivered => self.progress.done(row),
-                        Verdict::Rejected(reason) => self.progress.reject(row, reason),
-                        Verdict::Again(error) => failed = Some(failure(failed, error)),
-                    }
-                }
+                Some(ended) = under_way.join_next() => match ended {
+                    Ok((row, verdict)) => round.note(row, verdict, &mut self.progress),
+                    Err(error) => return Err(Error::permanent("a request panicked").caused_by(error)),
+                },
                 permit = self.limit.acquire(bytes as u64), if wants_more => {
                     let Some(row) = rows.next() else { continue };
                     let body = Bytes::copy_from_slice(batch.payload().value(row));
@@ -347,15 +480,8 @@ impl Http {
                         (row, verdict)
                     });
                 }
-                else => break,
+                else => return Ok(round),
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        for (row, reason) in self.progress.finish() {
-            rejects.reject(row, reason);
-        }
-        Ok(())
     }
 }

@@ -5,14 +5,14 @@ use std::io::Write;
 use arrow_array::{Array, BinaryViewArray};
 use bytes::Bytes;
 use flate2::write::GzEncoder;
-use reqwest::header::HeaderMap;
+use reqwest::header::{AUTHORIZATION, HeaderMap, PROXY_AUTHORIZATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use thalweg_config::without_secrets;
 use thalweg_engine::{Error, ErrorKind};
 use thalweg_record::payload_runs;
 
+use super::Compression;
 use super::raw::RawRequest;
-use super::{Auth, Compression};
 
 /// How many bytes of an answer are shown in messages.
 const SHOWN: usize = 300;
@@ -26,9 +26,10 @@ pub(super) struct Request {
     pub(super) url: Url,
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
-    pub(super) auth: Option<Auth>,
     pub(super) compression: Compression,
     pub(super) is_raw: bool,
+    /// Texts that messages must not contain, the longest first.
+    pub(super) secrets: Vec<String>,
 }
 
 /// The result of a request.
@@ -85,7 +86,13 @@ impl Request {
     pub(super) async fn send(&self, body: Bytes) -> Verdict {
         let built = match self.is_raw {
             true => match RawRequest::parse(body) {
-                Ok(raw) => {
+                Ok(mut raw) => {
+                    if [AUTHORIZATION, PROXY_AUTHORIZATION].iter().any(|name| self.headers.contains_key(name))
+                    {
+                        // The message is from someone else, who must not speak in our name.
+                        raw.headers.remove(AUTHORIZATION);
+                        raw.headers.remove(PROXY_AUTHORIZATION);
+                    }
                     let mut url = self.url.clone();
                     url.set_path(&raw.path);
                     url.set_query(raw.query.as_deref());
@@ -107,15 +114,7 @@ impl Request {
                 self.client.request(self.method.clone(), self.url.clone()).body(body)
             }
         };
-        let mut built = built.headers(self.headers.clone());
-        if let Some(auth) = &self.auth {
-            built = match (&auth.user, &auth.bearer) {
-                (Some(user), _) => built.basic_auth(user, auth.password.as_ref()),
-                (None, Some(token)) => built.bearer_auth(token),
-                (None, None) => built,
-            };
-        }
-        match built.send().await {
+        match built.headers(self.headers.clone()).send().await {
             Ok(response) => self.verdict(response).await,
             Err(error) => Verdict::Again(self.failed(error)),
         }
@@ -133,7 +132,7 @@ impl Request {
         if status.is_success() {
             return Verdict::Delivered;
         }
-        let shown = String::from_utf8_lossy(answer.get(..SHOWN).unwrap_or(&answer)).trim().to_owned();
+        let shown = self.shown(&answer);
         let colon = if shown.is_empty() { "" } else { ": " };
         let text = format!("`{}` answered {status}{colon}{shown}", without_secrets(self.url.as_str()));
         match status {
@@ -144,6 +143,16 @@ impl Request {
             _ if status.is_server_error() => Verdict::Again(Error::temporary(text)),
             _ => Verdict::Rejected(text),
         }
+    }
+
+    /// Returns the beginning of an answer, without secrets.
+    fn shown(&self, answer: &[u8]) -> String {
+        let mut text = String::from_utf8_lossy(answer).trim().to_owned();
+        for secret in &self.secrets {
+            text = text.replace(secret, "…");
+        }
+        text.truncate(text.floor_char_boundary(SHOWN));
+        text
     }
 
     fn failed(&self, error: reqwest::Error) -> Error {

@@ -37,6 +37,17 @@ impl Server {
     }
 
     fn at(listener: TcpListener, answers: &[u16], pause: Duration, tls: Option<TlsServer>) -> Self {
+        Self::with(listener, answers, pause, tls, "/elsewhere")
+    }
+
+    fn with(
+        listener: TcpListener,
+        answers: &[u16],
+        pause: Duration,
+        tls: Option<TlsServer>,
+        location: &str,
+    ) -> Self {
+        let location = location.to_owned();
         let address = listener.local_addr().unwrap().to_string();
         let (got, most) = (Arc::<Mutex<Vec<Got>>>::default(), Arc::<Mutex<(usize, usize)>>::default());
         let (seen, counter, answers) = (got.clone(), most.clone(), answers.to_vec());
@@ -46,8 +57,10 @@ impl Server {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (seen, counter, answers, acceptor) =
                     (seen.clone(), counter.clone(), answers.clone(), acceptor.clone());
+                let location = location.clone();
                 let service = service_fn(move |request: hyper::Request<Incoming>| {
                     let (seen, counter, answers) = (seen.clone(), counter.clone(), answers.clone());
+                    let location = location.clone();
                     async move {
                         {
                             let mut counter = counter.lock().unwrap();
@@ -58,6 +71,10 @@ impl Server {
                         let (parts, body) = request.into_parts();
                         let body = body.collect().await.unwrap().to_bytes();
                         let line = format!("{} {}", parts.method, parts.uri);
+                        // A careless server repeats what it got.
+                        let authorization = parts.headers.get("authorization").cloned();
+                        let key = parts.headers.get("x-key").cloned();
+                        let echo = format!("{line} {authorization:?} {key:?}");
                         let number = {
                             let mut seen = seen.lock().unwrap();
                             seen.push(Got { line, headers: parts.headers, body });
@@ -65,11 +82,14 @@ impl Server {
                         };
                         counter.lock().unwrap().0 -= 1;
                         let status = answers.get(number).or(answers.last()).copied().unwrap_or(200);
-                        let text = format!("answer {number} {}", "long ".repeat(200));
+                        let text = match key.is_some() {
+                            true => echo,
+                            false => format!("answer {number} {}", "long ".repeat(200)),
+                        };
                         Ok::<_, Infallible>(
                             hyper::Response::builder()
                                 .status(status)
-                                .header("location", "/elsewhere")
+                                .header("location", location)
                                 .body(Full::new(Bytes::from(text)))
                                 .unwrap(),
                         )
@@ -181,12 +201,129 @@ async fn what_is_refused_for_now_is_sent_again_and_nothing_else_is() {
     let mut sink = open(&format!("{{ address: {}, concurrency: 1 }}", server.address)).await;
     let (rejected, errors) = write(&mut sink, &["one", "two", "three"]).await;
     assert_eq!(rejected, []);
-    assert_eq!(errors, [ErrorKind::Overloaded, ErrorKind::Overloaded, ErrorKind::Temporary]);
+    // After the first 429 the sink repeats the request itself: the first message was progress.
+    assert_eq!(errors, [ErrorKind::Overloaded, ErrorKind::Temporary]);
     assert_eq!(server.bodies(), ["one", "two", "two", "two", "two", "three"]);
     let server = Server::start(&[429, 200]).await;
     let mut sink = open(&format!("{{ address: {}, batch: lines }}", server.address)).await;
     let (_, errors) = write(&mut sink, &["one", "two"]).await;
     assert_eq!((errors, server.bodies()), (vec![ErrorKind::Overloaded], vec!["one\ntwo\n".to_owned(); 2]));
+}
+
+/// Each failed request ended the whole attempt, after which the engine waits longer each time.
+#[tokio::test]
+async fn a_few_failures_do_not_stop_the_other_messages_of_a_batch() {
+    let answers: Vec<u16> = (0..1100).map(|number| if number % 20 == 7 { 500 } else { 200 }).collect();
+    let server = Server::start(&answers).await;
+    for options in ["", ", concurrency: 1"] {
+        let mut sink = open(&format!("{{ address: {}{options} }}", server.address)).await;
+        let before = server.got().len();
+        let messages: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
+        let texts: Vec<&str> = messages.iter().map(String::as_str).collect();
+        assert_eq!(write(&mut sink, &texts).await, (Vec::new(), Vec::new()));
+        let got = server.bodies().split_off(before);
+        let delivered: Vec<String> =
+            (before..).zip(got).filter(|(n, _)| n % 20 != 7).map(|(_, body)| body).collect();
+        let mut sorted = delivered.clone();
+        sorted.sort();
+        assert_eq!(sorted, messages);
+        if !options.is_empty() {
+            assert_eq!(delivered, messages, "one after the other, messages keep their order");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirection_from_https_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = test_files(folder.path());
+    let tls: TlsServer = options(&format!("{{ certificate: {certificate}, key: {key} }}"));
+    let other = Server::start(&[]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = format!("http://{}/in", other.address);
+    let server = Server::with(listener, &[302], Duration::ZERO, Some(tls), &to);
+    let yaml = format!("{{ address: 'https://{}', tls: {{ ca: {certificate} }} }}", server.address);
+    let (rejected, errors) = write(&mut open(&yaml).await, &["secret"]).await;
+    assert_eq!((rejected.len(), errors, server.got().len()), (1, Vec::new(), 1));
+    assert!(other.got().is_empty());
+}
+
+#[tokio::test]
+async fn credentials_of_the_configuration_replace_those_of_a_message() {
+    let server = Server::start(&[]).await;
+    let message =
+        "GET /admin HTTP/1.1\r\nAuthorization: Basic RVZJTA==\r\nProxy-Authorization: Basic RVZJTA==\r\n\r\n";
+    for (address, options, expected) in [
+        ("", ", auth: { bearer: OURS }", "Bearer OURS"),
+        ("", ", headers: { Authorization: ours }", "ours"),
+        ("me:a%20b@", "", "Basic bWU6YSBi"),
+        ("", "", "Basic RVZJTA=="),
+    ] {
+        let yaml = format!("{{ address: 'http://{address}{}', raw_request: true{options} }}", server.address);
+        write(&mut open(&yaml).await, &[message]).await;
+        let got = server.got().pop().unwrap();
+        let sent: Vec<_> = got.headers.get_all("authorization").iter().collect();
+        assert_eq!(sent, [expected]);
+        assert_eq!(got.headers.contains_key("proxy-authorization"), expected == "Basic RVZJTA==");
+    }
+}
+
+/// Every way to fail, with a secret in every option that can hold one.
+#[tokio::test]
+async fn no_message_contains_a_secret() {
+    let secrets = ["SEKRET", "U0VLUkVU"];
+    let place = |at: &str| format!("address: 'http://u:SEKRET1@{at}/in?token=SEKRET2'");
+    let headers = "headers: { X-Key: SEKRET3, X-Other: SEKRET4 }";
+    let mut texts = Vec::new();
+    // Mistakes.
+    for yaml in [
+        "{ address: 'http://u:SEKRET@host:port/?a=SEKRET' }",
+        "{ address: 'http://u:SEK/SEKRET@host:port' }",
+        "{ address: 'u:SEKRET@ho st' }",
+        "{ address: 'ftp://u:SEKRET@host' }",
+        "{ address: a, headers: { X-Key: \"SEKRET\\n\" } }",
+        "{ address: a, auth: { bearer: \"SEKRET\\n\" } }",
+        "{ address: a, auth: { bearer: SEKRET, user: SEKRET, password: SEKRET } }",
+        "{ address: a, auth: { password: SEKRET } }",
+        "{ address: a, content_type: \"SEKRET\\n\" }",
+    ] {
+        let found: Vec<String> =
+            options::<HttpConfig>(yaml).check().iter().map(|mistake| format!("{mistake:?}")).collect();
+        assert_eq!(found.len(), 1, "{yaml}");
+        texts.extend(found);
+    }
+    let fails = async |yaml: String, message: &str| {
+        let mut rejects = Rejects::default();
+        let mut sink = open(&yaml).await;
+        match within(sink.write(&batch([message]), &mut rejects)).await {
+            Ok(_) => rejects.take().remove(0).1,
+            Err(error) => format!("{} {error:?}", error.full()),
+        }
+    };
+    // No server, no TLS, no answer.
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    let yaml = format!("{{ {}, {headers}, timeout: 100ms }}", place(&address));
+    texts.push(fails(yaml.clone(), "x").await);
+    texts.push(fails(yaml.replace("http:", "https:"), "x").await);
+    drop(free);
+    texts.push(fails(yaml.replace("http:", "https:"), "x").await);
+    texts.push(fails(yaml, "x").await);
+    texts.push(fails(format!("{{ {}, {headers} }}", place("nowhere.invalid:1")), "x").await);
+    // Every kind of answer, by a server that repeats what it got.
+    for status in [302, 400, 401, 404, 408, 429, 500, 503, 504] {
+        let server = Server::start(&[status]).await;
+        for options in [", auth: { bearer: SEKRET5 }", ", auth: { user: u, password: SEKRET6 }", ""] {
+            let yaml = format!("{{ {}{options}, {headers} }}", place(&server.address));
+            let text = fails(yaml.clone(), "x").await;
+            assert!(text.contains(&format!("answered {status}")) && text.contains('…'), "{text}");
+            texts.push(text);
+            texts.push(fails(yaml.replacen("{ ", "{ raw_request: true, ", 1), "GET / HTTP/1.1\n\n").await);
+        }
+    }
+    for text in texts {
+        assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -292,7 +429,7 @@ async fn tls_is_spoken() {
 fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<HttpConfig>(yaml).check());
     assert_eq!(mistakes("{ address: 'ftp://a' }"), ["`ftp` is not a scheme of HTTP."]);
-    assert_eq!(mistakes("{ address: 'http://' }"), ["`http://` is not an address: empty host."]);
+    assert_eq!(mistakes("{ address: 'http://' }"), ["The address is not a URL: empty host."]);
     assert_eq!(mistakes("{ address: a, headers: { 'a b': c } }"), ["`a b` cannot be a header."]);
     assert_eq!(mistakes("{ address: a, method: 'a b' }"), ["`a b` is not a method."]);
     assert_eq!(mistakes("{ address: a, auth: {} }"), ["`auth` is a user with a password, or a token."]);
@@ -303,6 +440,10 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(
         mistakes("{ address: a, auth: { bearer: a, password: b } }"),
         ["`auth` is a user with a password, or a token."]
+    );
+    assert_eq!(
+        mistakes("{ address: a, auth: { bearer: \"a\\nb\" } }"),
+        ["`bearer` has a character that a header cannot have, such as a line feed."]
     );
     assert_eq!(
         mistakes("{ address: a, raw_request: true, batch: lines }"),

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use arrow_array::Array;
-use thalweg_engine::testing::{batch, context, messages, options};
+use thalweg_engine::testing::{batch, context, messages, options, refused};
 use thalweg_record::{Ack, Meta};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
@@ -159,6 +159,15 @@ async fn an_answer_that_is_too_long_is_an_error() {
     let reason =
         format!("the answer of `tcp://{address}` cannot be parsed: it is longer than `max_answer_bytes`");
     assert_eq!(rejected, [(0, reason)]);
+}
+
+/// An address with a password is refused, and not repeated: addresses are shown in messages.
+#[test]
+fn a_password_in_the_address_is_not_shown() {
+    for address in ["tcp://u:SEKRET@host:1", "host:1?token=SEKRET", "tcp://host:SEKRET@1"] {
+        let found = refused::<ProxyConfig>(&format!("{{ address: '{address}' }}"));
+        assert!(found.contains("has only a host and a port") && !found.contains("SEKRET"), "{found}");
+    }
 }
 
 #[test]

@@ -3,6 +3,10 @@
 //! On a stream without acknowledgements, a message is delivered once the system has accepted it. Bytes in
 //! transit are lost silently if the connection breaks. The sink checks before each write whether the peer has
 //! closed the connection.
+//!
+//! With acknowledgements, those of the messages are counted while the batch is still being written: a peer
+//! whose answers are not read stops reading, too. The answers have the order of the messages, so after an
+//! error the sink resends the batch from the first message without an answer.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +22,7 @@ use thalweg_engine::{
     Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, payload_runs};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::time::timeout;
 
@@ -30,6 +34,9 @@ use thalweg_stream::encode::EncodeConfig;
 /// A message of at least this many bytes is written directly. Copying shorter ones is cheaper than a system
 /// call each.
 const DIRECT: usize = 16 << 10;
+
+/// How many bytes of acknowledgements are read at once.
+const ACKS: usize = 16 << 10;
 
 /// The largest UDP datagram, in bytes.
 const LARGEST_UDP: usize = 65_507;
@@ -52,12 +59,19 @@ pub struct SocketConfig {
     /// How messages are separated in a stream. By default each ends with a line feed.
     #[serde(default)]
     framing: Framing,
-    /// The text that the peer writes after each batch once it has stored it, for example `"OK\n"`. Not for
-    /// datagrams. By default no acknowledgement is expected.
+    /// The text that the peer writes for each message once it has stored it, for example `"OK\n"`, as the
+    /// source `socket` does with the same option. Not for datagrams. By default no acknowledgement is
+    /// expected.
     #[serde(default)]
     acknowledge: String,
-    /// How long to wait for the acknowledgement. After that the batch is resent over a new connection.
-    #[serde(default = "two_seconds")]
+    /// The unit that the peer acknowledges with one text: each `message` (the default), or each `batch`, for
+    /// servers that answer once to everything they have read. With `batch` and a server that answers each
+    /// message, messages are lost if the server fails.
+    #[serde(default)]
+    acknowledge_per: AcknowledgePer,
+    /// How long to wait for the next acknowledgement. After that, what is not acknowledged is resent over a
+    /// new connection.
+    #[serde(default = "defaults::half_a_minute")]
     acknowledge_timeout: TimeSpan,
     /// How long the peer may take to accept a batch. After that the batch is resent over a new connection.
     #[serde(default = "defaults::half_a_minute")]
@@ -96,8 +110,15 @@ enum By {
     None,
 }
 
-fn two_seconds() -> TimeSpan {
-    TimeSpan::seconds(2)
+/// The unit that a peer acknowledges with one text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum AcknowledgePer {
+    /// Each message.
+    #[default]
+    Message,
+    /// All messages that the sink writes together.
+    Batch,
 }
 
 impl Component for SocketConfig {
@@ -110,7 +131,7 @@ pipelines:
   away: { from: messages, to: other }
   back: { from: received, to: all }
 sinks:
-  other: { socket: { address: tcp://127.0.0.1:15881 } }
+  other: { socket: { address: tcp://127.0.0.1:15881, acknowledge: "OK\n" } }
   all: { file: { path: out/received.log } }
 "#;
 
@@ -119,6 +140,10 @@ sinks:
         if !self.address.is_stream() && !self.acknowledge.is_empty() {
             let mistake = Mistake::new("acknowledge", "Datagrams are not acknowledged.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
+        }
+        if self.acknowledge.is_empty() && self.acknowledge_per != AcknowledgePer::default() {
+            let mistake = Mistake::new("acknowledge_per", "Nothing is acknowledged.");
+            mistakes.push(mistake.help("Give `acknowledge` as well, or leave it out."));
         }
         if !self.address.is_stream() && self.framing.by != By::default() {
             let mistake = Mistake::new("framing", "Each datagram is one message.");
@@ -144,9 +169,13 @@ impl SinkConfig for SocketConfig {
 
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(match self.address.is_stream() {
-            true => {
-                Box::new(ToStream { config: self.clone(), dial: None, stream: None, gathered: Vec::new() })
-            }
+            true => Box::new(ToStream {
+                config: self.clone(),
+                dial: None,
+                stream: None,
+                gathered: Vec::new(),
+                progress: Progress::default(),
+            }),
             false => Box::new(ToDatagrams {
                 address: self.address.clone(),
                 socket: None,
@@ -162,6 +191,8 @@ struct ToStream {
     dial: Option<Dial>,
     stream: Option<Stream>,
     gathered: Vec<u8>,
+    /// The messages of the batch that are acknowledged or rejected.
+    progress: Progress,
 }
 
 #[async_trait]
@@ -172,33 +203,31 @@ impl Sink for ToStream {
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        let Some(dial) = &self.dial else {
-            return Err(Error::permanent("the sink `socket` was not opened"));
-        };
-        // Put back only after success: a connection with a partly written batch cannot be reused.
-        let mut stream = match self.stream.take() {
-            Some(mut stream) => match stream.is_closed().await {
-                true => dial.connect().await?,
-                false => stream,
-            },
-            None => dial.connect().await?,
-        };
-        let config = &self.config;
-        let address = &config.address;
-        self.gathered.clear();
-        let write = config.framing.write(batch.payload(), &mut self.gathered, &mut stream, rejects);
-        match timeout(config.write_timeout.duration(), write).await {
-            Ok(written) => written.map_err(|error| net_error("write to", address, &error))?,
-            Err(_) => {
-                let message = format!("`{address}` did not accept a batch in time");
-                return Err(Error::overloaded(message));
+        self.progress.begin(batch.payload());
+        let first = self.progress.first();
+        let payload = batch.payload().slice(first, batch.rows() - first);
+        let mut sent = Vec::new();
+        for row in 0..payload.len() {
+            match self.config.framing.objection(payload.value(row).len()) {
+                Some(reason) => self.progress.reject(first + row, reason),
+                None => sent.push(first + row),
             }
         }
-        if !config.acknowledge.is_empty() {
-            acknowledged(&mut stream, config).await?;
-        }
+        // Put back only after success: a connection with a partly written batch cannot be reused.
+        let mut stream = self.connected().await?;
+        let acks = Acks { config: &self.config, sent: &sent, progress: &mut self.progress };
+        let (read, mut write) = tokio::io::split(&mut stream);
+        let gathered = &mut self.gathered;
+        tokio::try_join!(write_all(&self.config, &payload, gathered, &mut write), acks.read(read))?;
         self.stream = Some(stream);
+        for (row, reason) in self.progress.finish() {
+            rejects.reject(row, reason);
+        }
         Ok(WriteOutcome::Durable)
+    }
+
+    fn drop_batch(&mut self) {
+        self.progress.forget();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -214,30 +243,109 @@ impl Sink for ToStream {
     }
 }
 
-/// Waits for the acknowledgement.
-async fn acknowledged(stream: &mut Stream, config: &SocketConfig) -> Result<(), Error> {
+impl ToStream {
+    /// Returns the open connection, or a new one.
+    async fn connected(&mut self) -> Result<Stream, Error> {
+        let Some(dial) = &self.dial else {
+            return Err(Error::permanent("the sink `socket` was not opened"));
+        };
+        if let Some(mut stream) = self.stream.take() {
+            // Bytes after the last acknowledgement would be counted for the next message.
+            let is_usable = match self.config.acknowledge.is_empty() {
+                true => !stream.is_closed().await,
+                false => stream.is_silent().await,
+            };
+            if is_usable {
+                return Ok(stream);
+            }
+        }
+        dial.connect().await
+    }
+}
+
+/// Writes messages within the time limit.
+async fn write_all(
+    config: &SocketConfig,
+    payload: &BinaryViewArray,
+    gathered: &mut Vec<u8>,
+    stream: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), Error> {
     let address = &config.address;
-    let mut answer = vec![0; config.acknowledge.len()];
-    match timeout(config.acknowledge_timeout.duration(), stream.read_exact(&mut answer)).await {
-        Ok(Ok(_)) if answer == config.acknowledge.as_bytes() => Ok(()),
-        Ok(Ok(_)) => Err(Error::temporary(format!(
-            "`{address}` answered `{}` where `{}` was expected",
+    gathered.clear();
+    let write = config.framing.write(payload, gathered, stream);
+    match timeout(config.write_timeout.duration(), write).await {
+        Ok(written) => written.map_err(|error| net_error("write to", address, &error)),
+        Err(_) => Err(Error::overloaded(format!("`{address}` did not accept a batch in time"))),
+    }
+}
+
+/// The acknowledgements of a batch.
+struct Acks<'a> {
+    config: &'a SocketConfig,
+    /// The rows that are sent.
+    sent: &'a [usize],
+    progress: &'a mut Progress,
+}
+
+impl Acks<'_> {
+    /// Reads them, and marks the acknowledged messages as done.
+    async fn read(self, mut stream: impl AsyncRead + Unpin) -> Result<(), Error> {
+        let text = self.config.acknowledge.as_bytes();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut rows = match self.config.acknowledge_per {
+            AcknowledgePer::Message => self.sent.chunks(1),
+            AcknowledgePer::Batch => self.sent.chunks(self.sent.len().max(1)),
+        };
+        let (mut read, limit) = (Vec::new(), self.config.acknowledge_timeout.duration());
+        while rows.len() > 0 {
+            // No more than is due, so that what a peer writes beyond that is noticed before the next batch.
+            let missing = (rows.len() * text.len() - read.len()).min(ACKS);
+            let mut limited = (&mut stream).take(missing as u64);
+            match timeout(limit, limited.read_buf(&mut read)).await {
+                Ok(Ok(0)) => return Err(self.unread(&ErrorKind::UnexpectedEof.into())),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(self.unread(&error)),
+                Err(_) => {
+                    let address = &self.config.address;
+                    return Err(Error::overloaded(format!("`{address}` did not acknowledge in time")));
+                }
+            }
+            let answers = read.chunks_exact(text.len());
+            let rest = answers.remainder().len();
+            for answer in answers {
+                if answer != text {
+                    return Err(self.wrong(answer));
+                }
+                rows.next().unwrap_or_default().iter().for_each(|&row| self.progress.done(row));
+            }
+            read.drain(..read.len() - rest);
+        }
+        Ok(())
+    }
+
+    fn unread(&self, error: &io::Error) -> Error {
+        net_error("read the acknowledgement of", &self.config.address, error)
+    }
+
+    fn wrong(&self, answer: &[u8]) -> Error {
+        Error::temporary(format!(
+            "`{}` answered `{}` where `{}` was expected",
+            self.config.address,
             answer.escape_ascii(),
-            config.acknowledge.escape_debug()
-        ))),
-        Ok(Err(error)) => Err(net_error("read the acknowledgement of", address, &error)),
-        Err(_) => Err(Error::overloaded(format!("`{address}` did not acknowledge a batch in time"))),
+            self.config.acknowledge.escape_debug()
+        ))
     }
 }
 
 impl Framing {
-    /// Writes messages with their framing.
+    /// Writes messages with their framing, except for those with an objection.
     async fn write(
         &self,
         payload: &BinaryViewArray,
         gathered: &mut Vec<u8>,
-        stream: &mut Stream,
-        rejects: &mut Rejects,
+        stream: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<()> {
         let delimiter = self.delimiter.bytes();
         if let (By::Delimiter, [byte]) = (self.by, delimiter) {
@@ -254,10 +362,10 @@ impl Framing {
         } else {
             for row in 0..payload.len() {
                 let message = payload.value(row);
-                if let Some(reason) = self.head(message.len(), gathered) {
-                    rejects.reject(row as u32, reason);
+                if self.objection(message.len()).is_some() {
                     continue;
                 }
+                self.head(message.len(), gathered);
                 put(message, gathered, stream).await?;
                 if self.by == By::Delimiter {
                     gathered.extend_from_slice(delimiter);
@@ -268,32 +376,37 @@ impl Framing {
         stream.flush().await
     }
 
-    /// Appends the bytes before a message of `length` bytes. Returns a reason if the length cannot be
-    /// represented.
-    fn head(&self, length: usize, out: &mut Vec<u8>) -> Option<String> {
-        let size = self.size.map_or(4, ByteSize::as_usize);
-        let bytes = (length as u64).to_le_bytes();
-        let (low, high) = bytes.split_at(size.min(bytes.len()));
+    /// Returns a length as a binary number, lowest byte first, and how many of its bytes are written.
+    fn binary(&self, length: usize) -> ([u8; 8], usize) {
+        ((length as u64).to_le_bytes(), self.size.map_or(4, ByteSize::as_usize).min(8))
+    }
+
+    /// Returns a reason if a message of `length` bytes cannot be written.
+    fn objection(&self, length: usize) -> Option<String> {
+        let (bytes, size) = self.binary(length);
+        let is_binary = matches!(self.by, By::BinaryLe | By::BinaryBe);
+        let is_too_long = is_binary && bytes.iter().skip(size).any(|&byte| byte != 0);
+        is_too_long
+            .then(|| format!("has {length} bytes, which is more than a length of {size} bytes can represent"))
+    }
+
+    /// Appends the bytes before a message of `length` bytes.
+    fn head(&self, length: usize, out: &mut Vec<u8>) {
+        let (bytes, size) = self.binary(length);
         match self.by {
             By::Delimiter | By::None => {}
             By::Ascii => {
                 out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
                 out.extend_from_slice(self.delimiter.bytes());
             }
-            By::BinaryLe | By::BinaryBe if high.iter().any(|&byte| byte != 0) => {
-                return Some(format!(
-                    "has {length} bytes, which is more than a length of {size} bytes can represent"
-                ));
-            }
-            By::BinaryLe => out.extend_from_slice(low),
-            By::BinaryBe => out.extend(low.iter().rev()),
+            By::BinaryLe => out.extend(bytes.iter().take(size)),
+            By::BinaryBe => out.extend(bytes.iter().take(size).rev()),
         }
-        None
     }
 }
 
 /// Writes bytes, or gathers them to be written together with later ones.
-async fn put(bytes: &[u8], gathered: &mut Vec<u8>, stream: &mut Stream) -> io::Result<()> {
+async fn put(bytes: &[u8], gathered: &mut Vec<u8>, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     if bytes.len() < DIRECT {
         gathered.extend_from_slice(bytes);
         if gathered.len() < DIRECT * 4 {

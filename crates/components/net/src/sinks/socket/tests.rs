@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use thalweg_engine::testing::{batch, context, messages, options, sink_conforms};
+use thalweg_engine::testing::{batch, context, messages, options, refused, sink_conforms};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::JoinHandle;
 
@@ -158,6 +158,158 @@ async fn a_batch_is_safe_when_it_is_acknowledged_and_not_before() {
     written.unwrap();
 }
 
+/// Reads `length` bytes of messages and answers each line feed.
+async fn answer_lines(stream: &mut TcpStream, length: usize) -> String {
+    let mut text = vec![0; length];
+    within(stream.read_exact(&mut text)).await.unwrap();
+    let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+    stream.write_all(&b"OK\n".repeat(lines)).await.unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[tokio::test]
+async fn each_message_is_acknowledged_and_only_those_that_are_not_are_sent_again() {
+    let (listener, address) = listen().await;
+    let mut sink = open(&format!("{{ address: {address}, acknowledge: \"OK\\n\" }}")).await;
+    let messages = batch(["one", "two", "three"]);
+    let mut rejects = Rejects::default();
+    let (written, heard) = tokio::join!(sink.write(&messages, &mut rejects), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // The server answers two messages, and half of the third answer.
+        let heard = answer_lines(&mut stream, 8).await;
+        stream.write_all(b"O").await.unwrap();
+        heard
+    });
+    assert_eq!(
+        (written.unwrap_err().kind(), heard.as_str()),
+        (thalweg_engine::ErrorKind::Temporary, "one\ntwo\n")
+    );
+    let (written, heard) = tokio::join!(sink.write(&messages, &mut rejects), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        answer_lines(&mut stream, 6).await
+    });
+    assert_eq!((written.unwrap(), heard.as_str()), (WriteOutcome::Durable, "three\n"));
+}
+
+#[tokio::test]
+async fn a_server_may_acknowledge_a_batch() {
+    let (listener, address) = listen().await;
+    let options = "acknowledge: OK, acknowledge_per: batch, framing: { by: binary_be, size: 1 }";
+    let mut sink = open(&format!("{{ address: {address}, {options} }}")).await;
+    let long = "x".repeat(300);
+    let messages = batch(["one", &long, "two"]);
+    let mut rejects = Rejects::default();
+    let (written, ()) = tokio::join!(sink.write(&messages, &mut rejects), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut text = [0; 8];
+        within(stream.read_exact(&mut text)).await.unwrap();
+        stream.write_all(b"OK").await.unwrap();
+    });
+    assert_eq!(written.unwrap(), WriteOutcome::Durable);
+    assert_eq!(rejects.take().len(), 1);
+}
+
+/// A peer whose answers are not read would stop reading.
+#[tokio::test]
+async fn acknowledgements_are_read_while_a_batch_is_written() {
+    let (listener, address) = listen().await;
+    let text = "acknowledged ".repeat(20);
+    let mut sink = open(&format!("{{ address: {address}, acknowledge: '{text}' }}")).await;
+    let messages = batch(vec![""; 100_000]);
+    let mut rejects = Rejects::default();
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut read = 0;
+        let mut piece = [0; 1000];
+        while read < 100_000 {
+            let length = stream.read(&mut piece).await.unwrap();
+            read += length;
+            stream.write_all(text.repeat(length).as_bytes()).await.unwrap();
+        }
+    };
+    let write = sink.write(&messages, &mut rejects);
+    let (written, ()) = within(async { tokio::join!(write, server) }).await;
+    assert_eq!(written.unwrap(), WriteOutcome::Durable);
+}
+
+/// Two of ours with the same text: nothing that the sink reports as written is missing, although the receiver
+/// is killed again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_our_own_source_is_killed() {
+    let config: crate::sources::socket::SocketSource =
+        options("{ address: 127.0.0.1:0, acknowledge: \"OK\\n\" }");
+    let mut receiver = Receiver::start(&config, None).await;
+    let mut sink = open(&format!("{{ address: {}, acknowledge: \"OK\\n\" }}", receiver.address)).await;
+    let mut number = 0;
+    let mut kills = 0;
+    let mut kept = std::collections::HashSet::new();
+    for _ in 0..20 {
+        let texts: Vec<String> = (number..number + 3000).map(|number| format!("message {number}")).collect();
+        number += 3000;
+        let messages = batch(&texts);
+        loop {
+            let mut rejects = Rejects::default();
+            let writing = sink.write(&messages, &mut rejects);
+            // Killed in the middle: some messages are stored, others are in flight.
+            let kill = async {
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(0..20))).await;
+                receiver.kill().await
+            };
+            let (written, stored) = tokio::join!(within(writing), kill);
+            kept.extend(stored);
+            kills += 1;
+            receiver = Receiver::start(&config, Some(&receiver.address)).await;
+            if written.is_ok() {
+                break;
+            }
+        }
+        let missing = texts.iter().filter(|text| !kept.contains(*text)).count();
+        assert_eq!(missing, 0, "after {kills} kills");
+    }
+}
+
+/// A source of ours that stores one batch after another, slowly, and can be killed.
+struct Receiver {
+    address: String,
+    stop: tokio::sync::oneshot::Sender<()>,
+    stored: JoinHandle<Vec<String>>,
+}
+
+impl Receiver {
+    async fn start(config: &crate::sources::socket::SocketSource, at: Option<&str>) -> Self {
+        let (source, announce) = crate::sources::socket::for_test(config, at);
+        let server = crate::net::testing::Server::start(source, announce).await;
+        let address = server.address.clone();
+        let (stop, mut stopped) = tokio::sync::oneshot::channel();
+        let stored = tokio::spawn(async move {
+            let mut stored = Vec::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = &mut stopped => break,
+                    taken = server.source.main.take() => {
+                        let Some((_, thalweg_engine::testing::Arrived::Messages(batch))) = taken else { break };
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        stored.extend(thalweg_engine::testing::payloads(&batch));
+                        batch.settle(thalweg_record::Outcome::Delivered);
+                    }
+                }
+            }
+            server.source.task.abort();
+            let _ = server.source.task.await;
+            stored
+        });
+        Self { address, stop, stored }
+    }
+
+    /// Ends it without a word, and returns what it has stored.
+    async fn kill(&mut self) -> Vec<String> {
+        let (stop, _) = tokio::sync::oneshot::channel();
+        let _ = std::mem::replace(&mut self.stop, stop).send(());
+        (&mut self.stored).await.unwrap()
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_read_is_overloaded() {
     let (listener, address) = listen().await;
@@ -226,10 +378,20 @@ async fn unix_sockets_and_tls() {
     assert!(error.ends_with("invalid peer certificate: UnknownIssuer"), "{error}");
 }
 
+/// An address with a password is refused, and not repeated: addresses are shown in messages.
+#[test]
+fn a_password_in_the_address_is_not_shown() {
+    for address in ["tcp://u:SEKRET@host:1", "host:1?token=SEKRET", "tcp://host:SEKRET@1"] {
+        let found = refused::<SocketConfig>(&format!("{{ address: '{address}' }}"));
+        assert!(found.contains("has only a host and a port") && !found.contains("SEKRET"), "{found}");
+    }
+}
+
 #[test]
 fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<SocketConfig>(yaml).check());
     assert_eq!(mistakes("{ address: 'udp://:1', acknowledge: OK }"), ["Datagrams are not acknowledged."]);
+    assert_eq!(mistakes("{ address: ':1', acknowledge_per: batch }"), ["Nothing is acknowledged."]);
     assert_eq!(mistakes("{ address: 'udp://:1', framing: { by: none } }"), ["Each datagram is one message."]);
     assert_eq!(mistakes("{ address: ':1', framing: { size: 2 } }"), ["`size` is for binary lengths."]);
     assert_eq!(

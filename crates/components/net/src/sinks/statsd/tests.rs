@@ -132,6 +132,8 @@ fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<StatsdConfig>(yaml).check());
     assert_eq!(mistakes("{}"), [""; 0]);
     assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    let only = "The address of a socket has only a host and a port.";
+    assert_eq!(mistakes("{ address: 'u:SEKRET@host:1' }"), [only]);
     assert_eq!(mistakes("{ gauge: sum }"), ["`gauge` is for `kind: gauge`."]);
     assert_eq!(mistakes("{ kind: timing }"), ["A timing needs a value."]);
     assert_eq!(mistakes("{ max_datagram_bytes: 10 }"), ["A datagram has 64 to 65507 bytes."]);

@@ -208,6 +208,8 @@ async fn pages_of_other_hosts_and_other_paths_are_refused() {
 fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<WebsocketConfig>(yaml).check());
     assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    let only = "The address of a socket has only a host and a port.";
+    assert_eq!(mistakes("{ address: 'u:SEKRET@host:1' }"), [only]);
     assert_eq!(mistakes("{ address: ':1', path: watch }"), ["A path begins with `/`."]);
     assert_eq!(mistakes("{ address: ':1', encode: text }"), ["`text` needs a template."]);
 }

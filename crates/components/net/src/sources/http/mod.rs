@@ -16,15 +16,19 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
+use crate::net::{
+    Address, Announce, Client, Incomplete, ListenOptions, Listener, Respond, UnixSocket, defaults, serve,
+};
 use crate::web::{Admission, RequestOptions, converse_until_stopped};
 use thalweg_codec::stream_framing::StreamFraming;
 
 /// Receives messages in HTTP requests.
 ///
 /// The body of a request is one message, or several if `framing` is given. It may be compressed with gzip or
-/// zstd (`Content-Encoding`). The request is answered with `status` once all of its messages are delivered.
-/// If they could not be delivered, the answer is 503, and the client should resend the request.
+/// zstd (`Content-Encoding`). The request is answered with `status` once all of its messages are settled:
+/// delivered, or rejected and kept with their reasons. If some were rejected, the header `Thalweg-Rejected`
+/// of the answer has their number, and the body says so. If messages could not be delivered, the answer is
+/// 503, and the client should resend the request.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSource {
@@ -65,10 +69,11 @@ pub struct HttpSource {
     #[serde(default = "ok")]
     #[schemars(range(min = 200, max = 299))]
     status: u16,
-    /// The status of the answer if some messages were rejected. These messages leave by `errors`.
-    #[serde(default = "unavailable")]
+    /// The status of the answer if some messages were rejected, 200 to 599. These messages leave by `errors`;
+    /// a client that resends them gets them rejected again. The default is that of `status`.
+    #[serde(default)]
     #[schemars(range(min = 200, max = 599))]
-    rejected_status: u16,
+    rejected_status: Option<u16>,
     #[serde(flatten)]
     listen: ListenOptions,
 }
@@ -90,10 +95,6 @@ fn default_body() -> ByteSize {
 
 fn ok() -> u16 {
     200
-}
-
-fn unavailable() -> u16 {
-    503
 }
 
 impl Component for HttpSource {
@@ -132,15 +133,21 @@ sinks:
             ));
         }
         mistakes.extend(self.request.check(self.path.as_deref(), "/logs"));
-        if !(200..600).contains(&self.status) || !(200..600).contains(&self.rejected_status) {
-            mistakes.push(Mistake::new("status", "A status is a number from 200 to 599."));
-        }
         mistakes
     }
 }
 
 impl SourceConfig for HttpSource {
     fn blocks(&self) -> bool {
+        false
+    }
+
+    fn resends(&self) -> bool {
+        // A client that was answered does not send its messages again.
+        self.respond == Respond::Delivered
+    }
+
+    fn starts_over(&self) -> bool {
         false
     }
 
@@ -158,6 +165,8 @@ struct Http {
 struct Server {
     config: HttpSource,
     admission: Admission,
+    /// The requests whose bodies are arriving.
+    incomplete: Incomplete,
 }
 
 #[async_trait]
@@ -168,7 +177,7 @@ impl Source for Http {
         let (tls, limits) = (config.listen.acceptor()?, config.listen.limits());
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
-        let server = Arc::new(Server { config, admission });
+        let server = Arc::new(Server { config, admission, incomplete: Incomplete::default() });
         serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))
             .await
     }

@@ -8,19 +8,23 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewAr
 use arrow_schema::{DataType, Field, Schema};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use thalweg_engine::{Error, Received, SourceOutput};
-use thalweg_record::{Lease, Outcome};
+use thalweg_engine::{Error, Received, Settled, SourceOutput};
+use thalweg_record::Lease;
 
 use super::{Payload, Server};
-use crate::net::{Cut, Format, Plain, Respond};
+use crate::net::{Cut, Format, Incomplete, Part, Plain, Rejected, Respond};
 use crate::web::{Answer, Gate, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
-/// How many bytes are reserved at a time for a body of unknown length.
+/// How many bytes are reserved before a body arrives. More are reserved only as it arrives: what a client
+/// announces may never come.
 const STEP: usize = 16 << 10;
+
+/// The header of an answer that has the number of rejected messages.
+const REJECTED: HeaderName = HeaderName::from_static("thalweg-rejected");
 
 /// True if requests have a field with this name.
 pub(super) fn is_field(name: &str) -> bool {
@@ -28,6 +32,12 @@ pub(super) fn is_field(name: &str) -> bool {
         || name
             .strip_prefix("header.")
             .is_some_and(|header| hyper::header::HeaderName::try_from(header).is_ok())
+}
+
+/// The messages of a request that are settled.
+struct Accepted {
+    messages: usize,
+    rejected: usize,
 }
 
 /// The answer to a request that is refused.
@@ -49,7 +59,7 @@ impl Format for WithFields {
         cut: &Cut,
         rows: Range<usize>,
         peer: &Arc<str>,
-        rejected: &mut Vec<(Range<usize>, String)>,
+        rejected: &mut Vec<Rejected>,
     ) -> Option<Received> {
         let mut received = Plain.received(cut, rows, peer, rejected)?;
         if self.0.is_empty() {
@@ -78,7 +88,7 @@ impl Server {
             return text(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         };
         match self.take(request, user, peer, out).await {
-            Ok(Ok(status)) => text(status, String::new()),
+            Ok(Ok(settled)) => self.settled(settled),
             Ok(Err(Refusal(status, reason))) => text(status, reason),
             Err(error) => {
                 gate.fail(error);
@@ -87,22 +97,29 @@ impl Server {
         }
     }
 
+    /// Returns the answer to a request whose messages are all settled.
+    fn settled(&self, Accepted { messages, rejected }: Accepted) -> Answer {
+        let status = |number| StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if rejected == 0 {
+            return text(status(self.config.status), String::new());
+        }
+        let number = self.config.rejected_status.unwrap_or(self.config.status);
+        let mut answer = text(status(number), format!("{rejected} of {messages} messages were rejected"));
+        answer.headers_mut().insert(REJECTED, rejected.into());
+        answer
+    }
+
     async fn take(
         &self,
         request: Request<Incoming>,
         user: Option<String>,
         peer: &Arc<str>,
         mut out: SourceOutput,
-    ) -> Result<Result<StatusCode, Refusal>, Error> {
+    ) -> Result<Result<Accepted, Refusal>, Error> {
         let (mut parts, body) = request.into_parts();
-        let timeout = self.config.read_timeout.duration();
-        let read = tokio::time::timeout(timeout, self.body(&parts, body, &out)).await;
-        let (mut memory, lease) = match read {
-            Ok(Ok(read)) => read,
-            Ok(Err(refused)) => return Ok(Err(refused)),
-            Err(_) => {
-                return Ok(Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")));
-            }
+        let (mut memory, lease) = match self.body(&parts, body, &out).await {
+            Ok(read) => read,
+            Err(refused) => return Ok(Err(refused)),
         };
         let mut format = WithFields(self.fields(&parts, user, peer));
         if self.config.payload == Payload::Request {
@@ -116,42 +133,39 @@ impl Server {
             Some(framing) => Cut::all(buffer, framing.begin(limit, false), limit),
             None => Cut { buffer, messages: vec![whole], rejected: Vec::new() },
         };
-        let mut is_rejected = !cut.rejected.is_empty();
+        let mut accepted = Accepted { messages: 0, rejected: cut.rejected.len() };
         let is_acked = self.config.respond == Respond::Delivered;
         let mut waiting = Vec::new();
-        cut.send(&mut format, peer, is_acked, &mut out, |_, settled| waiting.extend(settled)).await?;
+        let note = |count, settled: Option<Settled>| {
+            accepted.messages += count;
+            waiting.extend(settled);
+        };
+        cut.send(&mut format, peer, is_acked, &mut out, note).await?;
         // Downstream stages end only when all source outputs are dropped. Some settle their batches only
         // then.
         drop(out);
+        let mut rejected = 0;
         for settled in waiting {
             let settlement = settled.await;
-            match settlement.outcome {
-                Outcome::Failed => {
-                    let reason = "the messages could not be delivered";
-                    return Ok(Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason)));
-                }
-                Outcome::Rejected => is_rejected = true,
-                Outcome::Filtered | Outcome::Delivered => {}
+            if !settlement.outcome.is_safe() {
+                let reason = "the messages could not be delivered";
+                return Ok(Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason)));
             }
+            rejected += settlement.rejected;
         }
-        let status = |number| StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Ok(match is_rejected {
-            true => Err(Refusal(
-                status(self.config.rejected_status),
-                "messages could not be processed".to_owned(),
-            )),
-            false => Ok(status(self.config.status)),
-        })
+        // A transform may have made several messages of one. Messages that were rejected here count as
+        // delivered if a sink receives the output `errors`.
+        accepted.rejected = rejected.max(accepted.rejected).min(accepted.messages);
+        Ok(Ok(accepted))
     }
 
-    /// Reads a body as the budget permits, and decompresses it.
+    /// Reads a body, and decompresses it, within the time limit.
     async fn body(
         &self,
         parts: &Parts,
-        mut body: Incoming,
+        body: Incoming,
         out: &SourceOutput,
     ) -> Result<(Vec<u8>, Lease), Refusal> {
-        let most = self.config.max_body_bytes.as_usize();
         let compression = match parts.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
             None | Some(b"" | b"identity") => None,
             Some(b"gzip" | b"x-gzip") => Some(Compression::Gzip),
@@ -161,51 +175,72 @@ impl Server {
                 return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
             }
         };
-        let known = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        if known.is_some_and(|length| length > most) {
+        let length = body.size_hint().exact().unwrap_or(0);
+        if length > self.config.max_body_bytes.bytes() {
             return Err(self.too_large());
         }
-        let first = known.unwrap_or(STEP);
-        let mut lease = out.reserve(first).await;
-        let mut memory = Vec::with_capacity(first);
+        let part = self.incomplete.begin();
+        let read = async {
+            let mut growing = Growing::begin(&self.incomplete, &part, out, 0).await;
+            self.read(body, &mut growing).await?;
+            match compression {
+                // The compressed body is held until it has been read.
+                Some(compression) => self.decompressed(&growing, compression).await,
+                None => Ok(growing),
+            }
+        };
+        tokio::select! {
+            read = tokio::time::timeout(self.config.read_timeout.duration(), read) => match read {
+                Ok(read) => read.map(|read| (read.memory, read.lease)),
+                Err(_) => {
+                    Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
+                }
+            },
+            () = part.dropped() => {
+                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "incomplete requests used up the memory"))
+            }
+        }
+    }
+
+    /// Reads a body as the budget permits. When its first bytes have come, memory for all of it is reserved:
+    /// bodies that grow bit by bit would wait for each other. Not if it is a large part of the budget.
+    async fn read(&self, mut body: Incoming, into: &mut Growing<'_>) -> Result<(), Refusal> {
+        let announced = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(usize::MAX);
+        let announced = if announced > into.out.share().budget().limit() / 3 { 0 } else { announced };
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
                 Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))
             })?;
             let Ok(data) = frame.into_data() else { continue };
-            if data.len() > most - memory.len() {
+            if data.len() > self.config.max_body_bytes.as_usize() - into.memory.len() {
                 return Err(self.too_large());
             }
-            reserve(&mut memory, &mut lease, data.len(), out).await;
-            memory.extend_from_slice(&data);
+            into.reserve(data.len().max(announced.saturating_sub(into.memory.len()))).await;
+            into.memory.extend_from_slice(&data);
         }
-        match compression {
-            // The lease is held until the compressed body has been read.
-            Some(compression) => self.decompressed(&memory, compression, out).await,
-            None => Ok((memory, lease)),
-        }
+        Ok(())
     }
 
     /// Decompresses a body as the budget permits.
-    async fn decompressed(
+    async fn decompressed<'b>(
         &self,
-        body: &[u8],
+        body: &Growing<'b>,
         compression: Compression,
-        out: &SourceOutput,
-    ) -> Result<(Vec<u8>, Lease), Refusal> {
-        let mut decoder = Decoder::new(compression, Cursor::new(body));
-        let mut decoded = Vec::new();
-        let mut lease = out.reserve(STEP).await;
+    ) -> Result<Growing<'b>, Refusal> {
+        let mut decoder = Decoder::new(compression, Cursor::new(&body.memory));
+        let Growing { incomplete, part, out, .. } = body;
+        let mut decoded = Growing::begin(incomplete, part, out, body.lease.bytes()).await;
         loop {
-            reserve(&mut decoded, &mut lease, STEP, out).await;
-            let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded).map_err(|error| {
+            decoded.reserve(STEP).await;
+            let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded.memory);
+            let read = read.map_err(|error| {
                 Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be decompressed: {error}"))
             })?;
-            if decoded.len() > self.config.max_body_bytes.as_usize() {
+            if decoded.memory.len() > self.config.max_body_bytes.as_usize() {
                 return Err(self.too_large());
             }
             if read == 0 {
-                return Ok((decoded, lease));
+                return Ok(decoded);
             }
         }
     }
@@ -231,13 +266,34 @@ impl Server {
     }
 }
 
-/// Makes capacity for `more` bytes, at least doubling `memory`.
-async fn reserve(memory: &mut Vec<u8>, lease: &mut Lease, more: usize, out: &SourceOutput) {
-    if memory.capacity() - memory.len() < more {
-        let more = more.max(memory.len());
-        // Both leases belong to one share, so the merge always succeeds.
-        drop(lease.merge(out.reserve(more).await));
-        memory.reserve_exact(more);
+/// A body that is arriving, in memory that grows with it.
+struct Growing<'b> {
+    incomplete: &'b Incomplete,
+    part: &'b Part,
+    out: &'b SourceOutput,
+    memory: Vec<u8>,
+    lease: Lease,
+    /// The other memory that the request holds, in bytes.
+    beside: usize,
+}
+
+impl<'b> Growing<'b> {
+    async fn begin(incomplete: &'b Incomplete, part: &'b Part, out: &'b SourceOutput, beside: usize) -> Self {
+        let lease = incomplete.reserve(out.share(), STEP).await;
+        part.hold(beside + STEP);
+        Self { incomplete, part, out, memory: Vec::with_capacity(STEP), lease, beside }
+    }
+
+    /// Makes capacity for `more` bytes, at least doubling the memory.
+    async fn reserve(&mut self, more: usize) {
+        if self.memory.capacity() - self.memory.len() < more {
+            let more = more.max(self.memory.len());
+            let room = self.incomplete.reserve(self.out.share(), more).await;
+            // Both leases belong to one share, so the merge always succeeds.
+            drop(self.lease.merge(room));
+            self.memory.reserve_exact(more);
+            self.part.hold(self.beside + self.lease.bytes());
+        }
     }
 }
 

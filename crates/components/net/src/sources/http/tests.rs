@@ -56,7 +56,7 @@ async fn what_is_not_delivered_is_to_be_sent_again() {
     let server = start("{ address: 127.0.0.1:0 }").await;
     for (outcome, expected) in [
         (Outcome::Failed, 503),
-        (Outcome::Rejected, 503),
+        (Outcome::Rejected, 200),
         (Outcome::Filtered, 200),
         (Outcome::Delivered, 200),
     ] {
@@ -75,6 +75,73 @@ async fn what_is_not_delivered_is_to_be_sent_again() {
     batch.settle(Outcome::Delivered);
     error.settle(Outcome::Rejected);
     assert_eq!(within(answer).await.unwrap().unwrap().status(), 422);
+}
+
+#[tokio::test]
+async fn a_request_is_done_when_each_message_is_delivered_or_rejected() {
+    let server = start("{ address: 127.0.0.1:0, framing: {}, max_message_bytes: 5 }").await;
+    let mut answer = tokio::spawn(post(&server, "/").body("one\ntwo\ntoo long\nthree\nfour").send());
+    let mut batch = server.next().await;
+    let error = server.next_error().await;
+    let ack = batch.take_ack();
+    ack.split().reject(2);
+    ack.settle(Outcome::Delivered);
+    // Rejected messages must be kept as well before the client may forget it.
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut answer).await.is_err());
+    error.settle(Outcome::Rejected);
+    let answer = within(answer).await.unwrap().unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["thalweg-rejected"]),
+        (200, &"3".parse().unwrap())
+    );
+    assert_eq!(answer.text().await.unwrap(), "3 of 5 messages were rejected\n");
+    // The output `errors` leads to a sink.
+    let answer = tokio::spawn(post(&server, "/").body("too long\nx").send());
+    let (batch, error) = (server.next().await, server.next_error().await);
+    batch.settle(Outcome::Delivered);
+    error.settle(Outcome::Delivered);
+    let answer = within(answer).await.unwrap().unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["thalweg-rejected"]),
+        (200, &"1".parse().unwrap())
+    );
+    let answer = tokio::spawn(post(&server, "/").body("x").send());
+    server.next().await.settle(Outcome::Delivered);
+    assert!(within(answer).await.unwrap().unwrap().headers().get("thalweg-rejected").is_none());
+}
+
+/// A budget of 64 MiB, of which each of these announced 16 MiB.
+#[tokio::test]
+async fn what_clients_only_announce_takes_no_memory_from_others() {
+    let server = start("{ address: 127.0.0.1:0 }").await;
+    let mut silent = Vec::new();
+    for _ in 0..14 {
+        let mut client = server.connect().await;
+        let head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 16777216\r\n\r\n";
+        client.write_all(head).await.unwrap();
+        silent.push(client);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let short =
+        tokio::time::timeout(Duration::from_secs(10), delivered(&server, post(&server, "/").body("x")));
+    assert_eq!(short.await.expect("it does not wait for the others").0, 200);
+}
+
+#[tokio::test]
+async fn the_oldest_incomplete_request_ends_when_such_requests_use_up_the_memory() {
+    let server = start("{ address: 127.0.0.1:0, read_timeout: 10min }").await;
+    let mut halves = Vec::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        let head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 16777216\r\n\r\n";
+        client.write_all(head).await.unwrap();
+        within(client.write_all(&vec![b'x'; 15 << 20])).await.unwrap();
+        halves.push(client);
+    }
+    // More than is left.
+    let (status, batch) = delivered(&server, post(&server, "/").body("x".repeat(16 << 20))).await;
+    assert_eq!((status, batch.payload().value(0).len()), (StatusCode::OK, 16 << 20));
+    assert!(rest(&mut halves.remove(0)).await.starts_with("HTTP/1.1 503 "));
 }
 
 #[tokio::test]
@@ -292,6 +359,8 @@ async fn a_stop_answers_what_is_under_way_and_refuses_what_comes() {
 fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<HttpSource>(yaml).check());
     assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    let only = "The address of a socket has only a host and a port.";
+    assert_eq!(mistakes("{ address: 'u:SEKRET@host:1' }"), [only]);
     assert_eq!(
         mistakes("{ address: ':80', framing: {}, payload: request }"),
         ["A whole request cannot be cut into messages."]

@@ -58,7 +58,9 @@ pub struct HttpUpload {
     /// When requests are answered. The default is `delivered`.
     #[serde(default)]
     respond: Respond,
-    /// How long a client may take to send the head of a request, and how long it may pause within the body.
+    /// How long a client may take to send the head of a request, how long it may pause within the body, and
+    /// how long a request may wait for memory. After this time, a body must also have arrived with at least 1
+    /// KiB per second on average.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
     #[serde(flatten)]
@@ -133,6 +135,15 @@ impl SourceConfig for HttpUpload {
 
     fn gives(&self) -> Flow {
         Flow::Files
+    }
+
+    fn resends(&self) -> bool {
+        // A client that was answered does not send its files again.
+        self.respond == Respond::Delivered
+    }
+
+    fn starts_over(&self) -> bool {
+        false
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -7,8 +7,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde::Serialize;
 use thalweg_engine::{Error, SourceOutput};
-use thalweg_record::{Ack, Ending, File, Outcome, Report};
-use tokio::sync::oneshot;
+use thalweg_record::{Ending, File, Outcome, Report, Settlement};
 
 use super::{Respond, Server};
 use crate::upload::{self, Refusal, Uploads};
@@ -76,12 +75,8 @@ impl Server {
         // From here on, only the files hold their contents.
         let mut waiting = Vec::new();
         for (file, upload) in files.iter_mut().zip(uploads.files) {
-            let (send, receive) = oneshot::channel();
-            file.ack_mut().merge(Ack::new(out.name().clone(), move |settlement| {
-                // The client may have disconnected.
-                let _ = send.send(settlement);
-            }));
-            waiting.push((upload.name, upload.size, Report::default(), receive));
+            let settled = out.settled(file.ack_mut());
+            waiting.push((upload.name, upload.size, Report::default(), settled));
         }
         let reported = files.into_iter().zip(&waiting);
         let files = reported.map(|(file, (.., report, _))| file.with_report(report.clone())).collect();
@@ -91,10 +86,7 @@ impl Server {
         let mut responses = Vec::new();
         let mut outcomes = Vec::new();
         for (name, size, report, settled) in waiting {
-            let (outcome, reason) = match settled.await {
-                Ok(settlement) => (settlement.outcome, settlement.reason),
-                Err(_) => (Outcome::Failed, None),
-            };
+            let Settlement { outcome, reason, .. } = settled.await;
             let ending = report.lock().take();
             let outcome = match outcome {
                 // The file was rejected, and its error was delivered to the `errors` output.
@@ -140,7 +132,7 @@ fn file_response(
         Outcome::Delivered | Outcome::Filtered => ("delivered", None),
         Outcome::Rejected => ("rejected", Some(reason.unwrap_or_else(|| "it was rejected".to_owned()))),
         // The cause is only logged, since it may reveal more than a client should know.
-        Outcome::Failed => ("failed", Some("it could not be delivered".to_owned())),
+        Outcome::Failed | Outcome::Unfinished => ("failed", Some("it could not be delivered".to_owned())),
     };
     FileResponse { name, size, mime, status, reason }
 }

@@ -75,6 +75,15 @@ impl SourceConfig for ProxySource {
         false
     }
 
+    fn resends(&self) -> bool {
+        // The server's answer does not tell the client whether other sinks have its message.
+        false
+    }
+
+    fn starts_over(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Proxy { config: self.clone(), announce: Announce::new(&context.name) }))
     }

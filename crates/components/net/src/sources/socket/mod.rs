@@ -18,6 +18,7 @@ use crate::net::{
     Address, Announce, Connection, Datagrams, ListenOptions, Listener, Plain, Respond, SocketOptions,
     defaults, receive, serve,
 };
+use crate::tls::Acceptor;
 use thalweg_codec::stream_framing::StreamFraming;
 
 /// Listens on a socket and receives messages: TCP, UDP or a unix socket.
@@ -37,8 +38,9 @@ pub struct SocketSource {
     framing: StreamFraming,
     #[serde(flatten)]
     socket: SocketOptions,
-    /// The text written to the client for each message, for example `"OK\n"`. If a message cannot be
-    /// delivered, the connection is closed instead. Not for datagrams. By default nothing is written.
+    /// The text written to the client for each message, for example `"OK\n"`, once the message is delivered,
+    /// or rejected and kept with its reason. If a message cannot be delivered, the connection is closed
+    /// instead. Not for datagrams. By default nothing is written.
     #[serde(default)]
     acknowledge: String,
     /// When `acknowledge` is written. The default is `delivered`.
@@ -87,6 +89,15 @@ impl SourceConfig for SocketSource {
         false
     }
 
+    fn resends(&self) -> bool {
+        // Only a client that waits for acknowledgements knows what to send again.
+        !self.acknowledge.is_empty() && self.respond == Respond::Delivered
+    }
+
+    fn starts_over(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Socket::new(self.clone(), context)))
     }
@@ -103,6 +114,17 @@ impl Socket {
     }
 }
 
+/// Returns the source with these options, at another address if one is given.
+#[cfg(test)]
+pub(crate) fn for_test(config: &SocketSource, at: Option<&str>) -> (impl Source + use<>, Announce) {
+    let mut config = config.clone();
+    if let Some(at) = at {
+        config.address = Address::Tcp(at.to_owned());
+    }
+    let announce = Announce::new("test");
+    (Socket { config, announce: announce.clone() }, announce)
+}
+
 #[async_trait]
 impl Source for Socket {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
@@ -113,7 +135,7 @@ impl Source for Socket {
             let end_after_idle = config.listen.end_after_idle();
             return receive(&socket, Some(&config.framing), limit, end_after_idle, Plain, out).await;
         }
-        let tls = config.listen.acceptor()?;
+        let tls = config.listen.acceptor()?.map(Acceptor::without_tickets);
         let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
         let limits = config.listen.limits();
         let text = Bytes::copy_from_slice(config.acknowledge.as_bytes());

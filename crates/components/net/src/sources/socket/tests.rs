@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -265,6 +265,17 @@ async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced()
     assert!(server.stop().await.result.is_none());
     assert!(!path.exists());
 
+    // Permissions that the umask removes are not granted, unless the configuration asks for them.
+    let probe = folder.path().join("probe");
+    std::fs::DirBuilder::new().mode(0o777).create(&probe).unwrap();
+    let umask = !std::fs::metadata(&probe).unwrap().permissions().mode() & 0o777;
+    let server = start(&format!("{{ address: 'unix://{}' }}", path.display())).await;
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770 & !umask);
+    assert!(server.stop().await.result.is_none());
+    let server = start(&format!("{{ address: 'unix://{}', permissions: '0666' }}", path.display())).await;
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+    assert!(server.stop().await.result.is_none());
+
     let path = folder.path().join("datagrams.sock");
     drop(std::os::unix::net::UnixDatagram::bind(&path).unwrap());
     let server = start(&format!("{{ address: 'unixgram://{}' }}", path.display())).await;
@@ -423,6 +434,131 @@ fn what_does_not_go_together_is_refused() {
         refused::<SocketSource>("{}"),
         "The option `address` is missing. The address to listen on: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or `unixgram:///PATH` (datagrams). For example `address: 'tcp://0.0.0.0:5880'`."
     );
+}
+
+#[test]
+fn only_clients_that_wait_for_their_acknowledgement_send_again() {
+    for (yaml, resends) in [
+        ("{ address: ':1' }", false),
+        ("{ address: ':1', acknowledge: OK }", true),
+        ("{ address: ':1', acknowledge: OK, respond: received }", false),
+        ("{ address: 'udp://:1' }", false),
+    ] {
+        let config: SocketSource = options(yaml);
+        assert_eq!((config.resends(), config.starts_over()), (resends, false), "{yaml}");
+    }
+}
+
+/// A client that closes TLS without saying so (`close_notify`), or resets the connection, has still sent what
+/// it has sent.
+#[tokio::test]
+async fn complete_messages_arrive_although_the_connection_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = test_files(folder.path());
+    let tls = format!("tls: {{ certificate: {certificate}, key: {key} }}");
+    let server = start(&format!("{{ address: 127.0.0.1:0, {tls} }}")).await;
+    let tls: TlsClient = options(&format!("{{ ca: {certificate} }}"));
+    let connector = tls.connector().unwrap();
+    let text: String = (0..500).map(|n| format!("message {n}\n")).collect::<String>() + "unfini";
+    for round in 0..20 {
+        let stream = TcpStream::connect(&server.address).await.unwrap();
+        let mut client = connector.connect("localhost:1", stream).await.unwrap();
+        client.write_all(text.as_bytes()).await.unwrap();
+        client.flush().await.unwrap();
+        // Closes the socket, and says nothing before.
+        drop(client);
+        let mut found = Vec::new();
+        while found.len() < 500 {
+            let batch = tokio::select! {
+                biased;
+                batch = server.next() => batch,
+                error = server.next_error() => panic!("round {round}: {:?} after {}", reasons(&error), found.len()),
+            };
+            found.extend(payloads(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        assert_eq!(found.last().unwrap(), "message 499");
+        let error = server.next_error().await;
+        let (payload, reason) = reasons(&error).remove(0);
+        assert!(payload == "unfini" && reason.starts_with("is cut off: the connection broke"), "{reason}");
+        error.settle(Outcome::Rejected);
+    }
+}
+
+#[tokio::test]
+async fn complete_messages_arrive_although_the_connection_is_reset() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: OK }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\ntwo\nth").await.unwrap();
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        let batch = server.next().await;
+        found.extend(payloads(&batch));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(found, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_byte_now_and_then_does_not_hold_a_message_for_ever() {
+    let server = start("{ address: 127.0.0.1:0, read_timeout: 200ms }").await;
+    let mut client = server.connect().await;
+    let slow = async {
+        // Each pause is shorter than `read_timeout`.
+        while client.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let error = tokio::select! {
+        error = server.next_error() => error,
+        () = within(slow) => panic!("the connection ended without a word"),
+    };
+    assert_eq!(reasons(&error)[0].1, "is cut off: nothing more arrived in time");
+    error.settle(Outcome::Rejected);
+}
+
+#[tokio::test]
+async fn the_oldest_incomplete_message_is_dropped_when_such_messages_use_up_the_memory() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 64MiB, read_timeout: 10min }").await;
+    let mut clients = Vec::new();
+    for letter in [b'a', b'b', b'c'] {
+        let mut client = server.connect().await;
+        within(client.write_all(&vec![letter; 15 << 20])).await.unwrap();
+        clients.push(client);
+    }
+    // The budget is 64 MiB, of which sources may fill 48 MiB.
+    let mut client = server.connect().await;
+    let large = [vec![b'd'; 8 << 20], b"\n".to_vec()].concat();
+    let send = tokio::spawn(async move {
+        client.write_all(&large).await.unwrap();
+        client
+    });
+    let error = server.next_error().await;
+    let (payload, reason) = reasons(&error).remove(0);
+    assert!(payload.starts_with("aaa"), "it is not the oldest: {payload:.3}");
+    assert_eq!(reason, "is cut off: incomplete messages used up the memory, and it was the oldest of them");
+    error.settle(Outcome::Rejected);
+    let batch = server.next().await;
+    assert_eq!(batch.payload().value(0).len(), 8 << 20);
+    batch.settle(Outcome::Delivered);
+    drop(send.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_acknowledged_when_it_is_kept() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 5, acknowledge: \"+\" }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\nfar too long\ntwo\n").await.unwrap();
+    let mut batches = vec![server.next().await];
+    while batches.iter().map(thalweg_record::Batch::rows).sum::<usize>() < 2 {
+        batches.push(server.next().await);
+    }
+    let error = server.next_error().await;
+    batches.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    error.settle(Outcome::Rejected);
+    assert_eq!(read(&mut client, 3).await, "+++");
 }
 
 #[test]

@@ -14,15 +14,16 @@ use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Datagrams, ListenOptions, Listener, SocketOptions, receive, serve};
+use crate::tls::Acceptor;
 use parse::Parser;
 use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
 
 /// Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 ///
 /// The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
-/// number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`. Times without
-/// a time zone are UTC. Times without a year are placed within the last twelve months. Anything that is not a
-/// syslog message leaves by `errors`.
+/// number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`, or in `sd` if
+/// there is too much of it (`max_fields`). Times without a time zone are UTC. Times without a year are placed
+/// within the last twelve months. Anything that is not a syslog message leaves by `errors`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyslogSource {
@@ -39,6 +40,10 @@ pub struct SyslogSource {
     fields: bool,
     /// Whether `facility` and `severity` are numbers instead of names.
     codes: bool,
+    /// The largest number of fields for structured data in a batch. Structured data with further names goes
+    /// into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64.
+    #[schemars(range(max = 1024))]
+    max_fields: usize,
     /// A text put before the name of each field, for example `syslog.`.
     prefix: String,
     #[serde(flatten)]
@@ -93,6 +98,7 @@ impl Default for SyslogSource {
             payload: Payload::Raw,
             fields: true,
             codes: false,
+            max_fields: 64,
             prefix: String::new(),
             socket: SocketOptions::default(),
             listen: ListenOptions::default(),
@@ -134,6 +140,15 @@ impl SourceConfig for SyslogSource {
         false
     }
 
+    fn resends(&self) -> bool {
+        // The protocol has no acknowledgements.
+        false
+    }
+
+    fn starts_over(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Syslog { config: self.clone(), announce: Announce::new(&context.name) }))
     }
@@ -154,7 +169,7 @@ impl Source for Syslog {
             let socket = Datagrams::bind(&config.address, config.socket.unix(), &self.announce).await?;
             return receive(&socket, None, limit, config.listen.end_after_idle(), parser, out).await;
         }
-        let tls = config.listen.acceptor()?;
+        let tls = config.listen.acceptor()?.map(Acceptor::without_tickets);
         let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
         let limits = config.listen.limits();
         let framing = config.framing;

@@ -8,12 +8,14 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringV
 use arrow_buffer::Buffer;
 use arrow_schema::{Field, Schema};
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
+use hashbrown::HashMap;
+use serde_json::Value;
 use syslog_loose::{IncompleteDate, Message, ProcId, Protocol, Variant, parse_message_with_year_exact_tz};
 use thalweg_engine::{Reading, Received};
 use thalweg_record::{TextBuilder, ViewBuilder};
 
 use super::{Format as Form, Payload, SyslogSource};
-use crate::net::{Cut, Format};
+use crate::net::{Cut, Format, Rejected};
 use thalweg_codec::columns::FieldType;
 
 /// Parses messages and builds their fields.
@@ -23,6 +25,7 @@ pub(super) struct Parser {
     payload: Payload,
     fields: bool,
     codes: bool,
+    max_fields: usize,
     prefix: Arc<str>,
 }
 
@@ -42,28 +45,32 @@ impl Parser {
             Form::Rfc5424 => Variant::RFC5424,
         };
         let prefix = config.prefix.as_str().into();
-        Self { variant, payload: config.payload, fields: config.fields, codes: config.codes, prefix }
+        Self {
+            variant,
+            payload: config.payload,
+            fields: config.fields,
+            codes: config.codes,
+            max_fields: config.max_fields,
+            prefix,
+        }
     }
 
     /// Parses a message that arrived at `now`.
-    fn parse<'a>(&self, raw: &'a [u8], now: DateTime<Utc>) -> Result<Parsed<'a>, String> {
+    fn parse<'a>(&self, raw: &'a [u8], now: DateTime<Utc>) -> Result<Parsed<'a>, &'static str> {
         // The text may be any bytes; the header before it is ASCII.
         let chunk = raw.utf8_chunks().next();
         let (valid, is_all) = chunk.map_or(("", true), |chunk| (chunk.valid(), chunk.invalid().is_empty()));
         let valid = valid.trim_start();
         let Some((priority, _)) = valid.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
-            return Err("is not a syslog message: it does not begin with a priority, as in `<34>`".to_owned());
+            return Err("is not a syslog message: it does not begin with a priority, as in `<34>`");
         };
         let priority = priority.parse::<u8>().ok().map(i64::from);
         let year = move |date| year_of(date, now);
         let parsed = parse_message_with_year_exact_tz(valid, year, Some(Utc), self.variant);
-        let message = parsed.map_err(|_| {
-            let form = match self.variant {
-                Variant::RFC3164 => " of RFC 3164",
-                Variant::RFC5424 => " of RFC 5424",
-                Variant::Either => "",
-            };
-            format!("is not a syslog message{form}")
+        let message = parsed.map_err(|_| match self.variant {
+            Variant::RFC3164 => "is not a syslog message of RFC 3164",
+            Variant::RFC5424 => "is not a syslog message of RFC 5424",
+            Variant::Either => "is not a syslog message",
         })?;
         let start = (message.msg.as_ptr() as usize).saturating_sub(raw.as_ptr() as usize);
         let text = match is_all {
@@ -88,11 +95,11 @@ impl Format for Parser {
         cut: &Cut,
         rows: Range<usize>,
         peer: &Arc<str>,
-        rejected: &mut Vec<(Range<usize>, String)>,
+        rejected: &mut Vec<Rejected>,
     ) -> Option<Received> {
         let messages = cut.messages.get(rows)?;
         let mut payload = ViewBuilder::over(std::slice::from_ref(&cut.buffer), messages.len());
-        let mut columns = Columns::over(&cut.buffer, messages.len());
+        let mut columns = Columns::over(&cut.buffer, messages.len(), self.max_fields);
         let now = Utc::now();
         for range in messages {
             let raw = cut.buffer.get(range.clone()).unwrap_or_default();
@@ -106,7 +113,7 @@ impl Format for Parser {
                         columns.push(priority, &message);
                     }
                 }
-                Err(reason) => rejected.push((range.clone(), reason)),
+                Err(reason) => rejected.push((range.clone(), reason.into())),
             }
         }
         if payload.is_empty() {
@@ -136,10 +143,19 @@ struct Columns {
     timestamp: TimestampMicrosecondBuilder,
     /// Structured data, by `ID.KEY`. Each column has rows up to the last message that contains the key.
     data: Vec<(String, TextBuilder)>,
+    /// The index in `data` of each name.
+    numbers: HashMap<String, usize>,
+    max_fields: usize,
+    /// The structured data of each message for which `data` has no columns, as JSON.
+    rest: TextBuilder,
+    /// That of the current message.
+    rest_of_message: serde_json::Map<String, Value>,
+    /// The name of the current value, in memory that is reused.
+    name: String,
 }
 
 impl Columns {
-    fn over(buffer: &Buffer, rows: usize) -> Self {
+    fn over(buffer: &Buffer, rows: usize, max_fields: usize) -> Self {
         let text = || TextBuilder::over(std::slice::from_ref(buffer), rows);
         Self {
             buffer: buffer.clone(),
@@ -152,6 +168,11 @@ impl Columns {
             priority: Int64Builder::with_capacity(rows),
             timestamp: TimestampMicrosecondBuilder::with_capacity(rows),
             data: Vec::new(),
+            numbers: HashMap::new(),
+            max_fields,
+            rest: TextBuilder::over(std::slice::from_ref(buffer), 0),
+            rest_of_message: serde_json::Map::new(),
+            name: String::new(),
         }
     }
 
@@ -177,23 +198,36 @@ impl Columns {
                 element.params.iter().for_each(|(key, value)| self.push_data(element.id, key, value));
             }
         }
+        if !self.rest_of_message.is_empty() {
+            let rest = Value::Object(std::mem::take(&mut self.rest_of_message));
+            pad(&mut self.rest, self.rows);
+            self.rest.push(&rest.to_string());
+        }
         self.rows += 1;
     }
 
     /// Adds a value of structured data. If a message has the same name twice, the first value is used.
     fn push_data(&mut self, id: &str, key: &str, value: &str) {
-        let known = self.data.iter().position(|(name, _)| {
-            name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.')).is_some_and(|rest| rest == key)
-        });
-        let at = known.unwrap_or_else(|| {
-            let builder = TextBuilder::over(std::slice::from_ref(&self.buffer), self.rows + 1);
-            self.data.push((format!("{id}.{key}"), builder));
-            self.data.len() - 1
-        });
+        self.name.clear();
+        self.name.extend([id, ".", key]);
+        let at = match self.numbers.get(&self.name) {
+            Some(&at) => at,
+            None if self.data.len() >= self.max_fields => {
+                // A column for each name that a sender makes up would take memory for every row.
+                if !self.rest_of_message.contains_key(&self.name) {
+                    self.rest_of_message.insert(self.name.clone(), value.into());
+                }
+                return;
+            }
+            None => {
+                let builder = TextBuilder::over(std::slice::from_ref(&self.buffer), self.rows + 1);
+                self.numbers.insert(self.name.clone(), self.data.len());
+                self.data.push((self.name.clone(), builder));
+                self.data.len() - 1
+            }
+        };
         let Some((_, column)) = self.data.get_mut(at) else { return };
-        while column.len() < self.rows {
-            column.push_null();
-        }
+        pad(column, self.rows);
         if column.len() == self.rows {
             column.push(value);
         }
@@ -226,13 +260,22 @@ impl Columns {
         }
         add("priority", FieldType::Int, Arc::new(priority.clone()));
         for (name, mut column) in self.data {
-            while column.len() < rows {
-                column.push_null();
-            }
+            pad(&mut column, rows);
             add(&format!("sd.{name}"), FieldType::Text, Arc::new(column.finish()));
+        }
+        if !self.rest.is_empty() {
+            pad(&mut self.rest, rows);
+            add("sd", FieldType::Text, Arc::new(self.rest.finish()));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).ok()
+    }
+}
+
+/// Adds NULLs to a column until it has `rows` rows.
+fn pad(column: &mut TextBuilder, rows: usize) {
+    while column.len() < rows {
+        column.push_null();
     }
 }
 

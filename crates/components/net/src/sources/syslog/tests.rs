@@ -59,6 +59,64 @@ async fn what_a_message_says_of_itself_becomes_fields() {
 }
 
 #[tokio::test]
+async fn names_that_a_sender_makes_up_do_not_become_columns_without_end() {
+    let server = start("{ address: 'tcp://127.0.0.1:0', max_fields: 2 }").await;
+    let mut client = server.connect().await;
+    let elements =
+        ["[a x=\"1\" y=\"2\" z=\"3\"][b z=\"\\\"4\"]", "[a y=\"5\"]", "[c q=\"6\" q=\"7\"][a x=\"8\"]"];
+    for element in elements {
+        client.write_all(format!("<34>1 - h a - - {element} m\n").as_bytes()).await.unwrap();
+    }
+    client.shutdown().await.unwrap();
+    let mut found = Vec::new();
+    while found.len() < 3 {
+        let batch = server.next().await;
+        found.extend(rows(batch.fields()));
+        batch.settle(Outcome::Delivered);
+    }
+    // The messages may come in several batches, each with its own two columns.
+    let merged = |row: &serde_json::Value| {
+        let mut merged = serde_json::Map::new();
+        for (name, value) in row.as_object().unwrap() {
+            if name == "sd" {
+                let rest: serde_json::Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+                merged.extend(rest.as_object().unwrap().clone());
+            } else if let Some(name) = name.strip_prefix("sd.") {
+                merged.insert(name.to_owned(), value.clone());
+            }
+        }
+        serde_json::Value::Object(merged)
+    };
+    assert_eq!(merged(&found[0]), serde_json::json!({"a.x": "1", "a.y": "2", "a.z": "3", "b.z": "\"4"}));
+    assert_eq!(found[0]["sd"], "{\"a.z\":\"3\",\"b.z\":\"\\\"4\"}");
+    assert_eq!(merged(&found[1]), serde_json::json!({"a.y": "5"}));
+    assert_eq!(merged(&found[2]), serde_json::json!({"c.q": "6", "a.x": "8"}));
+    assert!(server.stop().await.result.is_none());
+}
+
+/// 4,000 names in as many messages made 4,000 columns of 4,000 rows.
+#[test]
+fn the_number_of_columns_is_bounded() {
+    let text: String = (0..4000).map(|n| format!("<1>1 - - - - - [N{n} a=\"b\"]")).collect();
+    let mut messages = Vec::new();
+    let mut at = 0;
+    for n in 0..4000 {
+        let length = format!("<1>1 - - - - - [N{n} a=\"b\"]").len();
+        messages.push(at..at + length);
+        at += length;
+    }
+    let cut = crate::net::Cut { buffer: text.into_bytes().into(), messages, rejected: Vec::new() };
+    let mut parser = Parser::new(&SyslogSource::default());
+    let mut rejected = Vec::new();
+    let received =
+        crate::net::Format::received(&mut parser, &cut, 0..4000, &"peer".into(), &mut rejected).unwrap();
+    let fields = received.fields.unwrap();
+    assert_eq!((fields.num_rows(), rejected.len()), (4000, 0));
+    assert_eq!(fields.num_columns(), 9 + 64 + 1);
+    assert_eq!(rows(&fields)[3999]["sd"], "{\"N3999.a\":\"b\"}");
+}
+
+#[tokio::test]
 async fn the_older_form_is_understood_as_well() {
     let message = "<34>Oct 11 22:14:15 mymachine su[42]: 'su root' failed";
     let batch = sent("prefix: 'syslog.', codes: true", message.as_bytes()).await.unwrap();

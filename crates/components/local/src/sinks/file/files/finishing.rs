@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::names::{self, Found};
 use super::super::pack;
 use super::super::piece::Piece;
-use super::writing::write_error;
+use super::writing::{check_present, removed_error, write_error};
 use super::{Compression, Files, Fsync, Keep, MOST_KNOWN, Stream};
 use thalweg_stream::io_error::io_error;
 
@@ -98,20 +98,11 @@ impl Files {
             piece.sync().map_err(|error| io_error("sync to disk", piece.now(), &error))?;
             folders.insert(names::folder(piece.path()).to_owned());
         }
-        piece.finish().map_err(|error| io_error("rename", piece.now(), &error))
-    }
-
-    fn sync_folders(&self, folders: BTreeSet<PathBuf>) -> Result<(), Error> {
-        for folder in folders {
-            // Some file systems cannot sync a folder, and do not need to.
-            if let Ok(file) = std::fs::File::open(&folder)
-                && let Err(error) = file.sync_all()
-                && !matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
-            {
-                return Err(io_error("sync to disk", &folder, &error));
-            }
-        }
-        Ok(())
+        check_present(piece)?;
+        piece.finish().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => removed_error(piece.now()),
+            _ => io_error("rename", piece.now(), &error),
+        })
     }
 
     /// Ends pieces and finishes names whose time limit has passed. Errors are reported by a later call.
@@ -139,6 +130,7 @@ impl Files {
                     // The stream is dropped to save memory. Only a hash remains, to show that the file is
                     // from this run.
                     self.done.insert(xxh3_64(stream.name.as_bytes()));
+                    self.note_finished(&stream);
                     self.streams[slot] = Some(stream);
                     self.forget(slot);
                     continue;
@@ -171,6 +163,7 @@ impl Files {
         for piece in self.streams.iter_mut().flatten().filter_map(|stream| stream.current.as_mut()) {
             if piece.owes() {
                 piece.flush().map_err(|error| write_error(piece.now(), &error))?;
+                check_present(piece)?;
             }
             if fsync {
                 piece.sync().map_err(|error| io_error("sync to disk", piece.now(), &error))?;
@@ -200,6 +193,7 @@ impl Files {
             let is_done = reopens && !self.settings.rotates && finished.is_ok();
             if is_done {
                 self.done.insert(xxh3_64(stream.name.as_bytes()));
+                self.note_finished(&stream);
             }
             self.streams[slot] = Some(stream);
             finished?;
@@ -213,10 +207,12 @@ impl Files {
     /// Finishes all files. It may be called again, for example after an error.
     pub(in crate::sinks::file) fn finish(&mut self) -> Result<(), Error> {
         self.settle()?;
+        self.sync_in_bulk()?;
+        // Files that were closed are opened again to sync them, which needs what the open ones hold.
+        while self.close_oldest() {}
         let mut folders = BTreeSet::new();
         self.each(|files, stream| files.finish_stream(stream, &mut folders))?;
         self.sync_folders(folders)?;
-        self.open.clear();
         if self.known.len() > MOST_KNOWN {
             self.known.clear();
         }
@@ -248,8 +244,8 @@ impl Files {
                 }
             }
         }
-        for Found { path, .. } in stream.stale.drain(..) {
-            [names::part(&path), names::continued(&path), path].iter().for_each(|path| remove(path));
+        for stale in stream.stale.drain(..) {
+            stale.unfinished().iter().chain([&stale.path]).for_each(|path| remove(path));
         }
         for packing in stream.packing.drain(..) {
             // The thread logs its own errors.
@@ -269,7 +265,7 @@ fn has_passed(at: NaiveTime, begun: NaiveDateTime, now: NaiveDateTime) -> bool {
 }
 
 /// Removes a piece that exceeds the limits. A piece that is already gone is not an error.
-fn remove(path: &Path) {
+pub(super) fn remove(path: &Path) {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!("`{}` could not be removed: {error}.", path.display());

@@ -10,10 +10,12 @@
 //! reports the error.
 
 mod finishing;
+mod limits;
+mod resuming;
+mod syncing;
 mod writing;
 
-use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -21,14 +23,15 @@ use std::time::{Duration, Instant};
 
 use chrono::NaiveTime;
 use hashbrown::HashMap;
-use serde::{Deserialize, Serialize};
-use thalweg_engine::{Error, WriteOutcome};
+use thalweg_engine::{Error, Journal, WriteOutcome};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::names::Found;
-use super::pack;
-use super::piece::{self, Beginning, Piece, PieceOptions};
+use super::opening::Beginning;
+use super::piece::{Piece, PieceOptions};
 use super::{Fsync, OnExists};
+pub(super) use limits::most_open;
+pub(super) use resuming::Saved;
 use thalweg_codec::compress::Compression;
 use thalweg_codec::delimited::Delimited;
 use thalweg_stream::io_error::io_error;
@@ -52,6 +55,10 @@ pub(super) struct Settings {
     pub(super) keep: Keep,
     pub(super) most_open: usize,
     pub(super) idle: Option<Duration>,
+    /// True if the sources send again all messages that no checkpoint covers.
+    pub(super) resends: bool,
+    /// Names the files that were begun after the saved state, if checkpoints are kept.
+    pub(super) journal: Option<Journal>,
 }
 
 /// The limits for finished pieces.
@@ -75,19 +82,6 @@ impl Settings {
     }
 }
 
-/// The state of a file, saved for a later run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Saved {
-    name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    number: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stamp: Option<String>,
-    length: u64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    finished: bool,
-}
-
 /// The file or the pieces of one name.
 struct Stream {
     name: String,
@@ -105,6 +99,8 @@ struct Stream {
     /// How the next piece begins.
     beginning: Beginning,
     finished: bool,
+    /// True if the saved state or the journal has it, so that a later run knows what to cut.
+    is_noted: bool,
 }
 
 impl Stream {
@@ -120,6 +116,7 @@ impl Stream {
             packing: Vec::new(),
             beginning: Beginning::New,
             finished: false,
+            is_noted: false,
         }
     }
 }
@@ -142,6 +139,9 @@ pub(super) struct Files {
     open: Vec<usize>,
     /// Files that an earlier run finished at its end, and that may be continued.
     known: HashMap<String, Saved>,
+    /// The files that this run finished last before its end. The saved state has them until it is sure that a
+    /// checkpoint covers them.
+    recent: VecDeque<Saved>,
     /// Hashes of the names that this run finished before its end. Such files are continued, whatever
     /// `on_exists` says.
     done: HashSet<u64>,
@@ -149,8 +149,6 @@ pub(super) struct Files {
     /// True if work was postponed to the next call.
     unsettled: bool,
     next_look: Option<Instant>,
-    /// True if the sources send again all messages that are not in the saved state.
-    resumed: bool,
     /// The state at the last flush, which is the durable one. Set only if durability takes more than a write.
     safe: Option<Vec<Saved>>,
 }
@@ -166,105 +164,13 @@ impl Files {
             free: Vec::new(),
             open: Vec::new(),
             known: HashMap::new(),
+            recent: VecDeque::new(),
             done: HashSet::new(),
             undo: Vec::new(),
             unsettled: false,
             next_look: None,
-            resumed: false,
             safe: None,
         }
-    }
-
-    /// Restores the state that an earlier run saved.
-    pub(super) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
-        self.resumed = true;
-        for entry in saved {
-            if entry.finished {
-                let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-                piece::restore(path.clone(), entry.length).map_err(|error| begin_error(&path, &error))?;
-                self.known.insert(entry.name.clone(), entry);
-                continue;
-            }
-            let slot = match self.by_name.get(entry.name.as_bytes()) {
-                Some(&slot) => slot,
-                None => self.insert(Stream::new(&entry.name)),
-            };
-            let mut stream = self.lift(slot)?;
-            let result = self.resume_stream(&mut stream, &entry);
-            self.streams[slot] = Some(stream);
-            result?;
-            if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_some()) {
-                self.admit(slot);
-            }
-        }
-        Ok(())
-    }
-
-    fn resume_stream(&self, stream: &mut Stream, entry: &Saved) -> Result<(), Error> {
-        // Of several pieces of a name, the last one saved is the current one.
-        if let Some(mut piece) = stream.current.take() {
-            piece.suspend();
-            stream.ended.push(piece);
-        }
-        stream.next = entry.number;
-        stream.stamp.clone_from(&entry.stamp);
-        stream.beginning = Beginning::Continue { length: entry.length, finished: false };
-        if self.settings.rotates {
-            let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-            pack::unpack(&path, self.settings.pieces.style.pack)
-                .map_err(|error| begin_error(&path, &error))?;
-            // This piece and all later ones are written again.
-            let from = entry.number.unwrap_or(0);
-            stream.stale = self.existing(&stream.name, true)?;
-            stream.stale.retain(|found| found.number >= from);
-        }
-        // An entry of length 0 only reserves the number after a finished piece; it has no file to continue.
-        if entry.length > 0 || !self.settings.rotates {
-            self.begin_piece(stream)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the state of the unfinished files, for a later run.
-    pub(super) fn saved(&self) -> Cow<'_, [Saved]> {
-        match &self.safe {
-            Some(safe) => safe.into(),
-            None => self.now().into(),
-        }
-    }
-
-    /// Records that everything written so far is durable, if a write alone does not ensure that.
-    pub(super) fn note_safe(&mut self) {
-        if self.settings.written() == WriteOutcome::Buffered {
-            self.safe = Some(self.now());
-        }
-    }
-
-    fn now(&self) -> Vec<Saved> {
-        let mut saved: Vec<Saved> = self.known.values().cloned().collect();
-        for stream in self.streams.iter().flatten() {
-            let pieces = stream.ended.iter().chain(&stream.current).filter(|piece| !piece.is_special());
-            saved.extend(pieces.map(|piece| Saved {
-                name: stream.name.clone(),
-                number: piece.number,
-                stamp: piece.stamp.clone(),
-                length: piece.length(),
-                finished: stream.finished,
-            }));
-            if self.settings.rotates
-                && stream.current.is_none()
-                && let Some(next) = stream.next
-            {
-                saved.push(Saved {
-                    name: stream.name.clone(),
-                    number: Some(next),
-                    stamp: None,
-                    length: 0,
-                    finished: false,
-                });
-            }
-        }
-        saved
     }
 
     /// Returns the stream of a name and opens its file. The caller has checked the name.
@@ -274,12 +180,13 @@ impl Files {
             Some(slot) => slot,
             None => {
                 let stream = self.new_stream(name).map_err(|error| (io::ErrorKind::Other, error))?;
+                self.unsettled |= !stream.ended.is_empty();
                 self.insert(stream)
             }
         };
         if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_none()) {
             let mut stream = self.lift(slot).map_err(|error| (io::ErrorKind::Other, error))?;
-            let begun = self.begin_piece_raw(&mut stream);
+            let begun = self.with_descriptors(|files| files.begin_piece_raw(&mut stream));
             let path = self.path(name, stream.next, stream.stamp.as_deref());
             self.streams[slot] = Some(stream);
             if let Err(error) = begun {
@@ -289,6 +196,7 @@ impl Files {
                 return Err((error.kind(), begin_error(&path, &error)));
             }
             self.known.remove(name);
+            self.recent.retain(|entry| entry.is_not_of(name));
         }
         self.admit(slot);
         Ok(slot)
@@ -299,7 +207,7 @@ impl Files {
         if let Some(saved) = self.known.get(name) {
             stream.next = saved.number;
             stream.stamp.clone_from(&saved.stamp);
-            stream.beginning = Beginning::Continue { length: saved.length, finished: true };
+            stream.beginning = Beginning::Append;
             return Ok(stream);
         }
         let on_exists = if self.done.contains(&xxh3_64(name.as_bytes())) {
@@ -326,7 +234,8 @@ impl Files {
             (OnExists::Append | OnExists::Number, _) => {
                 stream.next = Some(last + 1);
                 if on_exists == OnExists::Append {
-                    stream.beginning = Beginning::Append { resent: self.resumed };
+                    stream.beginning = Beginning::Append;
+                    self.adopt_unfinished(stream, last + 1)?;
                 }
             }
         }
@@ -342,7 +251,7 @@ impl Files {
             OnExists::Number if exists() => {
                 stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
             }
-            OnExists::Append => stream.beginning = Beginning::Append { resent: self.resumed },
+            OnExists::Append => stream.beginning = Beginning::Append,
             _ => {}
         }
         Ok(())
@@ -412,27 +321,6 @@ impl Files {
 
     fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
         self.settings.pieces.style.path(name, number, stamp)
-    }
-
-    /// Marks a stream's file as used. If too many files are open, the least recently used one is closed.
-    fn admit(&mut self, slot: usize) {
-        if self.open.last() == Some(&slot) {
-            return;
-        }
-        self.open.retain(|&open| open != slot);
-        self.open.push(slot);
-        if self.open.len() <= self.settings.most_open {
-            return;
-        }
-        let oldest = self.open.remove(0);
-        let fsync = self.settings.fsync;
-        if let Some(piece) = self.streams[oldest].as_mut().and_then(|stream| stream.current.as_mut()) {
-            // Data that cannot be written now is kept; the next call reports the error.
-            let result = if piece.owes() { piece.flush() } else { Ok(()) };
-            let result = result.and_then(|()| if fsync == Fsync::Flush { piece.sync() } else { Ok(()) });
-            self.unsettled |= result.is_err();
-            piece.suspend();
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use arrow_array::{Array, BinaryViewArray};
 use thalweg_engine::Error;
 
+use super::super::piece::Piece;
 use super::{Compression, Files, Stream, Undo};
 use thalweg_stream::io_error::io_error;
 
@@ -19,7 +20,13 @@ impl Files {
         header: &dyn Fn() -> Option<Vec<u8>>,
     ) -> Result<(), Error> {
         self.admit(slot);
+        self.reopen_current(slot)?;
+        self.make_room(slot);
         let mut stream = self.lift(slot)?;
+        if let Err(error) = self.note(&mut stream) {
+            self.streams[slot] = Some(stream);
+            return Err(error);
+        }
         if let Some(piece) = &stream.current {
             let length = piece.length();
             let next = stream.next;
@@ -78,7 +85,8 @@ impl Files {
         let Some(piece) = &mut stream.current else { return Ok(()) };
         let flushed =
             piece.writer(&self.settings.pieces).and_then(|mut writer| self.delimited.flush(&mut writer));
-        flushed.map_err(|error| write_error(piece.now(), &error))
+        flushed.map_err(|error| write_error(piece.now(), &error))?;
+        check_present(piece)
     }
 
     fn write_header(
@@ -96,11 +104,8 @@ impl Files {
 
     /// Sets the piece aside, to be finished after the batch.
     pub(super) fn end_piece(&mut self, stream: &mut Stream) {
-        if let Some(mut piece) = stream.current.take() {
-            piece.suspend();
-            stream.ended.push(piece);
-            self.unsettled = true;
-        }
+        self.unsettled |= stream.current.is_some();
+        stream.set_aside();
     }
 
     /// Completes a batch: its undo records are dropped.
@@ -152,6 +157,20 @@ impl Files {
         }
         result
     }
+}
+
+/// Stops the run if a file was removed while it was being written, before a checkpoint covers messages that
+/// no reader can find again.
+pub(super) fn check_present(piece: &Piece) -> Result<(), Error> {
+    if piece.is_removed() { Err(removed_error(piece.now())) } else { Ok(()) }
+}
+
+pub(super) fn removed_error(path: &Path) -> Error {
+    Error::permanent(format!(
+        "`{}` was removed while the sink was writing to it: the messages in it are lost. Find out what removes \
+         it, and restart; with `--state` the run resumes after the last checkpoint.",
+        path.display()
+    ))
 }
 
 /// Stops the run if the disk is full: further messages are safer at their source than in memory.

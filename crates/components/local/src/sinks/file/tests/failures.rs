@@ -74,6 +74,45 @@ async fn a_full_device_is_an_error_that_says_so() {
     write_all::<FileConfig>("path: /dev/null", [batch(["a"])]).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_file_that_is_removed_while_it_is_written_is_an_error_before_its_messages_are_acknowledged() {
+    for (rest, is_buffered) in [("", false), (", compression: zstd", true), (", atomic: false", false)] {
+        let folder = Folder::new();
+        let mut sink = folder.sink(&format!("{{ path: DIR/sub/out{rest} }}"), false);
+        sink.open(None).await.unwrap();
+        write(&mut *sink, &batch(["1"])).await;
+        sink.flush().await.unwrap();
+        fs::remove_dir_all(folder.path("sub")).unwrap();
+        let mut result = sink.write(&batch(["2"]), &mut Rejects::default()).await.map(drop);
+        if is_buffered && result.is_ok() {
+            result = sink.flush().await;
+        }
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), thalweg_engine::ErrorKind::Permanent);
+        assert!(error.full().contains("was removed while the sink was writing to it"), "{}", error.full());
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_without_a_reader_is_waited_for_by_the_engine_which_may_stop() {
+    let folder = Folder::new();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.path("pipe"), mode).unwrap();
+    let mut sink = folder.sink("path: DIR/pipe", false);
+    let error = sink.open(None).await.unwrap_err();
+    assert_eq!(error.kind(), thalweg_engine::ErrorKind::Temporary);
+    assert!(error.full().contains("no program reads this pipe yet"), "{}", error.full());
+    let path = folder.path("pipe");
+    let reader = std::thread::spawn(move || fs::read_to_string(path).unwrap());
+    while sink.open(None).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    write(&mut *sink, &batch(["1", "2"])).await;
+    sink.finish().await.unwrap();
+    drop(sink);
+    assert_eq!(reader.join().unwrap(), "1\n2\n");
+}
+
 /// The test below runs this in a process that may only write small files.
 #[cfg(target_os = "linux")]
 #[tokio::test]

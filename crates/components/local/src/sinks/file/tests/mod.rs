@@ -2,8 +2,10 @@
 
 mod continuing;
 mod failures;
+mod limits;
 mod names;
 mod pieces;
+mod resending;
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +15,7 @@ use arrow_array::{ArrayRef, StringViewArray};
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 use thalweg_engine::testing::{batch, context, messages, options, refused, sink_conforms, write_all};
-use thalweg_engine::{Component, Context, SinkConfig};
+use thalweg_engine::{Component, Context, Journal, SinkConfig, Store};
 
 use super::*;
 
@@ -47,7 +49,9 @@ impl Folder {
                     walk(root, &path, found);
                 } else {
                     let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-                    found.push((name, String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned()));
+                    // A thread that compresses may have renamed it meanwhile.
+                    let Ok(text) = fs::read(&path) else { continue };
+                    found.push((name, String::from_utf8_lossy(&text).into_owned()));
                 }
             }
         }
@@ -58,9 +62,20 @@ impl Folder {
     }
 
     fn sink(&self, yaml: &str, resumes: bool) -> Box<dyn Sink> {
-        let context = Context { resumes, ..context() };
-        options::<FileConfig>(&self.yaml(yaml)).build(&context).unwrap()
+        self.sink_in(yaml, &Context { resumes, ..context() })
     }
+
+    fn sink_in(&self, yaml: &str, context: &Context) -> Box<dyn Sink> {
+        options::<FileConfig>(&self.yaml(yaml)).build(context).unwrap()
+    }
+}
+
+/// The context of runs with `--state`, which share a journal. The folder must be kept.
+fn with_journal() -> (tempfile::TempDir, Context) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(folder.path()).unwrap());
+    let journal = Some(Journal::new(store, "out"));
+    (folder, Context { resumes: true, journal, ..context() })
 }
 
 fn files<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {

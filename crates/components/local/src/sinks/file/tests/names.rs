@@ -77,6 +77,9 @@ async fn a_name_that_is_idle_is_finished_without_another_write_and_continued_whe
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         assert_eq!(folder.files(), files([("a", expected)]));
-        assert_eq!(sink.state(), Some(serde_json::json!([])));
+        // The next run must know it, should this one be killed while it continues the file.
+        let state = sink.state().unwrap();
+        assert_eq!(state.as_array().map(Vec::len), Some(1));
+        assert_eq!((&state[0]["length"], &state[0]["finished"]), (&expected.len().into(), &true.into()));
     }
 }

@@ -1,66 +1,24 @@
-//! The task that keeps what could not be processed and that no pipeline takes: the dead letters.
+//! Makes dead letters of what was rejected.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow_array::{Array, cast::AsArray};
-use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Outcome, Problem};
-use thalweg_runtime::{Receiver, blocking};
+use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Problem};
 
-use super::RunFailure;
-use super::checkpoints::LazyStore;
-use crate::DeadLetterLimits;
 use crate::kept::keep;
-use crate::metrics::ComponentMetrics;
-use crate::parcel::{Files, Parcel};
 use crate::store::{DeadLetter, KeptFile};
 
-/// Keeps dead letters.
-pub(super) struct DeadLetters {
-    pub(super) messages: Receiver<Batch>,
-    pub(super) files: Receiver<Files>,
-    pub(super) store: Arc<LazyStore>,
-    pub(super) metrics: Arc<ComponentMetrics>,
-    /// How many are kept.
-    pub(super) limits: DeadLetterLimits,
-    /// For each transform, those before it in its pipeline.
-    pub(super) before: BTreeMap<Arc<str>, Arc<[Arc<str>]>>,
-}
-
-impl DeadLetters {
-    pub(super) async fn run(self) -> Result<(), RunFailure> {
-        loop {
-            tokio::select! {
-                Some((_, batch)) = self.messages.take() => {
-                    let letters = letters(&batch, &self.before);
-                    self.keep(batch, &letters)?;
-                }
-                Some((_, files)) = self.files.take() => {
-                    let letters: Vec<_> = files.iter().map(|file| letter_of(file, &self.before)).collect();
-                    self.keep(files, &letters)?;
-                }
-                else => return Ok(()),
-            }
-        }
-    }
-
-    fn keep<P: Parcel>(&self, parcel: P, letters: &[DeadLetter]) -> Result<(), RunFailure> {
-        let start = Instant::now();
-        let dropped = blocking(|| self.store.get()?.add_letters(letters, &self.limits))?;
-        self.metrics.add_in(parcel.items(), parcel.bytes());
-        self.metrics.add_errors(usize::try_from(dropped).unwrap_or(usize::MAX));
-        self.metrics.add_busy(start);
-        parcel.settle(Outcome::Rejected);
-        Ok(())
-    }
-}
+/// For each transform, those before it in its pipeline.
+pub(in crate::run) type Before = BTreeMap<Arc<str>, Arc<[Arc<str>]>>;
 
 /// Up to this many bytes of a file's content are kept, if the content is nowhere else.
 const MOST_KEPT: u64 = 1 << 20;
 
 /// The letter of a file. A file that is not the run's own is not copied: the letter says where it is.
-fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadLetter {
+pub(super) fn of_file(file: &File, before: &Before) -> DeadLetter {
     let problem =
         file.problem().cloned().unwrap_or_else(|| Problem::new("it was rejected for no reason given"));
     let passed = before.get(&problem.component).into_iter().flat_map(|before| before.iter());
@@ -97,17 +55,16 @@ fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadL
     letter
 }
 
-fn letters(batch: &Batch, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> Vec<DeadLetter> {
+/// The letters of some rows of a batch.
+pub(super) fn of_rows(batch: &Batch, rows: Range<usize>, before: &Before) -> Vec<DeadLetter> {
     let text = |name: &str, row: usize| {
         let column = batch.fields().column_by_name(name);
         let column = column.and_then(|column| column.as_string_opt::<i32>());
         column.filter(|column| column.is_valid(row)).map(|column| column.value(row).to_owned())
     };
     let meta = batch.meta();
-    let fields = keep(batch.fields());
-    fields
-        .into_iter()
-        .enumerate()
+    let fields = keep(&batch.fields().slice(rows.start, rows.len()));
+    rows.zip(fields)
         .map(|(row, fields)| {
             let component = text(ERROR_COMPONENT, row).unwrap_or_default();
             let passed = before.get(component.as_str()).into_iter().flat_map(|before| before.iter());

@@ -3,6 +3,8 @@
 //! For texts with only fields in them, `encode: { format: text }` is many times faster. Here each message is
 //! an object that the template queries; only the queried fields are looked up.
 
+mod bounds;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Enumerator, Object, Value};
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
@@ -22,6 +24,8 @@ use thalweg_codec::target::Slot;
 use thalweg_codec::template::column;
 use thalweg_codec::values::Values;
 
+use bounds::Limited;
+
 /// The metadata that a template may use.
 const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position"];
 
@@ -32,8 +36,9 @@ const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position
 /// `a.b` and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing.
 /// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}` are available.
 ///
-/// A message for which the template cannot be rendered leaves by the `errors` output. For texts with only
-/// fields in them, `encode` is faster.
+/// A message for which the template cannot be rendered leaves by the `errors` output. So does one that takes
+/// more than five million steps or makes more than 16 MiB of text: loops and widths may depend on data. For
+/// texts with only fields in them, `encode` is faster.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
@@ -55,6 +60,7 @@ impl Template {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
+        bounds::set(&mut environment);
         environment.add_template_owned("template", self.template.clone())?;
         Ok(environment)
     }
@@ -160,16 +166,25 @@ impl Transform for Templater {
         let mut failed = Vec::new();
         for row in 0..batch.rows() {
             let message = Message { columns: columns.clone(), tree: tree.clone(), row };
-            match template.render_captured_to(Value::from_object(message), &mut *written.buffer()) {
+            match template.render_captured_to(Value::from_object(message), Limited::new(written.buffer())) {
                 Ok(_) => {}
                 Err(error) => {
                     written.abandon();
-                    failed.push((row as u32, format!("the template cannot be rendered: {error}")));
+                    failed.push((row as u32, format!("the template cannot be rendered: {}", reason(&error))));
                 }
             }
             written.end();
         }
         Ok(self.slot.put(batch, written.finish(), failed, out)?)
+    }
+}
+
+/// Returns why a template failed, with the bound if it was one.
+fn reason(error: &minijinja::Error) -> String {
+    match (error.kind(), std::error::Error::source(error)) {
+        (ErrorKind::OutOfFuel, _) => "it takes more than 5 million steps".to_owned(),
+        (ErrorKind::WriteFailure, Some(why)) => why.to_string(),
+        _ => error.to_string(),
     }
 }
 
@@ -294,6 +309,39 @@ mod tests {
         let given = testing::apply::<Template>("template: '{{ 1 // (payload|int) }}'", [batch()]);
         assert_eq!(given.payloads(Output::Main), ["1"]);
         assert!(given.errors()[0].1.starts_with("the template cannot be rendered: "), "{:?}", given.errors());
+    }
+
+    #[test]
+    fn what_takes_too_long_or_is_too_large_is_an_error_of_its_message() {
+        let lines = [r#"{"n": 2000000000, "l": [1,2,3]}"#, r#"{"n": 3, "l": [1,2,3]}"#];
+        let given = |template: &str| {
+            let parsed = testing::apply::<ParseJsonConfig>("{}", [testing::batch(lines)]);
+            let options = serde_json::to_string(&json!({ "template": template })).unwrap();
+            testing::apply::<Template>(&options, parsed.outputs.into_values().flatten())
+        };
+        for (template, expected) in [
+            ("{{ 'a\nb'|indent(n) }}", "a\n   b"),
+            ("{{ 'a\nb'|indent(width=n, first=true) }}", "   a\n   b"),
+            ("{{ ('%' ~ n ~ 'd')|format(7) }}", "  7"),
+            ("{{ l|slice(n)|length }}", "3"),
+            ("{{ l|batch(n, 0)|length }}", "1"),
+            ("{{ 'x' * n }}", "xxx"),
+            ("{% for i in range(n) %}{{ i }}{% endfor %}", "012"),
+            ("{% for i in [0] * n %}.{% endfor %}", "..."),
+        ] {
+            let given = given(template);
+            assert_eq!(given.payloads(Output::Errors), [lines[0]], "{template}: {:?}", given.errors());
+            assert_eq!(given.payloads(Output::Main), [expected], "{template}");
+        }
+        let slow = given("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
+        assert_eq!(slow.errors()[1].1, "the template cannot be rendered: it takes more than 5 million steps");
+        let long = given("{% for i in range(20) %}{{ 'x' * 1000000 }}{% endfor %}");
+        assert_eq!(
+            long.errors()[1].1,
+            "the template cannot be rendered: the text has more than 16 MiB, or those of a batch 256 MiB"
+        );
+        let replaced = given("{{ ('x' * 100000)|replace('x', 'y' * 1000) }}");
+        assert_eq!(replaced.errors().len(), 2);
     }
 
     #[test]

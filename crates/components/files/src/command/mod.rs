@@ -2,7 +2,9 @@
 //!
 //! No shell is involved: the program receives its arguments byte for byte. The program gets its own process
 //! group. On a timeout, or if the caller stops waiting, the whole group is killed, including the processes
-//! that the program started.
+//! that the program started. If this process is killed, the system kills the program: see [`spawn`].
+
+mod spawn;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -76,7 +78,8 @@ impl Command {
     /// # Errors
     /// If the program cannot be started, takes too long, or ends with an exit code other than 0.
     pub async fn run(&self) -> Result<(), Failure> {
-        let (mut running, pipe) = self.start().map_err(|error| self.failure(self.not_started(error), ""))?;
+        let (mut running, pipe) =
+            self.start().await.map_err(|error| self.failure(self.not_started(error), ""))?;
         let mut output =
             Output { pipe: Some(pipe), last: VecDeque::new(), most: self.max_output, cut: false };
         let timeout = async {
@@ -108,7 +111,7 @@ impl Command {
         }
     }
 
-    fn start(&self) -> io::Result<(Running, Receiver)> {
+    async fn start(&self) -> io::Result<(Running, Receiver)> {
         // One pipe for both outputs preserves the order in which they were written.
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(reader.into())?;
@@ -124,7 +127,7 @@ impl Command {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        let child = command.spawn()?;
+        let child = spawn::spawn(command).await?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         Ok((Running { group, child }, reader))
     }

@@ -1,0 +1,299 @@
+//! Resumes where an earlier run ended.
+//!
+//! Three places say what an earlier run wrote. The saved state has the durable length of each file, at the
+//! moment of the last checkpoint. The journal has the files to which the run began to write after that
+//! moment, with the length that they had before. The folder has the files themselves: those that neither
+//! names belong to other programs or runs.
+//!
+//! If the sources send again what no checkpoint covers, all files are cut to the lengths of the first two,
+//! under whatever name a killed run left them, and later pieces are removed. If they do not, all whole
+//! messages stay, and pieces that were not finished are finished or continued.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+use thalweg_engine::{Error, Journal, WriteOutcome};
+
+use super::super::opening::{self, Beginning, Beyond};
+use super::super::pack;
+use super::super::piece::Piece;
+use super::finishing::remove;
+use super::{Files, MOST_KNOWN, Stream, begin_error};
+
+/// The state of a file, saved for a later run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::sinks::file) struct Saved {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) number: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stamp: Option<String>,
+    pub(super) length: u64,
+    /// The inode of the file. Pieces have none: the number in their names is enough, and a piece that was
+    /// compressed and decompressed has another inode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inode: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    finished: bool,
+}
+
+impl Saved {
+    /// True if it is the state of another name.
+    pub(super) fn is_not_of(&self, name: &str) -> bool {
+        self.name != name
+    }
+
+    /// True if a run began to continue this finished file, as its journal says.
+    fn is_continued_by(&self, note: &Saved) -> bool {
+        self.finished && (note.number, note.length) == (self.number, self.length)
+    }
+}
+
+/// The key of a name in the journal. A name has no NUL, so no key begins with another.
+fn key(name: &str) -> String {
+    format!("{name}\0")
+}
+
+/// Returns the files that the last run began to write to, by name.
+fn begun(journal: Option<&Journal>) -> Result<HashMap<String, Saved>, Error> {
+    let Some(journal) = journal else { return Ok(HashMap::new()) };
+    let entries = journal.entries("")?.into_iter();
+    let notes = entries.filter_map(|(_, value)| serde_json::from_value::<Saved>(value).ok());
+    Ok(notes.map(|note| (note.name.clone(), note)).collect())
+}
+
+impl Files {
+    /// Restores the state that an earlier run left.
+    pub(in crate::sinks::file) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
+        let mut begun = begun(self.settings.journal.as_ref())?;
+        let mut superseded = Vec::new();
+        let mut resumed = Vec::new();
+        for entry in saved {
+            match begun.remove(&entry.name) {
+                Some(note) if entry.is_continued_by(&note) => {
+                    resumed.extend(self.resume_entry(&note)?);
+                    continue;
+                }
+                Some(note) => superseded.push(note.name),
+                None => {}
+            }
+            if entry.finished {
+                self.keep_finished(entry)?;
+            } else {
+                resumed.extend(self.resume_entry(&entry)?);
+            }
+        }
+        for note in begun.into_values() {
+            resumed.extend(self.resume_entry(&note)?);
+        }
+        resumed.sort_unstable();
+        for pieces in resumed.chunk_by(|one, other| one.0 == other.0) {
+            if let Some(&(slot, from)) = pieces.first() {
+                self.settle_later_pieces(slot, from)?;
+            }
+        }
+        superseded.iter().try_for_each(|name| self.forget_note(name))
+    }
+
+    fn keep_finished(&mut self, entry: Saved) -> Result<(), Error> {
+        let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+        let (beyond, pieces) = (self.beyond(), &self.settings.pieces);
+        opening::restore(path.clone(), entry.length, beyond, pieces)
+            .map_err(|error| begin_error(&path, &error))?;
+        self.known.insert(entry.name.clone(), entry);
+        Ok(())
+    }
+
+    /// Returns how bytes that no checkpoint covers are treated.
+    fn beyond(&self) -> Beyond {
+        if self.settings.resends { Beyond::Cut } else { Beyond::Whole }
+    }
+
+    /// Continues a file. Returns its slot and number, if it has numbered pieces.
+    fn resume_entry(&mut self, entry: &Saved) -> Result<Option<(usize, u32)>, Error> {
+        let slot = match self.by_name.get(entry.name.as_bytes()) {
+            Some(&slot) => slot,
+            None => self.insert(Stream::new(&entry.name)),
+        };
+        let mut stream = self.lift(slot)?;
+        let result = self.resume_stream(&mut stream, entry);
+        self.streams[slot] = Some(stream);
+        result?;
+        if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_some()) {
+            self.admit(slot);
+        }
+        let number = entry.number.filter(|_| self.settings.rotates);
+        Ok(number.map(|number| (slot, number)))
+    }
+
+    fn resume_stream(&mut self, stream: &mut Stream, entry: &Saved) -> Result<(), Error> {
+        // Of several pieces of a name, the last one saved is the current one.
+        stream.set_aside();
+        stream.next = entry.number;
+        stream.stamp.clone_from(&entry.stamp);
+        stream.is_noted = true;
+        stream.beginning =
+            Beginning::Continue { length: entry.length, beyond: self.beyond(), inode: entry.inode };
+        if self.settings.rotates {
+            let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+            pack::unpack(&path, self.settings.pieces.style.pack)
+                .map_err(|error| begin_error(&path, &error))?;
+        }
+        // An entry of length 0 only reserves the number after a finished piece; it has no file to continue.
+        if entry.length > 0 || !self.settings.rotates {
+            self.begin_piece(stream)?;
+        } else {
+            stream.beginning = Beginning::New;
+            stream.stamp = None;
+        }
+        Ok(())
+    }
+
+    /// Handles the pieces that the earlier run made after the saved state, from a number on.
+    fn settle_later_pieces(&mut self, slot: usize, from: u32) -> Result<(), Error> {
+        let mut stream = self.lift(slot)?;
+        let result = match self.settings.resends {
+            true => self.remove_later(&stream, from),
+            false => self.adopt_unfinished(&mut stream, from),
+        };
+        self.unsettled |= !stream.ended.is_empty();
+        self.streams[slot] = Some(stream);
+        result
+    }
+
+    /// Removes the pieces whose messages are sent again.
+    fn remove_later(&self, stream: &Stream, from: u32) -> Result<(), Error> {
+        let pieces = stream.ended.iter().chain(&stream.current);
+        let kept: Vec<_> =
+            pieces.map(|piece| self.path(&stream.name, piece.number, piece.stamp.as_deref())).collect();
+        for found in self.existing(&stream.name, true)? {
+            if found.number >= from && !kept.contains(&found.path) {
+                found.unfinished().iter().chain([&found.path]).for_each(|path| remove(path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues the pieces from a number on that an interrupted run left unfinished, with their whole
+    /// messages: the last of all becomes the current one, the others are finished.
+    pub(super) fn adopt_unfinished(&self, stream: &mut Stream, from: u32) -> Result<(), Error> {
+        let mut found = self.existing(&stream.name, true)?;
+        found.retain(|found| found.number >= from);
+        let mut next = stream.next;
+        for found in found {
+            next = next.max(Some(found.number + 1));
+            let unfinished = found.unfinished();
+            if found.path != self.path(&stream.name, Some(found.number), found.stamp.as_deref()) {
+                // A compressed piece that is not complete: the piece itself is still there.
+                unfinished.iter().for_each(|path| remove(path));
+            } else if !stream.has(found.number) && unfinished.iter().any(|path| path.exists()) {
+                stream.set_aside();
+                stream.next = Some(found.number);
+                stream.stamp = found.stamp;
+                stream.beginning = Beginning::Append;
+                self.begin_piece(stream)?;
+            }
+        }
+        let current = stream.current.as_ref().and_then(|piece| piece.number);
+        if next != current.map(|number| number + 1) {
+            stream.set_aside();
+        }
+        stream.next = next;
+        Ok(())
+    }
+
+    /// Notes in the journal that messages are written to a stream that the saved state does not have yet.
+    pub(super) fn note(&self, stream: &mut Stream) -> Result<(), Error> {
+        let Some(piece) = stream.current.as_ref().filter(|piece| !stream.is_noted && !piece.is_special())
+        else {
+            return Ok(());
+        };
+        if let Some(journal) = &self.settings.journal {
+            let value = serde_json::to_value(self.saved_piece(&stream.name, piece, false));
+            journal.note(&key(&stream.name), &value.unwrap_or_default())?;
+        }
+        stream.is_noted = true;
+        Ok(())
+    }
+
+    fn forget_note(&self, name: &str) -> Result<(), Error> {
+        self.settings.journal.as_ref().map_or(Ok(()), |journal| journal.forget(&key(name)))
+    }
+
+    /// Keeps a file, that this run finished before its end, in the saved state for a while. Without it, a
+    /// killed run that continued the file would leave its additions beside those that are sent again.
+    pub(super) fn note_finished(&mut self, stream: &Stream) {
+        let entries: Vec<Saved> = self.saved_stream(stream).collect();
+        self.recent.extend(entries);
+        while self.recent.len() > MOST_KNOWN {
+            let Some(entry) = self.recent.pop_front() else { break };
+            if let Err(error) = self.forget_note(&entry.name) {
+                // The note only matters to a run that resumes, and the store's next save meets the same
+                // error.
+                tracing::debug!("the journal still has `{}`: {}", entry.name, error.full());
+            }
+        }
+    }
+
+    /// Returns the state of the files, for a later run.
+    pub(in crate::sinks::file) fn saved(&self) -> Cow<'_, [Saved]> {
+        match &self.safe {
+            Some(safe) => safe.into(),
+            None => self.now().into(),
+        }
+    }
+
+    /// Records that everything written so far is durable, if a write alone does not ensure that.
+    pub(in crate::sinks::file) fn note_safe(&mut self) {
+        if self.settings.written() == WriteOutcome::Buffered {
+            self.safe = Some(self.now());
+        }
+    }
+
+    fn now(&self) -> Vec<Saved> {
+        let mut saved: Vec<Saved> = self.known.values().chain(&self.recent).cloned().collect();
+        saved.extend(self.streams.iter().flatten().flat_map(|stream| self.saved_stream(stream)));
+        saved
+    }
+
+    fn saved_stream<'a>(&'a self, stream: &'a Stream) -> impl Iterator<Item = Saved> + 'a {
+        let pieces = stream.ended.iter().chain(&stream.current).filter(|piece| !piece.is_special());
+        let pieces = pieces.map(|piece| self.saved_piece(&stream.name, piece, stream.finished));
+        let next = stream.next.filter(|_| self.settings.rotates && stream.current.is_none());
+        pieces.chain(next.map(|next| Saved {
+            name: stream.name.clone(),
+            number: Some(next),
+            stamp: None,
+            length: 0,
+            inode: None,
+            finished: stream.finished,
+        }))
+    }
+
+    fn saved_piece(&self, name: &str, piece: &Piece, finished: bool) -> Saved {
+        Saved {
+            name: name.to_owned(),
+            number: piece.number,
+            stamp: piece.stamp.clone(),
+            length: piece.length(),
+            inode: piece.inode().filter(|_| !self.settings.rotates),
+            finished,
+        }
+    }
+}
+
+impl Stream {
+    /// True if it has the piece with this number.
+    fn has(&self, number: u32) -> bool {
+        self.ended.iter().chain(&self.current).any(|piece| piece.number == Some(number))
+    }
+
+    /// Moves the current piece to those that are to be finished.
+    pub(super) fn set_aside(&mut self) {
+        if let Some(mut piece) = self.current.take() {
+            piece.suspend();
+            self.ended.push(piece);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Passes each message once.
+//!
+//! It remembers hashes of 128 bits instead of keys, so memory is bounded whatever the keys are. Hashes are
+//! forgotten in the order of their first messages, so a message that repeats forever passes once per period.
+//! Forgetting the least recently used hash was rejected: such a message would never pass again, and a list
+//! would have to be updated at each repetition.
+//!
+//! `seen` remembers hashes in memory and in temporary files (`run`), `saved` keeps them for a later run.
+
+mod run;
+mod saved;
+mod seen;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use arrow_array::BooleanArray;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use thalweg_config::TimeSpan;
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_record::{Batch, PAYLOAD};
+
+use saved::Saved;
+use seen::Seen;
+use thalweg_codec::keys::hash_keys;
+
+/// Passes the first message of each key and filters messages with a key seen before.
+///
+/// A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
+/// among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
+///
+/// With `--state`, a later run remembers the keys of all messages that are done, and not those of messages
+/// that it reads again. Each key then takes about 25 bytes in the state. Without `--state`, each run starts
+/// without keys.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dedupe {
+    /// The fields that together are the key of a message. The default is `[payload]`.
+    #[schemars(length(min = 1))]
+    keys: Vec<String>,
+    /// The maximum number of different keys to remember. When it is reached, the oldest key is forgotten. An
+    /// eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary files, of 24
+    /// bytes each (twice that while files are merged), and need a byte and a half in memory. The default is
+    /// 100000.
+    #[schemars(range(min = 1))]
+    window: usize,
+    /// How long to remember a key after its first message, for example `5m`. By default keys are forgotten
+    /// only when the window is full.
+    within: Option<TimeSpan>,
+}
+
+impl Default for Dedupe {
+    fn default() -> Self {
+        Self { keys: vec![PAYLOAD.to_owned()], window: 100_000, within: None }
+    }
+}
+
+impl Component for Dedupe {
+    const NAME: &'static str = "dedupe";
+    const EXAMPLE: &'static str = r#"
+sources:
+  alerts: { generate: { message: "disk=full host=a", count: 100 } }
+pipelines:
+  main:
+    from: alerts
+    transforms:
+      - parse_logfmt: {}
+      - dedupe: { keys: [disk, host], within: 5m }
+    to: screen
+sinks:
+  screen: { stdout: {} }
+"#;
+}
+
+impl TransformConfig for Dedupe {
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        let within = self.within.map(TimeSpan::duration);
+        Ok(Box::new(Deduper {
+            keys: self.keys.clone(),
+            seen: Seen::new(self.window, within, &context.memory, context.temporary.clone()),
+            saved: Saved::new(context.journal.clone(), self.keys.clone()),
+            hashes: Vec::new(),
+            clock: Clock::new(),
+            failure: None,
+        }))
+    }
+}
+
+/// The time since 1970, which goes on steadily within a run, whatever is done to the clock.
+struct Clock {
+    start: Instant,
+    at_start: Duration,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let at_start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { start: Instant::now(), at_start }
+    }
+
+    fn now(&self) -> Duration {
+        self.at_start + self.start.elapsed()
+    }
+}
+
+struct Deduper {
+    keys: Vec<String>,
+    seen: Seen,
+    saved: Saved,
+    hashes: Vec<u128>,
+    clock: Clock,
+    /// Why the last state could not be saved.
+    failure: Option<Error>,
+}
+
+/// The error of a file of keys that cannot be written or read.
+fn unusable_file(error: std::io::Error) -> Error {
+    let advice = "make room in the folder for temporary files, or give a smaller `window` or more `memory`";
+    Error::permanent(format!(
+        "the keys that do not fit into memory cannot be kept in a file: {error}; {advice}"
+    ))
+}
+
+impl Deduper {
+    /// Returns which messages are the first of their keys.
+    fn first(&mut self, rows: usize) -> Result<BooleanArray, Error> {
+        let now = self.clock.now();
+        self.seen.expire(now);
+        let mut first = Vec::with_capacity(rows);
+        for &key in &self.hashes {
+            let is_new = self.seen.insert(key, now).map_err(unusable_file)?;
+            if is_new {
+                self.saved.add(key);
+            }
+            first.push(is_new);
+        }
+        self.saved.note_if_many(&self.seen, now)?;
+        Ok(first.into())
+    }
+}
+
+impl Transform for Deduper {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        hash_keys(&batch, &self.keys, 0, &mut self.hashes);
+        let first = self.first(batch.rows())?;
+        out.send(batch.filter(&first)?);
+        Ok(())
+    }
+
+    fn state(&mut self) -> Option<Value> {
+        self.saved.state(&self.seen, self.clock.now()).unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            None
+        })
+    }
+
+    fn restore(&mut self, saved: Value) -> Result<(), Error> {
+        self.saved.restore(saved, &mut self.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use thalweg_engine::{Output, testing};
+
+    use crate::testing::with_text;
+
+    fn passed(yaml: &str, lines: &[&str]) -> Vec<String> {
+        testing::apply::<Dedupe>(yaml, lines.chunks(3).map(testing::batch)).payloads(Output::Main)
+    }
+
+    #[test]
+    fn it_conforms() {
+        testing::transform_conforms::<Dedupe>("{}", &["a", "", "a", "", "b"]);
+        testing::transform_conforms::<Dedupe>("keys: [nothing]", &["a", "b"]);
+    }
+
+    #[test]
+    fn the_first_passes_and_the_window_forgets_in_order_of_coming() {
+        assert_eq!(passed("{}", &["a", "b", "a", "a", "", "b", "", "c"]), ["a", "b", "", "c"]);
+        assert_eq!(passed("window: 2", &["a", "b", "a", "c", "a", "b"]), ["a", "b", "c", "a", "b"]);
+        assert_eq!(passed("window: 1", &["a", "a", "b", "a"]), ["a", "b", "a"]);
+    }
+
+    #[test]
+    fn fields_can_be_the_key_and_null_is_a_value_too() {
+        let batch = with_text(&["1", "2", "3", "4"], &[("k", &[Some("x"), None, Some("x"), None])]);
+        let given = testing::apply::<Dedupe>("keys: [k]", [batch]);
+        assert_eq!(given.payloads(Output::Main), ["1", "2"]);
+    }
+
+    #[test]
+    fn a_window_of_nothing_is_a_mistake() {
+        assert_eq!(testing::refused::<Dedupe>("window: 0"), "`window` must be at least 1, but it is `0`.");
+        assert_eq!(
+            testing::refused::<Dedupe>("keys: []"),
+            "`keys` needs at least 1 element, but it is empty."
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_like_a_list_of_the_last_new_ones(lines in prop::collection::vec("[a-f]", 0..60), window in 1..5usize) {
+            let mut last: VecDeque<String> = VecDeque::new();
+            let mut expected = Vec::new();
+            for line in &lines {
+                if !last.contains(line) {
+                    expected.push(line.clone());
+                    last.push_back(line.clone());
+                    if last.len() > window {
+                        last.pop_front();
+                    }
+                }
+            }
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            prop_assert_eq!(passed(&format!("window: {window}"), &lines), expected);
+        }
+    }
+
+    /// Run alone: `cargo test --release -p thalweg-transforms --lib ten_million -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "takes a while, and measures the memory of the whole process"]
+    fn ten_million_keys_stay_within_the_budget_and_48_mib() {
+        let memory = thalweg_record::Budget::new(32 << 20).share();
+        let context = Context { memory: memory.clone(), ..testing::context() };
+        let mut transform = testing::options::<Dedupe>("window: 10000000").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        let start = Instant::now();
+        for (round, expected) in [(0, 10_000_000), (1, 0)] {
+            let mut passed = 0;
+            for batch in 0..1000 {
+                let lines: Vec<String> =
+                    (0..10_000).map(|n| format!("message {}", batch * 10_000 + n)).collect();
+                transform.apply(testing::batch(&lines), &mut out).unwrap();
+                passed += out.take().iter().map(|(_, batch)| batch.rows()).sum::<usize>();
+            }
+            assert_eq!(passed, expected);
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim();
+            let kib: usize = peak.trim_end_matches(" kB").parse().unwrap();
+            println!(
+                "round {round}: {:?}, {kib} KiB, {} bytes of the budget",
+                start.elapsed(),
+                memory.budget().used()
+            );
+            assert!(kib < (32 + 48) << 10, "{kib} KiB");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The parts of a plan that nothing connects: each has checkpoints of its own.
+//!
+//! A checkpoint holds back the sources of its group for a moment. With one group for the whole plan, a slow
+//! sink would hold back sources that have nothing to do with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::plan::{Destination, Plan};
+
+/// The groups of a plan: stages that messages or files connect. The store of dead letters takes from all and
+/// connects none.
+pub(super) struct Groups {
+    sources: Vec<usize>,
+    stages: BTreeMap<Destination, usize>,
+    /// The stages from which files reach a file reader. See [`counts`](Self::counts).
+    before_readers: BTreeSet<Destination>,
+    count: usize,
+}
+
+impl Groups {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let edges = edges(plan);
+        let mut groups = Self {
+            sources: vec![0; plan.sources.len()],
+            stages: BTreeMap::new(),
+            before_readers: before_readers(plan, &edges),
+            count: 0,
+        };
+        let mut neighbours: BTreeMap<Node, Vec<Node>> = nodes(plan).map(|node| (node, Vec::new())).collect();
+        for &(from, to) in edges.iter().filter(|(_, to)| *to != Destination::DeadLetters) {
+            neighbours.entry(from).or_default().push(Node::Stage(to));
+            neighbours.entry(Node::Stage(to)).or_default().push(from);
+        }
+        let mut seen = BTreeSet::new();
+        for &first in neighbours.keys() {
+            if !seen.insert(first) {
+                continue;
+            }
+            let mut open = vec![first];
+            while let Some(node) = open.pop() {
+                groups.put(node, groups.count);
+                let next = neighbours.get(&node).into_iter().flatten().copied();
+                open.extend(next.filter(|&node| seen.insert(node)));
+            }
+            groups.count += 1;
+        }
+        groups
+    }
+
+    fn put(&mut self, node: Node, group: usize) {
+        match node {
+            Node::Source(number) => self.sources[number] = group,
+            Node::Stage(stage) => drop(self.stages.insert(stage, group)),
+        }
+    }
+
+    /// The number of groups.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The group of the source with this number.
+    pub(super) fn of_source(&self, number: usize) -> usize {
+        self.sources[number]
+    }
+
+    /// The group of a stage.
+    pub(super) fn of_stage(&self, stage: Destination) -> usize {
+        self.stages.get(&stage).copied().unwrap_or_default()
+    }
+
+    /// True if what is sent to a stage counts as moving: a checkpoint waits until it has been processed. Not
+    /// so for files that lead to a file reader. It is held back like a source, in the middle of a file, so
+    /// files would wait for it in vain. They are sent again by a later run, like input that was not read.
+    pub(super) fn counts(&self, to: Destination) -> bool {
+        !self.before_readers.contains(&to)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Node {
+    Source(usize),
+    Stage(Destination),
+}
+
+fn nodes(plan: &Plan) -> impl Iterator<Item = Node> {
+    let stages = (0..plan.segments.len()).map(Destination::Segment);
+    let stages = stages.chain((0..plan.failovers.len()).map(Destination::Failover));
+    let stages = stages.chain((0..plan.sinks.len()).map(Destination::Sink)).map(Node::Stage);
+    (0..plan.sources.len()).map(Node::Source).chain(stages)
+}
+
+/// The channels of a plan: who sends, and where.
+fn edges(plan: &Plan) -> Vec<(Node, Destination)> {
+    let mut edges = Vec::new();
+    let mut add = |from: Node, to: &[Destination]| edges.extend(to.iter().map(|&to| (from, to)));
+    for (number, source) in plan.sources.iter().enumerate() {
+        add(Node::Source(number), &source.main);
+        add(Node::Source(number), &source.errors);
+    }
+    for (number, segment) in plan.segments.iter().enumerate() {
+        let targets = segment.operators.iter().flat_map(|operator| operator.outputs.values());
+        let stages: Vec<_> =
+            targets.flat_map(|targets| targets.iter()).filter_map(|target| target.stage()).collect();
+        add(Node::Stage(Destination::Segment(number)), &stages);
+    }
+    for (number, failover) in plan.failovers.iter().enumerate() {
+        failover.ways.iter().for_each(|(_, to)| add(Node::Stage(Destination::Failover(number)), to));
+    }
+    for (number, sink) in plan.sinks.iter().enumerate() {
+        add(Node::Stage(Destination::Sink(number)), &sink.errors);
+    }
+    edges
+}
+
+/// The file readers, and all stages that lead to one.
+fn before_readers(plan: &Plan, edges: &[(Node, Destination)]) -> BTreeSet<Destination> {
+    let numbered = plan.segments.iter().enumerate();
+    let readers = numbered.filter(|(_, segment)| segment.file_reader().is_some());
+    let mut found: BTreeSet<_> = readers.map(|(number, _)| Destination::Segment(number)).collect();
+    let mut known = 0;
+    while known < found.len() {
+        known = found.len();
+        for (from, to) in edges {
+            if let Node::Stage(from) = from
+                && found.contains(to)
+            {
+                found.insert(*from);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,278 @@
+//! The sources.
+
+use std::io;
+
+use thalweg_engine::Flow;
+use thalweg_testbed::WebFiles;
+
+use super::clients;
+use crate::feed::{Ends, Feed, Nature, Prepared};
+use crate::program::{Launch, Program};
+use crate::records::{Form, Records};
+
+/// The files into which the input of sources of files is divided.
+pub const FILES: u64 = 5;
+
+const LINES: &[&str] = &["lines: {}"];
+const ROWS: &[&str] = &["csv: { types: { n: int } }", "encode: json"];
+
+/// A source that reads what lies in the folder, in order, and ends.
+const READER: Feed = Feed {
+    name: "file",
+    component: "file",
+    steps: &[],
+    flow: Flow::Messages,
+    nature: Nature::Replayable,
+    ends: Ends::Alone,
+    partitions: 1,
+    keeps_order: true,
+    remembers: true,
+    memory: "300KiB",
+    most: u64::MAX,
+    prepare: one_file,
+    client: None,
+};
+
+/// A source of files, whose order is that of the file system.
+const FILE_READER: Feed = Feed {
+    name: "files, lines",
+    component: "files",
+    steps: LINES,
+    flow: Flow::Files,
+    partitions: FILES,
+    prepare: |program, records| {
+        several_files(program, records, "jsonl", Form::Json)?;
+        Ok(Prepared::of("files: { path: in, order: name }"))
+    },
+    ..READER
+};
+
+/// Returns the sources, at least one for each registered component that can feed any sink.
+pub fn all() -> Vec<Feed> {
+    [readers(), file_readers(), listeners(), streams()].into_iter().flatten().collect()
+}
+
+fn readers() -> Vec<Feed> {
+    vec![
+        READER,
+        Feed { name: "file, several", partitions: FILES, prepare: several, ..READER },
+        Feed { name: "file, gzip", prepare: gzip_file, ..READER },
+        Feed {
+            name: "file, follow",
+            ends: Ends::WhenTold,
+            prepare: followed,
+            client: Some(clients::append),
+            ..READER
+        },
+        buffer(),
+        Feed { name: "generate", component: "generate", most: 5000, prepare: generated, ..READER },
+    ]
+}
+
+/// Returns the sources of files, with the file reader that reads them.
+pub fn file_readers() -> Vec<Feed> {
+    vec![
+        FILE_READER,
+        Feed {
+            name: "files, csv",
+            steps: ROWS,
+            prepare: |program, records| {
+                several_files(program, records, "csv", Form::Csv)?;
+                Ok(Prepared::of("files: { path: in, order: name }"))
+            },
+            ..FILE_READER
+        },
+        Feed {
+            name: "objects, lines",
+            component: "objects",
+            // Files in local folders: the modification time says nothing of when they came.
+            remembers: false,
+            prepare: |program, records| {
+                several_files(program, records, "jsonl", Form::Json)?;
+                Ok(Prepared::of("objects: { url: in/ }"))
+            },
+            ..FILE_READER
+        },
+        Feed {
+            name: "remote_files, lines",
+            component: "remote_files",
+            remembers: false,
+            prepare: remote,
+            ..FILE_READER
+        },
+    ]
+}
+
+fn listeners() -> Vec<Feed> {
+    let listener = |name, component| Feed { name, component, nature: Nature::Acknowledged, ..READER };
+    vec![
+        Feed {
+            prepare: |_, _| listening("socket", "address: 'tcp://127.0.0.1:0', acknowledge: '+'"),
+            client: Some(clients::acknowledged_lines),
+            ..listener("socket, acknowledge", "socket")
+        },
+        Feed {
+            nature: Nature::Once,
+            prepare: |_, _| listening("socket", "address: 'tcp://127.0.0.1:0'"),
+            client: Some(clients::unacknowledged_lines),
+            ..listener("socket", "socket")
+        },
+        Feed {
+            prepare: |_, _| listening("http", "address: '127.0.0.1:0', framing: {}"),
+            client: Some(clients::posts),
+            ..listener("http", "http")
+        },
+        Feed {
+            nature: Nature::Once,
+            prepare: |_, _| listening("syslog", "address: 'tcp://127.0.0.1:0', payload: message"),
+            client: Some(clients::syslog_lines),
+            ..listener("syslog", "syslog")
+        },
+        Feed {
+            flow: Flow::Files,
+            steps: LINES,
+            prepare: |_, _| listening("http_upload", "address: '127.0.0.1:0'"),
+            client: Some(clients::posts),
+            ..listener("http_upload, lines", "http_upload")
+        },
+    ]
+}
+
+fn streams() -> Vec<Feed> {
+    let stream = |name| Feed { name, component: name, nature: Nature::Once, ..READER };
+    vec![
+        Feed {
+            prepare: |_, _| Ok(Prepared::of("stdin: {}")),
+            client: Some(clients::stdin_lines),
+            ..stream("stdin")
+        },
+        Feed {
+            prepare: |_, _| Ok(Prepared::of("pipe: { path: input.pipe, exit_on_eof: true }")),
+            client: Some(clients::pipe_lines),
+            ..stream("pipe")
+        },
+    ]
+}
+
+/// Returns the sources whose records may be lost on the way to them, so that only the clauses on torn
+/// records, order and repeats are tested.
+pub fn datagrams() -> Vec<Feed> {
+    let socket = |name, component| Feed { name, component, nature: Nature::Once, ..READER };
+    vec![
+        Feed {
+            prepare: |_, _| listening("socket", "address: 'udp://127.0.0.1:0'"),
+            client: Some(clients::plain_datagrams),
+            ..socket("socket, udp", "socket")
+        },
+        Feed {
+            prepare: |_, _| listening("syslog", "address: 'udp://127.0.0.1:0', payload: message"),
+            client: Some(clients::syslog_datagrams),
+            ..socket("syslog, udp", "syslog")
+        },
+    ]
+}
+
+/// Returns a source that reads one file.
+pub fn file() -> Feed {
+    READER
+}
+
+/// Returns a source of several files.
+pub fn files() -> Feed {
+    FILE_READER
+}
+
+/// Returns a source that reads a spool.
+pub fn buffer() -> Feed {
+    Feed { name: "spool", component: "spool", prepare: spool, ..READER }
+}
+
+/// Returns the source that needs the sink `proxy`.
+pub fn proxy() -> Feed {
+    Feed {
+        name: "proxy",
+        component: "proxy",
+        most: 1000,
+        nature: Nature::Acknowledged,
+        prepare: |_, _| listening("proxy", "address: 'tcp://127.0.0.1:0'"),
+        client: Some(clients::echoed_lines),
+        ..READER
+    }
+}
+
+fn listening(component: &str, options: &str) -> io::Result<Prepared> {
+    Ok(Prepared::of(format!("{component}: {{ {options}, end_after_idle: 200ms }}")))
+}
+
+fn one_file(program: &Program, records: Records) -> io::Result<Prepared> {
+    records.write(&program.path("in.jsonl"), 0..records.count, Form::Json)?;
+    Ok(Prepared::of("file: { path: in.jsonl }"))
+}
+
+fn several(program: &Program, records: Records) -> io::Result<Prepared> {
+    several_files(program, records, "jsonl", Form::Json)?;
+    Ok(Prepared::of("file: { path: in/*.jsonl }"))
+}
+
+/// Writes the records into [`FILES`] files of `in`.
+fn several_files(program: &Program, records: Records, suffix: &str, form: Form) -> io::Result<()> {
+    (0..FILES).try_for_each(|file| {
+        records.write(&program.path(&file_name(file, suffix)), numbers_of(records, file), form)
+    })
+}
+
+/// The name of one of the files.
+pub fn file_name(file: u64, suffix: &str) -> String {
+    format!("in/{file:03}.{suffix}")
+}
+
+/// The numbers of the records in one of the files.
+pub fn numbers_of(records: Records, file: u64) -> std::ops::Range<u64> {
+    let size = records.count.div_ceil(FILES).max(1);
+    (file * size).min(records.count)..((file + 1) * size).min(records.count)
+}
+
+fn gzip_file(program: &Program, records: Records) -> io::Result<Prepared> {
+    let plain = program.path("plain.jsonl");
+    records.write(&plain, 0..records.count, Form::Json)?;
+    let file = std::fs::File::create(program.path("in.jsonl.gz"))?;
+    let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    io::copy(&mut std::fs::File::open(&plain)?, &mut encoder)?;
+    encoder.finish()?;
+    Ok(Prepared::of("file: { path: in.jsonl.gz }"))
+}
+
+/// The client appends the records.
+fn followed(program: &Program, records: Records) -> io::Result<Prepared> {
+    records.write(&program.path("in.jsonl"), 0..0, Form::Json)?;
+    Ok(Prepared::of("file: { path: in.jsonl, follow: true, poll_interval: 10ms }"))
+}
+
+fn generated(_: &Program, records: Records) -> io::Result<Prepared> {
+    let lines: Vec<String> = (0..records.count).map(|number| records.text(number, Form::Json)).collect();
+    let lines = serde_json::to_string(&lines)?;
+    Ok(Prepared::of(format!("generate: {{ lines: {lines}, count: {} }}", records.count)))
+}
+
+/// A run of its own fills the spool.
+fn spool(program: &Program, records: Records) -> io::Result<Prepared> {
+    records.write(&program.path("in.jsonl"), 0..records.count, Form::Json)?;
+    let config = "sources: { in: { file: { path: in.jsonl } } }\n\
+                  pipelines: { main: { from: in, to: kept } }\n\
+                  sinks: { kept: { spool: { path: in-spool, max_file_bytes: 30KiB } } }\n";
+    program.write("fill.yaml", config)?;
+    let launch = Launch { state: None, ..Launch::of("fill.yaml") };
+    let ended = program.start(&launch)?.wait().map_err(io::Error::other)?;
+    match ended.is_done() {
+        true => Ok(Prepared::of("spool: { path: in-spool, follow: false, poll_interval: 10ms }")),
+        false => Err(io::Error::other(ended.log)),
+    }
+}
+
+fn remote(program: &Program, records: Records) -> io::Result<Prepared> {
+    several_files(program, records, "jsonl", Form::Json)?;
+    let server = WebFiles::serve(program.path("in"))?;
+    let urls: Vec<String> = (0..FILES).map(|file| server.url(&format!("{file:03}.jsonl"))).collect();
+    let source = format!("remote_files: {{ url: {}, cache: cache }}", serde_json::to_string(&urls)?);
+    Ok(Prepared { source, held: Some(Box::new(server)) })
+}

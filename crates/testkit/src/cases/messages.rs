@@ -1,0 +1,87 @@
+//! The transforms of messages.
+
+/// A transform with options, and what it promises beside the duties of every transform.
+#[derive(Debug, Clone, Copy)]
+pub struct Transform {
+    /// The name of the component.
+    pub component: &'static str,
+    /// Its options, in YAML.
+    pub options: &'static str,
+    /// How many messages leave for each that comes.
+    pub gives: Gives,
+    /// True if the same messages in other batches give the same result.
+    pub is_free_of_batches: bool,
+}
+
+/// How many messages leave for each that comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gives {
+    /// One.
+    One,
+    /// One or none.
+    Some,
+    /// Any number, or a file.
+    Any,
+}
+
+const fn one(component: &'static str, options: &'static str) -> Transform {
+    Transform { component, options, gives: Gives::One, is_free_of_batches: true }
+}
+
+const fn some(component: &'static str, options: &'static str) -> Transform {
+    Transform { gives: Gives::Some, ..one(component, options) }
+}
+
+const fn any(component: &'static str, options: &'static str) -> Transform {
+    Transform { gives: Gives::Any, ..one(component, options) }
+}
+
+/// The cases of all transforms, in the order of their names.
+pub const ALL: &[Transform] = &[
+    one("add_id", "{ kind: hash }"),
+    one("add_sequence", "{ into: number }"),
+    one("cast", "{ payload: int }"),
+    one("copy", "{ from: payload, into: copy }"),
+    one("decode_base64", "{}"),
+    some("dedupe", "{ keys: [payload] }"),
+    one("drop", "[nothing]"),
+    one("encode", "json"),
+    one("encode", "csv"),
+    one("encode", "logfmt"),
+    one("encode_base64", "{}"),
+    one("extract", "{ pattern: '(\\d+)', into: digits }"),
+    some("filter", "\"payload LIKE '%e%'\""),
+    one("flatten", "{}"),
+    one("format_timestamp", "{ field: payload, format: '%Y' }"),
+    one("keep", "[nothing]"),
+    one("limit", "{ rate: 1000000000 }"),
+    any("pack", "{ name: 'part-{number}', max_count: 3 }"),
+    one("parse_csv", "{ columns: [a, b] }"),
+    some("parse_csv", "{ header: true }"),
+    one("parse_grok", "{ patterns: ['^%{WORD:word}'] }"),
+    // Types follow from the values of a batch.
+    Transform { is_free_of_batches: false, ..one("parse_json", "{}") },
+    one("parse_json", "{ types: { a: text, n: text, m: text } }"),
+    one("parse_json", "{ flatten: true }"),
+    one("parse_logfmt", "{}"),
+    one("parse_regex", "{ pattern: '(?<word>\\w+)' }"),
+    one("parse_timestamp", "{ field: payload, format: clf }"),
+    one("parse_user_agent", "{}"),
+    one("rename", "{ a: b }"),
+    one("replace", "{ search: e, with: ee }"),
+    one("route", "{ long: \"octet_length(payload) > 20\" }"),
+    one("route_by", "{ outputs: { failures: error }, prefix_until: ': ' }"),
+    one("runlength", "{}"),
+    some("sample", "{ one_in: 3 }"),
+    one("set", "{ length: \"octet_length(payload)\" }"),
+    any("split", "{ json_array: true }"),
+    one("split_array", "{ into: parts }"),
+    one("split_fields", "{ delimiter: ',', fields: [a, b] }"),
+    one("split_pick", "{ delimiter: ',', index: 1 }"),
+    one("template", "{ template: '<{{ payload }}>' }"),
+    one("trim", "{}"),
+    one("trim_to_bounds", "{ left: '[', right: ']' }"),
+];
+
+/// The transforms that cannot be tested here, and why.
+pub const EXEMPT: &[(&str, &str)] = &[("geoip", "needs a database; its unit tests make one")];

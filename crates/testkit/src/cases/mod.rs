@@ -1,0 +1,10 @@
+//! A case for every registered component.
+//!
+//! A component without a case fails the test that walks the registry. [`feeds`] has the sources, [`outlets`]
+//! the sinks, [`files`] what works on files, and [`messages`] the transforms of messages.
+
+pub mod clients;
+pub mod feeds;
+pub mod files;
+pub mod messages;
+pub mod outlets;

@@ -1,0 +1,289 @@
+//! The sinks.
+
+use std::io;
+
+use thalweg_engine::Flow;
+
+use crate::oracle::Replica;
+use crate::outlet::{Delivery, Outlet, Output};
+use crate::program::Launch;
+use crate::read;
+use crate::servers::{Mood, Reply, Server};
+
+/// A file of the folder `out`.
+const FILE: Outlet = Outlet {
+    name: "file",
+    component: "file",
+    takes: Flow::Messages,
+    steps: &[],
+    sinks: "out: { file: { path: out/all.jsonl } }",
+    to: "out",
+    memory: None,
+    delivery: Delivery::ExactlyOnce,
+    keeps_order: true,
+    server: None,
+    read: Some(in_order),
+};
+
+/// Returns the sink `file` of one plain file.
+pub fn file() -> Outlet {
+    FILE
+}
+
+/// Returns the sink `spool`.
+pub fn spool() -> Outlet {
+    Outlet {
+        name: "spool",
+        component: "spool",
+        sinks: "out: { spool: { path: out, max_file_bytes: 30KiB } }",
+        // Readers may have taken what a killed run wrote, so it is not cut back.
+        delivery: Delivery::AtLeastOnce,
+        read: Some(spooled),
+        ..FILE
+    }
+}
+
+/// Returns the sinks of messages whose output can be read back.
+pub fn all() -> Vec<Outlet> {
+    [files(), folders(), servers(), several()].into_iter().flatten().collect()
+}
+
+fn files() -> Vec<Outlet> {
+    vec![
+        FILE,
+        Outlet {
+            name: "file, gzip",
+            sinks: "out: { file: { path: out/all.jsonl.gz, compression: gzip } }",
+            // An encoder of gzip takes 416 KiB.
+            memory: Some("2MiB"),
+            ..FILE
+        },
+        Outlet {
+            name: "file, rotate",
+            sinks: "out: { file: { path: out/all.jsonl, rotate: { size: 10KiB } } }",
+            ..FILE
+        },
+        Outlet {
+            name: "file, by column",
+            steps: &["parse_json: {}"],
+            sinks: "out: { file: { path: 'out/{group}.jsonl' } }",
+            read: Some(in_pieces),
+            ..FILE
+        },
+        Outlet {
+            name: "stdout",
+            component: "stdout",
+            sinks: "out: { stdout: {} }",
+            delivery: Delivery::AtLeastOnce,
+            read: Some(|output| Ok(vec![vec![read::content(&output.program.path("stdout"))?]])),
+            ..FILE
+        },
+    ]
+}
+
+fn folders() -> Vec<Outlet> {
+    vec![
+        Outlet {
+            name: "directory, pack",
+            component: "directory",
+            steps: &["pack: { name: 'part-{number:5}.jsonl', max_count: 150 }"],
+            sinks: "out: { directory: { path: out } }",
+            ..FILE
+        },
+        Outlet {
+            name: "objects",
+            component: "objects",
+            sinks: "out: { objects: { url: out/all.jsonl } }",
+            ..FILE
+        },
+        Outlet {
+            name: "objects, rotate",
+            component: "objects",
+            sinks: "out: { objects: { url: out/all.jsonl, rotate: { size: 20KiB, every: 300ms } } }",
+            ..FILE
+        },
+        spool(),
+    ]
+}
+
+fn servers() -> Vec<Outlet> {
+    let server = |name, component| Outlet {
+        name,
+        component,
+        delivery: Delivery::AtLeastOnce,
+        read: Some(accepted),
+        ..FILE
+    };
+    vec![
+        Outlet {
+            sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 5s } }",
+            keeps_order: false,
+            server: Some(|| Server::http(Mood::Well)),
+            ..server("http", "http")
+        },
+        Outlet {
+            sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 5s } }",
+            keeps_order: false,
+            server: Some(|| Server::http(Mood::Failing)),
+            ..server("http, failing server", "http")
+        },
+        Outlet {
+            sinks: "out: { socket: { address: 'tcp://{address}', acknowledge: \"OK\\n\" } }",
+            server: Some(|| Server::lines(Reply::Ok, Mood::Well)),
+            ..server("socket, acknowledge", "socket")
+        },
+        Outlet {
+            sinks: "out: { socket: { address: 'tcp://{address}', acknowledge: \"OK\\n\" } }",
+            server: Some(|| Server::lines(Reply::Ok, Mood::Failing)),
+            ..server("socket, failing server", "socket")
+        },
+    ]
+}
+
+fn several() -> Vec<Outlet> {
+    vec![
+        Outlet {
+            name: "fan-out of two files",
+            sinks: "out: { file: { path: out/all.jsonl } }\n  copy: { file: { path: copy/all.jsonl } }",
+            to: "[out, copy]",
+            read: Some(|output| {
+                let copy = read::contents(&output.program.path("copy"), output.also_unfinished)?;
+                Ok(vec![in_order(output)?.remove(0), vec![read::joined(copy)]])
+            }),
+            ..FILE
+        },
+        Outlet {
+            name: "failover",
+            component: "file",
+            sinks: "broken: { http: { address: 'http://{address}/', batch: lines } }\n  \
+                    out: { file: { path: out/all.jsonl } }",
+            to: "{ failover: [broken, out] }",
+            delivery: Delivery::AtLeastOnce,
+            keeps_order: false,
+            server: Some(|| Server::http(Mood::Failing)),
+            read: Some(|output| {
+                Ok(vec![in_order(output)?.into_iter().chain(accepted(output)?).flatten().collect()])
+            }),
+            ..FILE
+        },
+    ]
+}
+
+/// Returns the sink that needs the source `proxy`.
+pub fn proxy() -> Outlet {
+    Outlet {
+        name: "proxy",
+        component: "proxy",
+        sinks: "out: { proxy: { address: 'tcp://{address}', timeout: 5s } }",
+        delivery: Delivery::AtLeastOnce,
+        server: Some(|| Server::lines(Reply::Echo, Mood::Well)),
+        read: Some(accepted),
+        ..FILE
+    }
+}
+
+/// Returns the sinks that keep nothing which could be read back, or only sums. They must end well.
+pub fn unreadable() -> Vec<Outlet> {
+    let sink = |name, sinks| Outlet {
+        name,
+        component: name,
+        sinks,
+        delivery: Delivery::AtLeastOnce,
+        read: None,
+        ..FILE
+    };
+    vec![
+        sink("discard", "out: { discard: {} }"),
+        sink("measure", "out: { measure: { every: 10s } }"),
+        sink("websocket", "out: { websocket: { address: '127.0.0.1:0' } }"),
+        Outlet {
+            server: Some(Server::datagrams),
+            ..sink("statsd", "out: { statsd: { address: '{address}', metric: 'all' } }")
+        },
+    ]
+}
+
+/// Returns sinks whose servers do not answer for a while. They take seconds.
+pub fn hanging() -> Vec<Outlet> {
+    let server = |name, component| Outlet {
+        name,
+        component,
+        delivery: Delivery::AtLeastOnce,
+        read: Some(accepted),
+        ..FILE
+    };
+    vec![
+        Outlet {
+            sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 500ms } }",
+            keeps_order: false,
+            server: Some(|| Server::http(Mood::Hanging)),
+            ..server("http, hanging server", "http")
+        },
+        Outlet {
+            sinks: "out: { socket: { address: 'tcp://{address}', acknowledge: \"OK\\n\", acknowledge_timeout: 500ms } }",
+            server: Some(|| Server::lines(Reply::Ok, Mood::Hanging)),
+            ..server("socket, hanging server", "socket")
+        },
+    ]
+}
+
+/// Returns the sinks of files.
+pub fn of_files() -> Vec<Outlet> {
+    vec![
+        Outlet {
+            name: "directory",
+            component: "directory",
+            takes: Flow::Files,
+            sinks: "out: { directory: { path: out } }",
+            ..FILE
+        },
+        Outlet {
+            name: "objects, files",
+            component: "objects",
+            takes: Flow::Files,
+            sinks: "out: { objects: { url: out/ } }",
+            ..FILE
+        },
+        Outlet {
+            name: "remove",
+            component: "remove",
+            takes: Flow::Files,
+            sinks: "out: remove",
+            read: Some(super::files::removed),
+            ..FILE
+        },
+    ]
+}
+
+/// The files of `out` one after the other, in the order of their names.
+fn in_order(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    Ok(vec![vec![read::joined(in_pieces(output)?.remove(0))]])
+}
+
+/// The files of `out`, each in an order of its own.
+fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    Ok(vec![read::contents(&output.program.path("out"), output.also_unfinished)?])
+}
+
+/// Returns the bytes that the server accepted.
+fn accepted(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    Ok(vec![vec![output.server.map(Server::received).unwrap_or_default()]])
+}
+
+/// Returns the messages that a separate run reads from the spool. While the spool is being written, none.
+fn spooled(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    let program = output.program;
+    if output.also_unfinished {
+        return Ok(vec![Vec::new()]);
+    }
+    let config = "sources: { kept: { spool: { path: out, follow: false, poll_interval: 10ms } } }\n\
+                  pipelines: { main: { from: kept, to: out } }\n\
+                  sinks: { out: { file: { path: spooled.jsonl } } }\n";
+    program.write("empty.yaml", config)?;
+    let launch = Launch { state: None, ..Launch::of("empty.yaml") };
+    let ended = program.start(&launch)?.wait().map_err(io::Error::other)?;
+    match ended.is_done() {
+        true => Ok(vec![vec![read::content(&program.path("spooled.jsonl"))?]]),
+        false => Err(io::Error::other(ended.log)),
+    }
+}

@@ -1,0 +1,300 @@
+//! The program's peers: servers that sinks send to. They record what they accepted, and can fail on purpose.
+//!
+//! Blocking sockets and a thread for each connection: a test has a few connections, and a server that cuts a
+//! connection at a certain byte is simpler without a library that buffers.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often a server looks whether it was dropped.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long a connection waits for bytes between two such looks.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// How long it hangs: longer than the timeouts of the sinks that are tested with it.
+const HANG: Duration = Duration::from_secs(1);
+
+/// How a server treats what it receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// It accepts everything.
+    Well,
+    /// It fails in turn, about every fifth time: an error before or after it accepted, a cut connection
+    /// before or after it accepted.
+    Failing,
+    /// As failing, and it also hangs: it accepts nothing for a second, and then cuts the connection.
+    Hanging,
+}
+
+/// The fate of one item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Accepted,
+    Refused,
+    CutBefore,
+    CutAfter,
+    Hangs,
+}
+
+impl Mood {
+    fn fate(self, number: u64) -> Fate {
+        match (self, number % 20) {
+            (Mood::Failing | Mood::Hanging, 3) => Fate::Refused,
+            (Mood::Failing | Mood::Hanging, 8) => Fate::CutBefore,
+            (Mood::Failing | Mood::Hanging, 13) => Fate::CutAfter,
+            (Mood::Hanging, 16) => Fate::Hangs,
+            _ => Fate::Accepted,
+        }
+    }
+}
+
+/// The answer of a server to a line that it accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// `OK` and a line feed.
+    Ok,
+    /// The line.
+    Echo,
+}
+
+/// A server in this process. Dropping it closes its connections.
+pub struct Server {
+    address: SocketAddr,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    received: Mutex<Vec<u8>>,
+    /// How many items it decided about.
+    items: AtomicU64,
+    is_dropped: AtomicBool,
+}
+
+impl State {
+    fn accept(&self, bytes: &[u8]) {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+    }
+
+    fn fate(&self, mood: Mood) -> Fate {
+        mood.fate(self.items.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Server {
+    /// Starts an HTTP server that accepts the bodies of requests.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn http(mood: Mood) -> io::Result<Self> {
+        Self::tcp(move |stream, state| serve_http(stream, state, mood))
+    }
+
+    /// Starts a server that accepts lines and answers each.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn lines(reply: Reply, mood: Mood) -> io::Result<Self> {
+        Self::tcp(move |stream, state| serve_lines(stream, state, reply, mood))
+    }
+
+    /// Starts a server that records datagrams, each followed by a line feed.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn datagrams() -> io::Result<Self> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_read_timeout(Some(WAIT))?;
+        let address = socket.local_addr()?;
+        Ok(Self::start(address, move |state| {
+            let mut buffer = vec![0; 1 << 16];
+            while !state.is_dropped() {
+                if let Ok(length) = socket.recv(&mut buffer) {
+                    state.accept(&buffer[..length]);
+                    state.accept(b"\n");
+                }
+            }
+        }))
+    }
+
+    fn tcp(serve: impl Fn(TcpStream, &State) -> io::Result<()> + Send + Sync + 'static) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let serve = Arc::new(serve);
+        Ok(Self::start(address, move |state| {
+            while !state.is_dropped() {
+                let Ok((stream, _)) = listener.accept() else {
+                    std::thread::sleep(LOOK);
+                    continue;
+                };
+                let (serve, state) = (serve.clone(), state.clone());
+                // A connection that breaks is the program's to notice.
+                std::thread::spawn(move || prepared(&stream).and_then(|()| serve(stream, &state)));
+            }
+        }))
+    }
+
+    fn start(address: SocketAddr, run: impl FnOnce(Arc<State>) + Send + 'static) -> Self {
+        let state: Arc<State> = Arc::default();
+        let shared = state.clone();
+        let thread = Some(std::thread::spawn(move || run(shared)));
+        Self { address, state, thread }
+    }
+
+    /// Returns `HOST:PORT`.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Returns what it accepted so far.
+    pub fn received(&self) -> Vec<u8> {
+        self.state.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.state.is_dropped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn prepared(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(WAIT))
+}
+
+/// Reads a line, waiting for as long as the server lives. Returns None at the end of the connection, also
+/// within a line: that is not whole.
+fn line(reader: &mut BufReader<TcpStream>, state: &State) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    loop {
+        match reader.read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => return Ok(Some(line)),
+            Ok(_) => return Ok(None),
+            Err(error) if is_wait(&error) && !state.is_dropped() => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+fn serve_lines(stream: TcpStream, state: &State, reply: Reply, mood: Mood) -> io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    while let Some(line) = line(&mut reader, state)? {
+        // A fault for about every twentieth line would leave hardly anything in flight.
+        let fate = match state.items.fetch_add(1, Ordering::Relaxed) {
+            number if number % 16 == 7 => mood.fate(number / 16),
+            _ => Fate::Accepted,
+        };
+        match fate {
+            Fate::Accepted => state.accept(&line),
+            Fate::Refused | Fate::CutBefore => return Ok(()),
+            Fate::Hangs => return hang(),
+            Fate::CutAfter => {
+                state.accept(&line);
+                return Ok(());
+            }
+        }
+        match reply {
+            Reply::Ok => writer.write_all(b"OK\n")?,
+            Reply::Echo => writer.write_all(&line)?,
+        }
+    }
+    Ok(())
+}
+
+fn hang() -> io::Result<()> {
+    std::thread::sleep(HANG);
+    Ok(())
+}
+
+fn serve_http(stream: TcpStream, state: &State, mood: Mood) -> io::Result<()> {
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    while let Some(body) = request(&mut reader, state)? {
+        let status = match state.fate(mood) {
+            Fate::Accepted => {
+                state.accept(&body);
+                "200 OK"
+            }
+            Fate::Refused => "500 Internal Server Error",
+            Fate::CutBefore => return Ok(()),
+            Fate::Hangs => return hang(),
+            Fate::CutAfter => {
+                state.accept(&body);
+                return Ok(());
+            }
+        };
+        write!(writer, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")?;
+    }
+    Ok(())
+}
+
+/// Reads a request and returns its body. None at the end of the connection.
+fn request(reader: &mut BufReader<TcpStream>, state: &State) -> io::Result<Option<Vec<u8>>> {
+    let mut length = 0;
+    let mut is_first = true;
+    loop {
+        let Some(line) = line(reader, state)? else { return Ok(None) };
+        let line = String::from_utf8_lossy(&line).trim().to_ascii_lowercase();
+        if line.is_empty() && !is_first {
+            break;
+        }
+        is_first = false;
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(io::Error::other)?;
+        }
+    }
+    let mut body = Vec::with_capacity(length);
+    while body.len() < length {
+        match reader.take((length - body.len()) as u64).read_to_end(&mut body) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) if is_wait(&error) && !state.is_dropped() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_server_answers_what_it_recorded_and_records_some_that_it_does_not_answer() {
+        let server = Server::lines(Reply::Ok, Mood::Failing).unwrap();
+        let mut answered = Vec::new();
+        for number in 0..2000 {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            writeln!(stream, "{number}").unwrap();
+            let mut answer = String::new();
+            BufReader::new(stream).read_line(&mut answer).unwrap();
+            if answer == "OK\n" {
+                answered.push(number.to_string());
+            }
+        }
+        let received = String::from_utf8(server.received()).unwrap();
+        let received: Vec<&str> = received.lines().collect();
+        assert!(answered.iter().all(|number| received.contains(&number.as_str())));
+        assert!(answered.len() < received.len() && received.len() < 2000, "{}", answered.len());
+    }
+}

@@ -1,0 +1,268 @@
+//! The suites: one for each role.
+//!
+//! A suite interrupts a case at every failpoint and in every way, restarts it until it is done, and reports
+//! each result. Known failures are in one list, which the caller gives: [`Hole`].
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use thalweg_runtime::Failpoint;
+
+use crate::cases::{feeds, files, outlets};
+use crate::feed::Feed;
+use crate::outlet::Outlet;
+use crate::scenario::{Action, Interruption, Scenario, Verdict, When};
+use crate::table::Table;
+
+/// Something that is known not to hold yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Hole {
+    /// The suite.
+    pub suite: &'static str,
+    /// The name of the case: `FEED -> OUTLET`. `*` stands for any text.
+    pub case: &'static str,
+    /// The name of the failpoint, or another clause. `*` stands for any text.
+    pub point: &'static str,
+    /// The failure and its reason.
+    pub reason: &'static str,
+    /// The item of the issue or review.
+    pub item: &'static str,
+    /// True if it happens only sometimes: it is no mistake then if it did not.
+    pub is_rare: bool,
+}
+
+impl Hole {
+    fn is_of(&self, suite: &str, case: &str, point: &str) -> bool {
+        self.suite == suite && matches(self.case, case) && matches(self.point, point)
+    }
+}
+
+/// True if a pattern, in which `*` stands for any text, matches a whole name.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| matches(rest, &name[at..]))
+        }),
+    }
+}
+
+/// The results of a suite.
+pub struct Report<'a> {
+    suite: &'static str,
+    holes: &'a [Hole],
+    hit: BTreeSet<usize>,
+    /// The table of the results.
+    pub table: Table,
+    /// The failures that are not known.
+    pub broken: Vec<String>,
+    /// The failures that are known.
+    pub known: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    /// Returns an empty report.
+    pub fn new(suite: &'static str, holes: &'a [Hole]) -> Self {
+        Self {
+            suite,
+            holes,
+            hit: BTreeSet::new(),
+            table: Table::default(),
+            broken: Vec::new(),
+            known: Vec::new(),
+        }
+    }
+
+    /// Notes a result.
+    pub fn note(&mut self, case: &str, clause: &str, broken: Option<String>) {
+        let Some(broken) = broken else {
+            self.table.cell(case, clause).held += 1;
+            return;
+        };
+        let found = self.holes.iter().position(|hole| hole.is_of(self.suite, case, clause));
+        match found.and_then(|found| Some((found, self.holes.get(found)?))) {
+            Some((found, hole)) => {
+                self.hit.insert(found);
+                self.table.cell(case, clause).known += 1;
+                self.known.push(format!("{case} at {clause} ({}, {}): {broken}", hole.item, hole.reason));
+            }
+            None => {
+                self.table.cell(case, clause).broken += 1;
+                self.broken.push(format!("{case} at {clause}: {broken}"));
+            }
+        }
+    }
+
+    /// Notes that a point is never passed.
+    pub fn unreached(&mut self, case: &str, clause: &str) {
+        self.table.cell(case, clause).unreached += 1;
+    }
+
+    /// The known holes of this suite that did not show.
+    fn closed(&self) -> Vec<String> {
+        let closed =
+            self.holes.iter().enumerate().filter(|(number, hole)| {
+                hole.suite == self.suite && !hole.is_rare && !self.hit.contains(number)
+            });
+        closed
+            .map(|(_, hole)| format!("{} at {} holds now: remove it from the list", hole.case, hole.point))
+            .collect()
+    }
+
+    /// Writes the table, prints it, and fails if something is broken that is not known, or if a known hole is
+    /// closed.
+    ///
+    /// # Panics
+    /// If the contract does not hold.
+    pub fn finish(self, folder: &Path) {
+        let path = folder.join(format!("{}.md", self.suite));
+        let written = self.table.write(&path);
+        println!("{}\n\n{}", self.suite, self.table);
+        self.known.iter().for_each(|known| println!("known: {known}"));
+        let closed = self.closed();
+        let all: Vec<String> = self.broken.into_iter().chain(closed).collect();
+        assert!(all.is_empty(), "{} of the suite `{}`:\n{}", all.len(), self.suite, all.join("\n"));
+        assert!(written.is_ok(), "{} cannot be written: {written:?}", path.display());
+    }
+}
+
+/// The cases that run at the same time. They mostly wait.
+const PARALLEL: usize = 4;
+
+/// Interrupts each pair at every failpoint, and once not at all.
+fn at_every_failpoint(binary: &Path, pairs: Vec<(Feed, Outlet)>, report: &mut Report<'_>) {
+    let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+    let note = |case: &str, clause: &str, broken: Option<String>| {
+        report.lock().unwrap_or_else(PoisonError::into_inner).note(case, clause, broken);
+    };
+    let unreached = |case: &str, clause: &str| {
+        report.lock().unwrap_or_else(PoisonError::into_inner).unreached(case, clause);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                while let Some((feed, outlet)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    pair_at_every_failpoint(binary, feed, outlet, &note, &unreached);
+                }
+            });
+        }
+    });
+}
+
+fn pair_at_every_failpoint(
+    binary: &Path,
+    feed: &Feed,
+    outlet: &Outlet,
+    note: &dyn Fn(&str, &str, Option<String>),
+    unreached: &dyn Fn(&str, &str),
+) {
+    let case = format!("{} -> {}", feed.name, outlet.name);
+    let scenario = Scenario::new(binary, feed, outlet);
+    let twice = Scenario {
+        runs_again: feed.remembers && feed.client.is_none(),
+        ..Scenario::new(binary, feed, outlet)
+    };
+    let undisturbed = twice.run(&[]);
+    let works = undisturbed.broken.is_none();
+    note(&case, "undisturbed", undisturbed.broken);
+    if !works {
+        return;
+    }
+    for point in Failpoint::ALL {
+        let killed = interrupted(&scenario, *point, Action::Kill);
+        if killed.interrupted == 0 {
+            unreached(&case, point.name());
+            continue;
+        }
+        note(&case, point.name(), killed.broken);
+        note(&case, point.name(), interrupted(&scenario, *point, Action::Term).broken);
+        let failed = interrupted(&scenario, *point, Action::Error);
+        let can_fail = failed.interrupted + failed.letters > 0;
+        note(&case, point.name(), failed.broken);
+        if can_fail {
+            note(&case, point.name(), interrupted(&scenario, *point, Action::Full).broken);
+        }
+    }
+}
+
+/// Interrupts a run at the first, the next at the second and the third at the fourth pass of a point.
+fn interrupted(scenario: &Scenario<'_>, point: Failpoint, action: Action) -> Verdict {
+    let times = match action {
+        Action::Kill => &[1, 2, 4][..],
+        Action::Term => &[2],
+        Action::Error | Action::Full => &[1],
+    };
+    let at = |time: &u64| Interruption { action, when: When::At(point, *time) };
+    scenario.run(&times.iter().map(at).collect::<Vec<_>>())
+}
+
+/// The suite of sources: each into a file.
+pub fn source(binary: &Path, report: &mut Report<'_>) {
+    let pairs = feeds::all().into_iter().map(|feed| (feed, outlets::file()));
+    at_every_failpoint(binary, pairs.chain([(feeds::proxy(), outlets::proxy())]).collect(), report);
+}
+
+/// The suite of message sinks: a file into each.
+pub fn message_sink(binary: &Path, report: &mut Report<'_>) {
+    let outlets = outlets::all().into_iter().chain(outlets::unreadable());
+    at_every_failpoint(binary, outlets.map(|outlet| (feeds::file(), outlet)).collect(), report);
+}
+
+/// The suite of file sinks: several files into each.
+pub fn file_sink(binary: &Path, report: &mut Report<'_>) {
+    let outlets = outlets::of_files().into_iter();
+    at_every_failpoint(binary, outlets.map(|outlet| (feeds::files(), outlet)).collect(), report);
+}
+
+/// The suite of file transforms: several files through each into a folder.
+pub fn file_transform(binary: &Path, report: &mut Report<'_>) {
+    let of_any = files::all().into_iter().map(|outlet| (feeds::files(), outlet));
+    let of_pictures = files::of_pictures().into_iter().map(|outlet| (files::picture_feed(), outlet));
+    at_every_failpoint(binary, of_any.chain(of_pictures).collect(), report);
+}
+
+/// The suite of file readers: several files through each into a file.
+pub fn file_reader(binary: &Path, report: &mut Report<'_>) {
+    let pairs = feeds::file_readers().into_iter().map(|feed| (feed, outlets::file()));
+    at_every_failpoint(binary, pairs.collect(), report);
+}
+
+/// The suite of buffers: a file into the buffer, and the buffer into a file.
+pub fn buffer(binary: &Path, report: &mut Report<'_>) {
+    let pairs = [(feeds::file(), outlets::spool()), (feeds::buffer(), outlets::file())];
+    at_every_failpoint(binary, pairs.into(), report);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, name, is_match) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*", "ab", true),
+            ("*-> b*", "a -> b, c", true),
+            ("*-> b", "a -> b, c", false),
+        ] {
+            assert_eq!(matches(pattern, name), is_match, "{pattern} and {name}");
+        }
+    }
+
+    #[test]
+    fn a_known_hole_is_no_failure_and_a_closed_one_is() {
+        let hole = |case, is_rare| Hole { suite: "s", case, point: "*", reason: "why", item: "A1", is_rare };
+        let holes = [hole("a", false), hole("b", false), hole("c", true)];
+        let mut report = Report::new("s", &holes);
+        report.note("a", "p", Some("it broke".to_owned()));
+        report.note("b", "p", None);
+        report.note("d", "p", Some("it broke too".to_owned()));
+        assert_eq!(report.known, ["a at p (A1, why): it broke"]);
+        assert_eq!(report.broken, ["d at p: it broke too"]);
+        assert_eq!(report.closed(), ["b at * holds now: remove it from the list"]);
+    }
+}
