@@ -44,6 +44,7 @@ pub(super) struct DeadLetters {
 }
 
 /// Messages or files that were rejected together. It counts as moving until it is settled.
+#[expect(clippy::large_enum_variant, reason = "nearly all are messages, and few exist at a time")]
 enum Rejected {
     Messages(Taken<Batch>),
     Files(Taken<Files>),
