@@ -117,6 +117,12 @@ impl SourceOutput {
         self.stop.sleep(duration).await
     }
 
+    /// Ends the input of the stages behind the source, which waits for them from now on: some settle messages
+    /// only then. Nothing can be sent through this output any more.
+    pub fn end(&mut self) {
+        (self.main, self.errors) = (Route::default(), Route::default());
+    }
+
     /// Counts what others read later of what the source has sent.
     pub fn meter(&self) -> Meter {
         Meter(self.metrics.clone())

@@ -2,7 +2,8 @@
 //!
 //! Two files of one name must not replace each other, also if they come in two runs that share a state. The
 //! names are therefore claimed in the journal before a file is visible. A file that comes again, because its
-//! delivery was not saved, finds its claim and gets the same name.
+//! delivery was not saved, finds its claim and gets the same name. A file that is built again, such as one of
+//! packed messages, may have other content and another name then: it replaces the first one.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,7 +25,8 @@ use super::options::OnExists;
 #[derive(Debug, Default)]
 pub struct Names(Mutex<HashMap<u64, Place>>);
 
-/// The hash of the path or address that a file came from. `None` if it is stored nowhere, such as an upload.
+/// The hash of the path or address that a file came from, or of its key. `None` if it is stored nowhere, such
+/// as an upload.
 type Place = Option<u64>;
 
 /// The owner of a name that a file claims.
@@ -56,6 +58,8 @@ pub enum Taken {
 
 /// The beginning of the names of claims in the journal.
 const CLAIM: &str = "claim/";
+/// The beginning of the names of entries in the journal that have the path of a file with a key.
+const KEY: &str = "key/";
 
 impl Names {
     /// Claims a name for a file, here and in the journal of runs that share a state.
@@ -74,10 +78,26 @@ impl Names {
             Some(journal) => claim_in(journal, path, place)?,
             None => Claim::New,
         };
+        if claim == Claim::New
+            && let (Some(journal), Some(entry), Some(path)) = (journal, key_entry(origin), path.to_str())
+        {
+            journal.note(&entry, &path.into())?;
+        }
         if matches!(claim, Claim::New | Claim::Same) {
             names.insert(hash(path), place);
         }
         Ok(claim)
+    }
+
+    /// Returns the path that an earlier run gave to the file with this key.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn earlier(&self, journal: Option<&Journal>, origin: &Origin) -> Result<Option<PathBuf>, Error> {
+        let (Some(journal), Some(entry)) = (journal, key_entry(origin)) else { return Ok(None) };
+        let entries = journal.entries(&entry)?;
+        let known = entries.into_iter().find(|(name, _)| *name == entry);
+        Ok(known.and_then(|(_, path)| path.as_str().map(PathBuf::from)))
     }
 
     /// True if this run has given the name away.
@@ -97,11 +117,15 @@ impl Names {
         file: &File,
         on_exists: OnExists,
     ) -> Result<Result<bool, Taken>, Error> {
-        if on_exists == OnExists::Overwrite {
+        let has_key = file.origin().key.is_some();
+        if on_exists == OnExists::Overwrite && !has_key {
             return Ok(Ok(true));
         }
         let is_given = self.is_given(path);
         let claim = self.claim(journal, path, file.origin())?;
+        if has_key && !is_given && claim == Claim::Same {
+            return Ok(Ok(true));
+        }
         let is_there = || path.symlink_metadata().is_ok();
         let is_other = is_given || claim == Claim::Other;
         Ok(match on_exists {
@@ -144,7 +168,12 @@ fn claim_in(journal: &Journal, path: &Path, place: Place) -> Result<Claim, Error
 fn place_of(origin: &Origin) -> Place {
     let address = || origin.address.as_deref().map(str::as_bytes);
     let place = origin.path.as_deref().map(|path| path.as_os_str().as_bytes()).or_else(address);
-    place.map(xxh3_64)
+    place.map(xxh3_64).or_else(|| key_entry(origin).map(|entry| xxh3_64(entry.as_bytes())))
+}
+
+/// Returns the name of the journal's entry for a file with a key.
+fn key_entry(origin: &Origin) -> Option<String> {
+    Some(format!("{KEY}{}/{}", origin.source, origin.key.as_deref()?))
 }
 
 fn hash(path: &Path) -> u64 {

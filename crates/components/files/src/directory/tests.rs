@@ -287,3 +287,20 @@ async fn what_a_killed_run_left_is_removed_by_the_next_file_of_that_name_unless_
     folder.writer("").apply(&mut file_of("a", b"newer")).await.unwrap();
     assert_eq!((folder.read(&hidden), folder.read("out/a")), ("of another process".into(), "newer".into()));
 }
+
+#[tokio::test]
+async fn a_file_that_is_built_again_replaces_what_it_was_before() {
+    for on_exists in ["replace", "overwrite", "rename", "skip", "error"] {
+        let runs = Runs::new();
+        let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+        let yaml = format!("{{ path: {}, on_exists: {on_exists} }}", runs.folder.path("out").display());
+        for (name, key, content) in [("x-1", "1", "old"), ("x-2", "1", "new"), ("x-3", "2", "next")] {
+            let mut origin = Origin::new("main.pack".into(), name.into(), 3);
+            origin.key = Some(key.into());
+            let mut file = File::new(origin, Content::from(content.as_bytes().to_vec()));
+            let mut writer = Directory::new(options(&yaml), Arc::default(), &context, true);
+            writer.apply(&mut file).await.unwrap();
+        }
+        assert_eq!(runs.written(), texts(&[("x-1", "new"), ("x-3", "next")]), "{on_exists}");
+    }
+}

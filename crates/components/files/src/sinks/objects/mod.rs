@@ -122,6 +122,16 @@ pub enum OnExists {
     Error,
 }
 
+impl OnExists {
+    /// Returns the option for the store.
+    fn on_existing(self) -> OnExisting {
+        match self {
+            OnExists::Replace | OnExists::Update => OnExisting::Replace,
+            OnExists::Skip | OnExists::Error => OnExisting::Keep,
+        }
+    }
+}
+
 /// When to begin a new object: if the object reaches the size or the age.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -207,10 +217,7 @@ impl ObjectsSink {
             },
             writing: Writing {
                 content_type: self.content_type.clone(),
-                on_existing: match self.on_exists {
-                    OnExists::Replace | OnExists::Update => OnExisting::Replace,
-                    OnExists::Skip | OnExists::Error => OnExisting::Keep,
-                },
+                on_existing: self.on_exists.on_existing(),
                 mode: None,
             },
             limits: store.limits(),

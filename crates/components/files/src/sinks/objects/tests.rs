@@ -458,3 +458,23 @@ async fn files_of_one_name_do_not_replace_each_other() {
     assert!(results[1].as_ref().unwrap_err().contains("`url` is for several files"), "{results:?}");
     assert_eq!(fs::read_to_string(runs.folder.path().join("single")).unwrap(), "a");
 }
+
+#[tokio::test]
+async fn a_file_that_is_built_again_replaces_the_object_that_it_was_before() {
+    for on_exists in ["replace", "update", "skip", "error"] {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = Arc::new(thalweg_engine::Store::open(state.path()).unwrap());
+        let journal = Some(thalweg_engine::Journal::new(store, "out"));
+        let context = Context { resumes: true, journal, ..context() };
+        for (name, key, content) in [("x-1", "1", "old"), ("x-2", "1", "new"), ("x-3", "2", "next")] {
+            let mut origin = Origin::new("main.pack".into(), name.into(), 3);
+            origin.key = Some(key.into());
+            let mut file = File::new(origin, Content::from(content.as_bytes().to_vec()));
+            let sink = sink(folder.path(), &format!("/', on_exists: {on_exists}"));
+            sink.files().unwrap().0.build(&context).unwrap().apply(&mut file).await.unwrap();
+        }
+        let expected = [("x-1", "new"), ("x-3", "next")];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(below(folder.path()).0, expected, "{on_exists}");
+    }
+}

@@ -138,6 +138,7 @@ impl TransformConfig for Pack {
             max_size: self.max_size.bytes(),
             max_count: self.max_count.map_or(u64::MAX, NonZeroU64::get),
             max_age: self.max_age.map(TimeSpan::duration),
+            is_repeatable: context.resumes && context.resends && context.starts_over,
             budget: context.memory.budget().clone(),
             temporaries: context.temporary.clone(),
             config: self.clone(),
@@ -160,6 +161,8 @@ struct Packing {
     max_size: u64,
     max_count: u64,
     max_age: Option<Duration>,
+    /// True if all messages of a file that is not saved come again, and get the same number.
+    is_repeatable: bool,
     budget: Budget,
     temporaries: Temporaries,
     /// The number of the last file.
@@ -286,6 +289,7 @@ impl Packing {
         let mut origin = Origin::new(self.component.clone(), "".into(), size);
         let name = self.config.name.render(begun.number, begun.at, origin.id());
         origin.name = name.into();
+        origin.key = self.is_repeatable.then(|| format!("{}", begun.number).into());
         let lease = self.budget.claim(File::WEIGHT);
         let mut file = File::new(origin, content).with_lease(Arc::new(lease));
         file.ack_mut().merge(begun.ack);

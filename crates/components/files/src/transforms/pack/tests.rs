@@ -207,3 +207,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_files_that_are_always_built_again_have_keys() {
+    for (resumes, resends, starts_over, expected) in [
+        (true, true, true, Some("1")),
+        (false, true, true, None),
+        (true, false, true, None),
+        (true, true, false, None),
+    ] {
+        let context = thalweg_engine::Context { resumes, resends, starts_over, ..context() };
+        let mut packing = options::<Pack>("{ name: p }").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        packing.apply(batch(["a"]), &mut out).unwrap();
+        packing.finish(&mut out).unwrap();
+        assert_eq!(out.take_files()[0].origin().key.as_deref(), expected);
+    }
+}
