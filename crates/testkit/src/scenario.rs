@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use thalweg_config::ByteSize;
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
@@ -21,6 +22,9 @@ use crate::servers::Server;
 
 /// How often a run is started again, after all interruptions, before the test fails.
 const RESTARTS: usize = 6;
+/// The memory that a process may have beside its budget: the program itself, stacks, and what the allocator
+/// keeps.
+const BESIDE_BUDGET: u64 = 48 << 20;
 /// How long all records may take to arrive before a source that does not end is stopped.
 const ARRIVAL: Duration = Duration::from_secs(4);
 
@@ -153,12 +157,26 @@ impl<'a> Scenario<'a> {
     /// Runs it through the interruptions.
     pub fn run(&self, interruptions: &[Interruption]) -> Verdict {
         let mut verdict = Verdict::default();
-        if let Err(broken) = self.try_run(interruptions, &mut verdict) {
+        let result = self.try_run(interruptions, &mut verdict).and_then(|()| self.check_memory(&verdict));
+        if let Err(broken) = result {
             let all: Vec<String> = interruptions.iter().map(|one| one.describe()).collect();
             let pair = format!("{} -> {}", self.feed.name, self.outlet.name);
             verdict.broken = Some(format!("{pair}, [{}]: {broken}", all.join(", ")));
         }
         verdict
+    }
+
+    fn check_memory(&self, verdict: &Verdict) -> Result<(), String> {
+        let budget: ByteSize = self.budget().parse().map_err(|error| format!("the budget: {error}"))?;
+        let most_kib = (budget.bytes() + BESIDE_BUDGET) >> 10;
+        if verdict.peak_kib > most_kib {
+            return Err(format!("{} KiB were resident; the bound is {most_kib} KiB", verdict.peak_kib));
+        }
+        Ok(())
+    }
+
+    fn budget(&self) -> &'a str {
+        self.outlet.memory.unwrap_or(self.memory)
     }
 
     fn try_run(&self, interruptions: &[Interruption], verdict: &mut Verdict) -> Result<(), String> {
@@ -224,7 +242,7 @@ impl<'a> Scenario<'a> {
         format!(
             "memory: {}\nsources:\n  in: {{ {source} }}\npipelines:\n  main:\n    from: in\n{steps}    to: {}\n\
              sinks:\n  {}\n",
-            self.outlet.memory.unwrap_or(self.memory),
+            self.budget(),
             self.outlet.to,
             self.outlet.config(server)
         )
