@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
 use crate::cases::{feeds, files, outlets};
@@ -200,19 +201,22 @@ fn interrupted(scenario: &Scenario<'_>, point: Failpoint, action: Action) -> Ver
 
 /// The suite of sources: each into a file.
 pub fn source(binary: &Path, report: &mut Report<'_>) {
-    let pairs = feeds::all().into_iter().map(|feed| (feed, outlets::file()));
+    let feeds = [feeds::all(), feeds::stored(), feeds::datagrams()].into_iter().flatten();
+    let pairs = feeds.map(|feed| (feed, outlets::file()));
     at_every_failpoint(binary, pairs.chain([(feeds::proxy(), outlets::proxy())]).collect(), report);
 }
 
 /// The suite of message sinks: a file into each.
 pub fn message_sink(binary: &Path, report: &mut Report<'_>) {
-    let outlets = outlets::all().into_iter().chain(outlets::unreadable());
+    let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Messages);
+    let outlets = outlets::all().into_iter().chain(outlets::unreadable()).chain(stored);
     at_every_failpoint(binary, outlets.map(|outlet| (feeds::file(), outlet)).collect(), report);
 }
 
 /// The suite of file sinks: several files into each.
 pub fn file_sink(binary: &Path, report: &mut Report<'_>) {
-    let outlets = outlets::of_files().into_iter();
+    let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Files);
+    let outlets = outlets::of_files().into_iter().chain(stored);
     at_every_failpoint(binary, outlets.map(|outlet| (feeds::files(), outlet)).collect(), report);
 }
 
