@@ -249,7 +249,7 @@ impl SourceConfig for InternalLogs {
         true
     }
 
-    // What was logged before a kill is logged only once.
+    // A record is logged only once.
     fn resends(&self) -> bool {
         false
     }
