@@ -10,8 +10,8 @@
 //! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ use crate::component::Transform;
 use crate::positions::Positions;
 use crate::store::{DeadLetterId, Store};
 
-/// How often checkpoints are saved.
+/// How often checkpoints are saved: see [`save_every`].
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 /// How soon they are saved if someone waits for it. All who ask meanwhile share the save.
 const SAVE_SOON: Duration = Duration::from_millis(5);
@@ -305,6 +305,16 @@ fn unwritable(error: std::io::Error) -> Error {
     Error::permanent("the state cannot be written").caused_by(error)
 }
 
+/// How often checkpoints are saved. Tests set `THALWEG_CHECKPOINT_MS`, so that a run of moments has several.
+fn save_every() -> Duration {
+    static EVERY: OnceLock<Duration> = OnceLock::new();
+    *EVERY.get_or_init(|| {
+        let wanted = std::env::var("THALWEG_CHECKPOINT_MS").ok();
+        let wanted = wanted.and_then(|text| text.parse::<u64>().ok()).filter(|ms| *ms > 0);
+        wanted.map_or(SAVE_EVERY, Duration::from_millis)
+    })
+}
+
 /// When the next save is due: by the clock, or soon after someone asked for it.
 pub(super) struct SaveTimer {
     timer: Interval,
@@ -315,7 +325,7 @@ pub(super) struct SaveTimer {
 
 impl SaveTimer {
     pub(super) fn new() -> Self {
-        let mut timer = tokio::time::interval(SAVE_EVERY);
+        let mut timer = tokio::time::interval(save_every());
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { timer, asked: None, earliest: Instant::now() }
     }
