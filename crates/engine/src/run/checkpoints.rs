@@ -68,7 +68,8 @@ pub(super) struct Checkpoints {
     pub(super) flushes: Arc<Flushes>,
     /// True if all sources of the group read their input again from their positions.
     pub(super) rereads: bool,
-    /// True once a sink or transform was seen to have state.
+    /// True once there is state that must be saved while nothing moves: see
+    /// [`must_be_still`](Self::must_be_still).
     pub(super) has_state: AtomicBool,
 }
 
@@ -145,11 +146,12 @@ impl Checkpoints {
         thalweg_runtime::blocking(|| self.snapshot())
     }
 
-    /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component
-    /// would have some of them twice.
+    /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component or
+    /// the dead letters would have some of them twice.
     fn must_be_still(&self) -> bool {
         let has_state = || self.states.iter().any(|(_, state)| state.lock().is_some());
-        if self.rereads && (!self.transforms.is_empty() || has_state()) {
+        let has_letters = || self.store.opened().is_some_and(|store| store.last_letter().is_some());
+        if self.rereads && (!self.transforms.is_empty() || has_state() || has_letters()) {
             self.has_state.store(true, Relaxed);
         }
         self.are_kept && self.has_state.load(Relaxed)
@@ -471,16 +473,29 @@ mod tests {
         assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
     }
 
+    fn letter() -> DeadLetter {
+        let letter = json!({ "time_us": 1, "component": "main.c", "reason": "none", "source": "in" });
+        serde_json::from_value(letter).unwrap()
+    }
+
+    #[test]
+    fn dead_letters_are_a_state_that_is_saved_while_nothing_moves() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(folder.path(), Vec::new());
+        let store = checkpoints.store.get().unwrap();
+        assert!(!checkpoints.must_be_still());
+        store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
+        assert!(checkpoints.must_be_still());
+    }
+
     #[test]
     fn dead_letters_that_follow_a_run_which_ended_stay_even_if_it_had_nothing_left_to_save() {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = checkpoints(folder.path(), Vec::new());
         let (store, source): (_, Arc<str>) = (checkpoints.store.get().unwrap(), "in".into());
-        let letter = json!({ "time_us": 1, "component": "main.c", "reason": "none", "source": "in" });
-        let letter: DeadLetter = serde_json::from_value(letter).unwrap();
         store.cover_letters(std::iter::once(&source)).unwrap();
         checkpoints.save_last().unwrap();
-        store.add_letters(&[letter], &DeadLetterLimits::default()).unwrap();
+        store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
         assert!(store.uncovered_letters().unwrap().is_empty());
     }
 }
