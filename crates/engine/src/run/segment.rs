@@ -114,8 +114,7 @@ impl Worker for SegmentWorker {
 
     async fn finish(mut self) -> Result<(), RunFailure> {
         // A checkpoint has either the messages that the transforms hold back, or those that they send now.
-        let traffic = self.traffic.clone();
-        let _pass = traffic.enter().await;
+        let _pass = self.traffic.enter().await;
         let mut results = Results::default();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
