@@ -154,6 +154,8 @@ impl Program {
             command.args(["--state", state]);
         }
         command.args(&launch.arguments).env("THALWEG_LOG", "info");
+        // A run takes less than the usual time between two checkpoints.
+        command.env("THALWEG_CHECKPOINT_MS", "20");
         if !launch.failpoints.is_empty() {
             command.env("THALWEG_FAILPOINTS", &launch.failpoints);
         }
