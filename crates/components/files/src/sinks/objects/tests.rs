@@ -339,6 +339,16 @@ async fn an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop() {
 }
 
 #[tokio::test]
+async fn a_tail_whose_length_begins_like_that_of_an_earlier_one_stays() {
+    let mut runs = Runs::new("", 1 << 20);
+    runs.run(&["a"], Ending::Stopped).await;
+    // The tail had 2 bytes, and has 20 now.
+    runs.run(&["17 more letters.."], Ending::Stopped).await;
+    runs.run(&["b"], Ending::Whole).await;
+    assert_eq!(runs.objects(), named(&[("all.log", "a\n17 more letters..\nb\n")]));
+}
+
+#[tokio::test]
 async fn csv_that_is_continued_has_one_header() {
     let mut runs = Runs::new(", encode: { format: csv, fields: [payload] }", 1 << 20);
     runs.run(&["a"], Ending::Stopped).await;
