@@ -379,6 +379,30 @@ async fn a_complete_object_is_never_written_again() {
 }
 
 #[tokio::test]
+async fn messages_that_do_not_come_again_stay_in_an_object_that_was_not_saved() {
+    for (resends, expected) in [
+        (false, vec![("all-00001.log", "one\n"), ("all-00002.log", "two\n"), ("all-00003.log", "three\n")]),
+        // All messages come again, so those of the next run stand for them.
+        (true, vec![("all-00001.log", "two\n"), ("all-00002.log", "three\n")]),
+    ] {
+        let runs = Runs::new(", rotate: { size: 1GiB }", 1);
+        let mut saved = None;
+        for text in ["one", "two", "three"] {
+            let journal = Some(runs.journal.clone());
+            let context = Context { resumes: true, resends, journal, ..context() };
+            let mut sink = runs.sink(&context);
+            sink.open(saved.clone()).await.unwrap();
+            let before = sink.state();
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            sink.finish().await.unwrap();
+            // The first run was killed after its object was visible, and before that was saved.
+            saved = if text == "one" { before } else { sink.state() };
+        }
+        assert_eq!(runs.objects(), named(&expected), "{resends}");
+    }
+}
+
+#[tokio::test]
 async fn messages_of_a_replay_are_never_written_over_others() {
     for (rest, first, second) in
         [("", "all.log", "all-00002.log"), (", rotate: { size: 1GiB }", "all-00001.log", "all-00002.log")]
