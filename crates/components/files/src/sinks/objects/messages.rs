@@ -261,6 +261,9 @@ impl Messages {
                 self.object.number += 1;
             }
             if is_further {
+                if let Some(journal) = &self.journal {
+                    journal.note(CLAIMED, &self.object.number.into())?;
+                }
                 let (first, path) = (self.path(1), self.path(self.object.number));
                 let (first, path) = (self.target.store.name(&first), self.target.store.name(&path));
                 tracing::warn!("an earlier run completed `{first}`: further messages go to `{path}`");
@@ -504,6 +507,18 @@ impl Messages {
         Ok(noted.iter().any(|(_, completing)| completing.as_str() == Some(what)))
     }
 
+    /// Finds the number that a former run chose after it had saved its state for the last time. An object of
+    /// that number is this sink's.
+    fn find_claim(&self, saved: &mut Saved) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let claims = journal.entries(CLAIMED)?;
+        let number = claims.first().and_then(|(_, number)| number.as_u64());
+        if let Some(number) = number.filter(|number| *number >= saved.number && !saved.is_claimed) {
+            (saved.number, saved.is_claimed) = (number, true);
+        }
+        Ok(())
+    }
+
     /// True if a former run completed its object after it had saved its state for the last time.
     async fn was_completed(&mut self, saved: &Saved) -> Result<bool, Error> {
         let path = self.path(saved.number);
@@ -585,6 +600,10 @@ impl Messages {
 /// The name of the journal's entry for the upload or object that was completed last.
 const COMPLETING: &str = "completing";
 
+/// The name of the journal's entry for the number of the last further object, because the state is saved
+/// later.
+const CLAIMED: &str = "claimed";
+
 /// Returns what the journal has of an object that is written in one request. The size tells it from another
 /// object that was there before, if the request failed.
 fn whole(path: &str, size: u64) -> String {
@@ -600,7 +619,8 @@ impl Sink for Messages {
         if let Some(journal) = &self.journal {
             Tails(journal).forget_others(saved.as_ref().and_then(|saved| saved.tail.as_deref()))?;
         }
-        let Some(saved) = saved else { return Ok(()) };
+        let Some(mut saved) = saved else { return Ok(()) };
+        self.find_claim(&mut saved)?;
         self.object = Object::new(saved.number);
         let Some(begun) = &begun else {
             if !self.rewrites && self.was_completed(&saved).await? {

@@ -379,6 +379,21 @@ async fn a_complete_object_is_never_written_again() {
 }
 
 #[tokio::test]
+async fn a_further_object_that_was_not_saved_is_known_to_the_next_run() {
+    for rest in ["", ", part_size: 1B"] {
+        let mut runs = Runs::new(rest, 1);
+        runs.run(&["one"], Ending::Whole).await;
+        let saved = runs.saved.clone();
+        runs.run(&["two"], Ending::Whole).await;
+        // It was killed after its object was visible, and before anything was saved.
+        runs.saved = saved;
+        runs.run(&["two"], Ending::Whole).await;
+        let expected = [("all-00002.log", "two\n"), ("all.log", "one\n")];
+        assert_eq!(runs.objects(), named(&expected), "{rest}");
+    }
+}
+
+#[tokio::test]
 async fn messages_that_do_not_come_again_stay_in_an_object_that_was_not_saved() {
     for (resends, expected) in [
         (false, vec![("all-00001.log", "one\n"), ("all-00002.log", "two\n"), ("all-00003.log", "three\n")]),
