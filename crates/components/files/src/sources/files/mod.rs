@@ -14,6 +14,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -26,6 +27,7 @@ use thalweg_record::{Content, File, Origin, Problem, Times};
 use thalweg_stream::io_error::io_error;
 
 use crate::group::Group;
+use crate::links_out::LinksOut;
 use filter::Filter;
 use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
@@ -168,7 +170,13 @@ impl SourceConfig for FilesConfig {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Error::permanent(error.to_string()))?;
         let by_name = self.order == Order::Name || context.resumes;
-        Ok(Box::new(Files { filter: Filter::new(self)?, config: self.clone(), roots, by_name }))
+        Ok(Box::new(Files {
+            filter: Filter::new(self)?,
+            config: self.clone(),
+            roots,
+            by_name,
+            has_reported_links: AtomicBool::new(false),
+        }))
     }
 }
 
@@ -177,6 +185,8 @@ struct Files {
     roots: Vec<Root>,
     filter: Filter,
     by_name: bool,
+    /// True if links that were skipped have been reported.
+    has_reported_links: AtomicBool,
 }
 
 #[async_trait]
@@ -244,7 +254,7 @@ impl Files {
     async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
-        let (mut links_out, mut first_link) = (0_u64, None);
+        let mut links = LinksOut::default();
         // Where to resume once the files of the group are settled.
         let mut checkpoint = None;
         let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
@@ -270,10 +280,7 @@ impl Files {
                         lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
                 }
-                Step::LinkOut { path } => {
-                    links_out += 1;
-                    first_link.get_or_insert(path);
-                }
+                Step::LinkOut { path } => links.add(path.to_string_lossy()),
                 // Rejects the entry like a file that cannot be read. The other files are still read.
                 Step::Failed { path, error } => {
                     let origin =
@@ -287,12 +294,9 @@ impl Files {
         if !group.is_empty() {
             out.send_files(group.take(), checkpoint).await?;
         }
-        if let Some(link) = first_link {
-            tracing::warn!(
-                "`{source}`: {links_out} links lead out of the folder that is read, and were skipped: the first is `{}`. \
-                 `symlinks: files` reads them",
-                link.display()
-            );
+        // With `watch`, only once.
+        if !links.is_empty() && !self.has_reported_links.swap(true, Relaxed) {
+            links.report(&source, "symlinks: files");
         }
         Ok(found)
     }
