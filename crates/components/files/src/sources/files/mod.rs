@@ -10,7 +10,8 @@ mod pass;
 mod tests;
 mod walk;
 
-use std::io::ErrorKind;
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, Paths, TimeSpan};
@@ -176,6 +178,7 @@ impl SourceConfig for FilesConfig {
             roots,
             by_name,
             has_reported_links: AtomicBool::new(false),
+            rejected: Mutex::default(),
         }))
     }
 }
@@ -187,6 +190,8 @@ struct Files {
     by_name: bool,
     /// True if links that were skipped have been reported.
     has_reported_links: AtomicBool,
+    /// The entries that were rejected. With `watch`, each pass meets them again.
+    rejected: Mutex<HashSet<PathBuf>>,
 }
 
 #[async_trait]
@@ -281,14 +286,7 @@ impl Files {
                     }
                 }
                 Step::LinkOut { path } => links.add(path.to_string_lossy()),
-                // Rejects the entry like a file that cannot be read. The other files are still read.
-                Step::Failed { path, error } => {
-                    let origin =
-                        Origin::found(source.clone(), path.clone(), walk.base().clone(), 0, Times::default());
-                    let problem = Problem::new(io_error("read", &path, &error).to_string());
-                    let problem = problem.code("FILE_CAN_NOT_BE_OPENED");
-                    out.reject_file(File::new(origin, Content::Path(path)), problem, None).await?;
-                }
+                Step::Failed { path, error } => self.reject(path, &error, walk.base(), out).await?,
             }
         }
         if !group.is_empty() {
@@ -299,6 +297,24 @@ impl Files {
             links.report(&source, "symlinks: files");
         }
         Ok(found)
+    }
+
+    /// Rejects an entry that cannot be examined like a file that cannot be read. The other files are still
+    /// read.
+    async fn reject(
+        &self,
+        path: PathBuf,
+        error: &io::Error,
+        folder: &Arc<Path>,
+        out: &mut SourceOutput,
+    ) -> Result<(), Error> {
+        let is_new = self.rejected.lock().insert(path.clone());
+        if !is_new {
+            return Ok(());
+        }
+        let origin = Origin::found(out.name().clone(), path.clone(), folder.clone(), 0, Times::default());
+        let problem = Problem::new(io_error("read", &path, error).to_string()).code("FILE_CAN_NOT_BE_OPENED");
+        out.reject_file(File::new(origin, Content::Path(path)), problem, None).await
     }
 }
 
