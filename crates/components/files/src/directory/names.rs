@@ -105,6 +105,11 @@ impl Names {
         self.0.lock().contains_key(&hash(path))
     }
 
+    /// Gives a name away. Returns false if this run has done so before.
+    fn give(&self, path: &Path) -> bool {
+        self.0.lock().insert(hash(path), None).is_none()
+    }
+
     /// Takes a name for a file. Returns true if an existing file may be replaced, or why the name cannot be
     /// used.
     ///
@@ -127,7 +132,12 @@ impl Names {
             return Ok(Ok(true));
         }
         let is_there = || path.symlink_metadata().is_ok();
-        let is_other = is_given || claim == Claim::Other;
+        let is_other = match claim {
+            Claim::Other => true,
+            // Of two workers that find the name free, one gets it.
+            Claim::Unknown if !is_there() => !self.give(path),
+            Claim::New | Claim::Same | Claim::Unknown => is_given,
+        };
         Ok(match on_exists {
             OnExists::Overwrite => Ok(true),
             OnExists::Replace | OnExists::Rename if is_other => Err(Taken::NextName),
@@ -173,7 +183,8 @@ fn place_of(origin: &Origin) -> Place {
 
 /// Returns the name of the journal's entry for a file with a key.
 fn key_entry(origin: &Origin) -> Option<String> {
-    Some(format!("{KEY}{}/{}", origin.source, origin.key.as_deref()?))
+    // With a slash at its end, so that no entry is found by the beginning of another key.
+    Some(format!("{KEY}{}/{}/", origin.source, origin.key.as_deref()?))
 }
 
 fn hash(path: &Path) -> u64 {

@@ -339,6 +339,16 @@ async fn an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop() {
 }
 
 #[tokio::test]
+async fn a_tail_whose_length_begins_like_that_of_an_earlier_one_stays() {
+    let mut runs = Runs::new("", 1 << 20);
+    runs.run(&["a"], Ending::Stopped).await;
+    // The tail had 2 bytes, and has 20 now.
+    runs.run(&["17 more letters.."], Ending::Stopped).await;
+    runs.run(&["b"], Ending::Whole).await;
+    assert_eq!(runs.objects(), named(&[("all.log", "a\n17 more letters..\nb\n")]));
+}
+
+#[tokio::test]
 async fn csv_that_is_continued_has_one_header() {
     let mut runs = Runs::new(", encode: { format: csv, fields: [payload] }", 1 << 20);
     runs.run(&["a"], Ending::Stopped).await;
@@ -365,6 +375,45 @@ async fn a_complete_object_is_never_written_again() {
             ("all.log", "one\ntwo\n"),
         ];
         assert_eq!(runs.objects(), named(&expected), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn a_further_object_that_was_not_saved_is_known_to_the_next_run() {
+    for rest in ["", ", part_size: 1B"] {
+        let mut runs = Runs::new(rest, 1);
+        runs.run(&["one"], Ending::Whole).await;
+        let saved = runs.saved.clone();
+        runs.run(&["two"], Ending::Whole).await;
+        // It was killed after its object was visible, and before anything was saved.
+        runs.saved = saved;
+        runs.run(&["two"], Ending::Whole).await;
+        let expected = [("all-00002.log", "two\n"), ("all.log", "one\n")];
+        assert_eq!(runs.objects(), named(&expected), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn messages_that_do_not_come_again_stay_in_an_object_that_was_not_saved() {
+    for (resends, expected) in [
+        (false, vec![("all-00001.log", "one\n"), ("all-00002.log", "two\n"), ("all-00003.log", "three\n")]),
+        // All messages come again, so those of the next run stand for them.
+        (true, vec![("all-00001.log", "two\n"), ("all-00002.log", "three\n")]),
+    ] {
+        let runs = Runs::new(", rotate: { size: 1GiB }", 1);
+        let mut saved = None;
+        for text in ["one", "two", "three"] {
+            let journal = Some(runs.journal.clone());
+            let context = Context { resumes: true, resends, journal, ..context() };
+            let mut sink = runs.sink(&context);
+            sink.open(saved.clone()).await.unwrap();
+            let before = sink.state();
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            sink.finish().await.unwrap();
+            // The first run was killed after its object was visible, and before that was saved.
+            saved = if text == "one" { before } else { sink.state() };
+        }
+        assert_eq!(runs.objects(), named(&expected), "{resends}");
     }
 }
 
