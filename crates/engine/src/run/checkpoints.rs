@@ -37,8 +37,8 @@ const SAVE_SOON: Duration = Duration::from_millis(5);
 const HOLD_SHARE: u32 = 20;
 /// But not longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long the sources are held back at most: a sink that retries would hold them back without end. Then
-/// what is settled is saved while messages move. A run that resumes there may write twice what was in flight.
+/// How long the sources are held back at most: a sink that retries would hold them back without end. Then the
+/// settled messages are saved while others move. A run that resumes there may write those twice.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// A component's name, and where its task puts its state for the next save.

@@ -241,7 +241,6 @@ impl SegmentWorker {
 
     /// Hands over the results so far, and does the work that the next stages take at once.
     fn deliver_all(&self, results: &mut Results) {
-        // Before the results leave: what is settled must not be newer than the state beside it.
         let mut at_once = Vec::new();
         self.deliver(std::mem::take(results), &mut at_once);
         at_once.into_iter().for_each(HandOver::run);

@@ -51,7 +51,7 @@ impl OpenFile {
         Self { ack: file.ack().split(), meta: Arc::new(meta), ..Self::none(reader, None) }
     }
 
-    /// Opens a file: what is sent from here on is out of it. Its offset is forgotten when the position of its
+    /// Opens a file: all messages sent from here on are its. Its offset is deleted when the position of its
     /// source moves past the file. Until then the file would come again: it may be settled long before a
     /// larger one that its source sent earlier.
     pub(crate) fn open(&mut self, file: &File, meta: Meta) {
