@@ -509,6 +509,25 @@ async fn files_of_one_name_do_not_replace_each_other() {
 }
 
 #[tokio::test]
+async fn two_outputs_of_a_file_do_not_replace_each_other_and_a_file_that_is_read_again_replaces_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in");
+    let sink = sink(folder.path(), "/out/', name: x");
+    let mut files = sink.files().unwrap().0.build(&context()).unwrap();
+    let read = |content: &str| {
+        fs::write(&path, content).unwrap();
+        thalweg_engine::testing::file_at(&path)
+    };
+    // As from two pipelines.
+    let first = read("one");
+    for mut file in [first.share(), first] {
+        files.apply(&mut file).await.unwrap();
+    }
+    files.apply(&mut read("two")).await.unwrap();
+    assert_eq!(below(folder.path()).0, named(&[("in", "two"), ("out/x", "two"), ("out/x-2", "one")]));
+}
+
+#[tokio::test]
 async fn a_file_that_is_built_again_replaces_the_object_that_it_was_before() {
     for on_exists in ["replace", "update", "skip", "error"] {
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
