@@ -436,6 +436,27 @@ async fn messages_of_a_replay_are_never_written_over_others() {
 }
 
 #[tokio::test]
+async fn messages_of_a_service_are_never_written_over_others_even_without_a_state() {
+    for (rest, first) in [("", "all.log"), (", rotate: { size: 1GiB }", "all-00001.log")] {
+        let runs = Runs::new(rest, 1);
+        let texts: Vec<String> = (1..=6).map(|number| number.to_string()).collect();
+        for text in &texts {
+            let mut sink = runs.sink(&Context { starts_over: false, ..context() });
+            sink.open(None).await.unwrap();
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            sink.finish().await.unwrap();
+        }
+        // Without messages, nothing is written.
+        runs.sink(&Context { starts_over: false, ..context() }).finish().await.unwrap();
+        let name =
+            |number: usize| if number == 1 { first.to_owned() } else { format!("all-{number:05}.log") };
+        let mut expected: Vec<_> = (1..=6).map(|number| (name(number), format!("{number}\n"))).collect();
+        expected.sort();
+        assert_eq!(runs.objects(), expected, "{rest}");
+    }
+}
+
+#[tokio::test]
 async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
     let mut runs = Runs::new(", part_size: 1B", 1);
     runs.run(&["one", "two"], Ending::Stopped).await;
