@@ -64,7 +64,8 @@ pub(super) struct Messages {
     /// True if all messages that no checkpoint covers come again, so that a later run may write the object of
     /// these messages again.
     rewrites: bool,
-    /// True if every object is one that did not exist: no state tells which existing ones are this sink's.
+    /// True if every object is one that did not exist. No state tells which existing ones are this sink's,
+    /// and their messages never come again: a replay, or a service without a state.
     takes_free: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
@@ -237,7 +238,7 @@ impl Messages {
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
             rewrites: context.resends,
-            takes_free: context.resumes && context.journal.is_none(),
+            takes_free: context.journal.is_none() && (context.resumes || !context.starts_over),
             take_committed: 0,
             target,
         }
@@ -257,9 +258,7 @@ impl Messages {
     async fn claim(&mut self) -> Result<String, Error> {
         let is_further = self.rotate.is_none() && self.object.number > 1;
         if !self.object.is_claimed && (self.takes_free || is_further) {
-            while self.target.clone().exists(&self.path(self.object.number)).await? {
-                self.object.number += 1;
-            }
+            self.object.number = self.free(self.object.number).await?;
             if is_further {
                 if let Some(journal) = &self.journal {
                     journal.note(CLAIMED, &self.object.number.into())?;
@@ -271,6 +270,26 @@ impl Messages {
         }
         self.object.is_claimed = true;
         Ok(self.path(self.object.number))
+    }
+
+    /// Returns the number of an object that does not exist, from this number on. Where the existing ones have
+    /// no gaps it is the first, found with few requests.
+    async fn free(&mut self, number: u64) -> Result<u64, Error> {
+        let target = self.target.clone();
+        let (mut low, mut free, mut step) = (number, number, 1);
+        while target.exists(&self.path(free)).await? {
+            low = free + 1;
+            free += step;
+            step *= 2;
+        }
+        while low < free {
+            let middle = low + (free - low) / 2;
+            match target.exists(&self.path(middle)).await? {
+                true => low = middle + 1,
+                false => free = middle,
+            }
+        }
+        Ok(free)
     }
 
     /// Sends the collected bytes as a part.

@@ -436,6 +436,27 @@ async fn messages_of_a_replay_are_never_written_over_others() {
 }
 
 #[tokio::test]
+async fn messages_of_a_service_are_never_written_over_others_even_without_a_state() {
+    for (rest, first) in [("", "all.log"), (", rotate: { size: 1GiB }", "all-00001.log")] {
+        let runs = Runs::new(rest, 1);
+        let texts: Vec<String> = (1..=6).map(|number| number.to_string()).collect();
+        for text in &texts {
+            let mut sink = runs.sink(&Context { starts_over: false, ..context() });
+            sink.open(None).await.unwrap();
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            sink.finish().await.unwrap();
+        }
+        // Without messages, nothing is written.
+        runs.sink(&Context { starts_over: false, ..context() }).finish().await.unwrap();
+        let name =
+            |number: usize| if number == 1 { first.to_owned() } else { format!("all-{number:05}.log") };
+        let mut expected: Vec<_> = (1..=6).map(|number| (name(number), format!("{number}\n"))).collect();
+        expected.sort();
+        assert_eq!(runs.objects(), expected, "{rest}");
+    }
+}
+
+#[tokio::test]
 async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
     let mut runs = Runs::new(", part_size: 1B", 1);
     runs.run(&["one", "two"], Ending::Stopped).await;
@@ -506,6 +527,25 @@ async fn files_of_one_name_do_not_replace_each_other() {
     assert!(results[0].is_ok());
     assert!(results[1].as_ref().unwrap_err().contains("`url` is for several files"), "{results:?}");
     assert_eq!(fs::read_to_string(runs.folder.path().join("single")).unwrap(), "a");
+}
+
+#[tokio::test]
+async fn two_outputs_of_a_file_do_not_replace_each_other_and_a_file_that_is_read_again_replaces_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in");
+    let sink = sink(folder.path(), "/out/', name: x");
+    let mut files = sink.files().unwrap().0.build(&context()).unwrap();
+    let read = |content: &str| {
+        fs::write(&path, content).unwrap();
+        thalweg_engine::testing::file_at(&path)
+    };
+    // As from two pipelines.
+    let first = read("one");
+    for mut file in [first.share(), first] {
+        files.apply(&mut file).await.unwrap();
+    }
+    files.apply(&mut read("two")).await.unwrap();
+    assert_eq!(below(folder.path()).0, named(&[("in", "two"), ("out/x", "two"), ("out/x-2", "one")]));
 }
 
 #[tokio::test]
