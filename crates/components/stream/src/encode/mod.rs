@@ -7,8 +7,9 @@
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::encode::{Encoder, Encoding};
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use serde_json::json;
+use thalweg_codec::encode::{Columns, Encoder, Encoding};
+use thalweg_engine::{Component, Context, Error, Journal, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 /// Writes the fields of each message as its payload.
@@ -67,17 +68,41 @@ sinks:
 }
 
 impl TransformConfig for EncodeConfig {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let encoder = self.0.build().map_err(|mistake| Error::permanent(mistake.message))?;
-        Ok(Box::new(Encode(encoder)))
+        let journal = context.journal.clone().filter(|_| context.resumes);
+        if let Some(journal) = &journal
+            && let Some((_, columns)) = journal.entries(COLUMNS)?.into_iter().next()
+            && let Ok(columns) = serde_json::from_value::<Columns>(columns)
+        {
+            self.0.decide(columns);
+        }
+        Ok(Box::new(Encode { encoder, encoding: self.0.clone(), journal }))
     }
 }
 
-struct Encode(Encoder);
+/// The name of the journal's entry for the columns that the first batch decided. A run that continues has the
+/// same ones, because it writes into files whose headers name them.
+const COLUMNS: &str = "columns";
+
+struct Encode {
+    encoder: Encoder,
+    encoding: Encoding,
+    /// Until the columns are noted.
+    journal: Option<Journal>,
+}
 
 impl Transform for Encode {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        Ok(self.0.encode(batch, out)?)
+        self.encoder.encode(batch, out)?;
+        if let Some(journal) = &self.journal
+            && let Some(columns) = self.encoding.decided()
+        {
+            // Before the sink writes a header.
+            journal.note(COLUMNS, &json!(columns))?;
+            self.journal = None;
+        }
+        Ok(())
     }
 }
 
