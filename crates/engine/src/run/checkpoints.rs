@@ -95,7 +95,7 @@ impl Checkpoints {
                 () = timer.due() => {}
             }
             match self.checkpoint().await {
-                Ok(held) => timer.wait_at_least((held * HOLD_SHARE).min(LONGEST_PAUSE)),
+                Ok(held) => timer.rest_after(held),
                 Err(error) => {
                     // The supervisor is gone when the run is over.
                     let _ = failed.send(error.into());
@@ -310,9 +310,9 @@ impl SaveTimer {
         self.asked.get_or_insert_with(|| Instant::now() + SAVE_SOON);
     }
 
-    /// The next save is not due before this time has passed.
-    pub(super) fn wait_at_least(&mut self, pause: Duration) {
-        self.earliest = Instant::now() + pause;
+    /// A checkpoint held the sources back for this time: the next one is not due soon.
+    pub(super) fn rest_after(&mut self, held: Duration) {
+        self.earliest = Instant::now() + (held * HOLD_SHARE).min(LONGEST_PAUSE);
     }
 
     /// Waits until a save is due.
@@ -367,17 +367,10 @@ mod tests {
     use crate::Role;
     use crate::positions::Checkpoint;
 
-    #[test]
-    fn what_could_not_be_saved_is_saved_by_the_next_save() {
-        let folder = tempfile::tempdir().unwrap();
-        let blocked = folder.path().join("state");
-        std::fs::write(&blocked, "a file where the folder should be").unwrap();
-        let (failures, _) = tokio::sync::mpsc::unbounded_channel();
-        let positions = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
-        positions.keep();
-        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
-        let checkpoints = Checkpoints {
-            store: Arc::new(LazyStore::new(blocked.clone())),
+    /// The checkpoints of a source `in` and a sink `out` with this state.
+    fn checkpoints(folder: PathBuf, positions: &Arc<Positions>, state: &StateSlot) -> Checkpoints {
+        Checkpoints {
+            store: Arc::new(LazyStore::new(folder)),
             are_kept: true,
             positions: vec![("in".into(), positions.clone())],
             states: vec![("out".into(), state.clone())],
@@ -388,12 +381,30 @@ mod tests {
             flushes: Arc::new(Flushes::new(Arc::default())),
             rereads: true,
             has_state: AtomicBool::default(),
-        };
-        let settle = |offset: u64| {
-            let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
-            positions.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
-        };
-        settle(1);
+        }
+    }
+
+    fn positions() -> Arc<Positions> {
+        let (failures, _) = tokio::sync::mpsc::unbounded_channel();
+        let positions = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
+        positions.keep();
+        positions
+    }
+
+    fn settle(positions: &Arc<Positions>, offset: u64) {
+        let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
+        positions.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
+    }
+
+    #[test]
+    fn what_could_not_be_saved_is_saved_by_the_next_save() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("state");
+        std::fs::write(&blocked, "a file where the folder should be").unwrap();
+        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
+        let positions = positions();
+        let checkpoints = checkpoints(blocked.clone(), &positions, &state);
+        settle(&positions, 1);
         let error = checkpoints.save().unwrap_err().to_string();
         assert_eq!(
             error.replace(&folder.path().display().to_string(), "FOLDER"),
@@ -406,5 +417,38 @@ mod tests {
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
         assert_eq!(store.sink_state("out").unwrap(), Some(10.into()));
         assert_eq!(positions.committed("l"), Some(1.into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long() {
+        let (mut timer, start) = (SaveTimer::new(), Instant::now());
+        let mut times = Vec::new();
+        timer.due().await;
+        for held in [0, 0, 100, 5000, 0] {
+            timer.rest_after(Duration::from_millis(held));
+            timer.due().await;
+            times.push(start.elapsed().as_millis());
+        }
+        timer.ask();
+        timer.due().await;
+        times.push(start.elapsed().as_millis());
+        assert_eq!(times, [500, 1000, 3000, 13_000, 13_500, 13_505]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_settled_is_saved_after_five_seconds_in_which_something_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
+        let positions = positions();
+        let checkpoints = checkpoints(folder.path().to_owned(), &positions, &state);
+        settle(&positions, 1);
+        let moves = checkpoints.traffic.pass();
+        let held = checkpoints.checkpoint().await.unwrap();
+        assert_eq!(held.as_millis(), LONGEST_HOLD.as_millis());
+        assert_eq!(positions.committed("l"), Some(1.into()));
+        drop(moves);
+        settle(&positions, 2);
+        let held = checkpoints.checkpoint().await.unwrap();
+        assert_eq!((held, positions.committed("l")), (Duration::ZERO, Some(2.into())));
     }
 }
