@@ -139,6 +139,38 @@ fn a_command_runs_again_for_a_file_that_no_checkpoint_covers() {
     }
 }
 
+/// A command for each file makes the run long enough for several checkpoints.
+#[test]
+fn a_killed_run_of_objects_in_a_folder_continues_after_those_of_its_checkpoint() {
+    let program = program(
+        "sources: { in: { objects: { url: in/ } } }\npipelines:\n  main:\n    from: in\n    transforms:\n      \
+         - exec: { command: /bin/sh, args: ['-c', 'sleep 0.1; echo ran >> ran'], one_at_a_time: true }\n      \
+         - lines: {}\n    to: out\nsinks: { out: { file: { path: out.txt } } }\n",
+    );
+    let names: Vec<String> = (10..30).map(|number| number.to_string()).collect();
+    names.iter().for_each(|name| program.write(&format!("in/{name}"), format!("{name}\n")).unwrap());
+    let ended = start(&program, "checkpoint.after=kill@2").wait().unwrap();
+    assert_eq!(ended.signal, Some(9), "{}", ended.log);
+    assert!(start(&program, "").wait().unwrap().is_done());
+    assert_eq!(text(&program, "out.txt").lines().collect::<Vec<_>>(), names);
+    let ran = text(&program, "ran").lines().count();
+    assert!(ran < 2 * names.len(), "the files of the checkpoint came again: {ran} commands ran");
+}
+
+#[test]
+fn a_transform_without_a_state_starts_afresh() {
+    let program = program(
+        "sources: { in: { generate: { lines: [a, b, a] } } }\npipelines:\n  main:\n    from: in\n    \
+         transforms:\n      - dedupe: {}\n      - add_sequence: { into: n }\n    to: out\n\
+         sinks: { out: { file: { path: out.txt, encode: { format: csv, fields: [payload, n] } } } }\n",
+    );
+    for _ in 0..2 {
+        let launch = Launch { state: None, ..Launch::of("pipeline.yaml") };
+        assert!(program.start(&launch).unwrap().wait().unwrap().is_done());
+        assert_eq!(text(&program, "out.txt"), "payload,n\na,0\nb,1\n");
+    }
+}
+
 #[test]
 fn a_run_that_is_asked_to_stop_tries_again_until_its_server_is_back() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

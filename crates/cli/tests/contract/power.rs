@@ -1,7 +1,7 @@
-//! What is on the disk when a run says that it is safe.
+//! The files that are on the disk when a run says that their content is safe.
 //!
-//! A test cannot cut the power. `strace` shows which files the program syncs, and when. What the system may
-//! lose otherwise, the end of a file that was not synced, is cut off here.
+//! A test cannot cut the power. `strace` shows which files the program syncs, and when. The system may lose
+//! the end of a file that is not synced: that end is cut off here.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -236,7 +236,7 @@ impl Messages {
             object: Object::new(1),
             takes_free: match context.resumes {
                 true => context.journal.is_none(),
-                // What a service got in earlier runs never comes again.
+                // The messages of earlier runs of a service never come again.
                 false => !context.starts_over && matches!(target.writing.on_existing, OnExisting::Replace),
             },
             take_committed: 0,
