@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Arena, Batch, Budget, payload_slices};
-use thalweg_store::{Begun, Body, OnExisting, StoreError, Upload, UploadedPart};
+use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 use tokio::task::JoinSet;
 
 use super::parquet_options::Parquet;
@@ -61,8 +61,7 @@ pub(super) struct Messages {
     /// Records which uploads were begun, because the state is saved later.
     journal: Option<Journal>,
     object: Object,
-    /// True if every object is one that did not exist: no state tells which existing ones are this sink's, or
-    /// they have messages that never come again.
+    /// True if every object is one that did not exist: no state tells which existing ones are this sink's.
     takes_free: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
@@ -234,11 +233,7 @@ impl Messages {
             resumes: context.resumes && config.parquet.is_none() && !target.limits.equal_parts,
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
-            takes_free: match context.resumes {
-                true => context.journal.is_none(),
-                // The messages of earlier runs of a service never come again.
-                false => !context.starts_over && matches!(target.writing.on_existing, OnExisting::Replace),
-            },
+            takes_free: context.resumes && context.journal.is_none(),
             take_committed: 0,
             target,
         }

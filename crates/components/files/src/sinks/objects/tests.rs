@@ -387,25 +387,6 @@ async fn messages_of_a_replay_are_never_written_over_others() {
 }
 
 #[tokio::test]
-async fn messages_of_a_service_without_a_state_are_never_written_over_others() {
-    for (rest, starts_over, expected) in [
-        ("", false, [("all-00002.log", "two\n"), ("all.log", "one\n")].as_slice()),
-        (", rotate: { size: 1GiB }", false, &[("all-00001.log", "one\n"), ("all-00002.log", "two\n")]),
-        ("", true, &[("all.log", "two\n")]),
-        (", rotate: { size: 1GiB }", true, &[("all-00001.log", "two\n")]),
-    ] {
-        let runs = Runs::new(rest, 1);
-        for text in ["one", "two"] {
-            let mut sink = runs.sink(&Context { starts_over, ..context() });
-            sink.open(None).await.unwrap();
-            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
-            sink.finish().await.unwrap();
-        }
-        assert_eq!(runs.objects(), named(expected), "{rest} {starts_over}");
-    }
-}
-
-#[tokio::test]
 async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
     let mut runs = Runs::new(", part_size: 1B", 1);
     runs.run(&["one", "two"], Ending::Stopped).await;
