@@ -266,6 +266,7 @@ impl<'a> Stage<'a> {
     fn new(scenario: &'a Scenario<'a>) -> io::Result<Self> {
         let program = Program::new(scenario.binary)?;
         let server = scenario.outlet.server.map(|start| start()).transpose()?;
+        program.set(server.as_ref().map(Server::variables).unwrap_or_default());
         let prepared = (scenario.feed.prepare)(&program, scenario.records)?;
         program.write("pipeline.yaml", scenario.config(&prepared.source, server.as_ref()))?;
         let mut sender = Sender::new(scenario.records, program.folder());
@@ -376,7 +377,7 @@ impl<'a> Stage<'a> {
 
     /// Notes what is in the output, of messages that come only once.
     fn keep(&mut self) -> Result<(), String> {
-        if self.scenario.feed.nature != Nature::Once {
+        if !matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
             return Ok(());
         }
         let oracle = self.oracle();
@@ -394,6 +395,7 @@ impl<'a> Stage<'a> {
         let count = self.scenario.records.count;
         match self.scenario.feed.nature {
             Nature::Replayable | Nature::Acknowledged => vec![true; count as usize],
+            Nature::Datagrams => self.kept.clone(),
             Nature::Once if verdict.runs == 1 => vec![true; count as usize],
             Nature::Once => {
                 let last = self.sender.run_began_at..count;
@@ -456,7 +458,7 @@ impl<'a> Stage<'a> {
         let oracle = self.oracle().requiring(self.required(verdict));
         let promise = self.promise(verdict);
         let mut letters = self.letters()?;
-        if self.scenario.feed.nature == Nature::Once {
+        if matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
             // Without the letters of messages that a stop or the end of a connection cut off.
             letters.retain(|letter| !oracle.numbers(&[letter.clone().into_bytes()]).is_empty());
         }

@@ -23,7 +23,15 @@ use super::options::OnExists;
 /// came from. If two names have the same hash, the second file gets another name without need. For a million
 /// files, that happens once in thirty million runs.
 #[derive(Debug, Default)]
-pub struct Names(Mutex<HashMap<u64, Place>>);
+pub struct Names(Mutex<HashMap<u64, Given>>);
+
+/// The file that a name was given to.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    place: Place,
+    /// The hash of its identifier. All outputs of one file have the same.
+    file: u64,
+}
 
 /// The hash of the path or address that a file came from, or of its key. `None` if it is stored nowhere, such
 /// as an upload.
@@ -34,11 +42,11 @@ type Place = Option<u64>;
 pub enum Claim {
     /// It was free, and belongs to this file now.
     New,
-    /// This run or an earlier one gave it to a file of the same place.
+    /// A file of the same place has it, which an earlier run wrote, or which this run has read again since.
     Same,
     /// An earlier run gave it to a file that cannot be compared by its place.
     Unknown,
-    /// It belongs to another file.
+    /// It belongs to another file, or to another output of this one.
     Other,
 }
 
@@ -67,11 +75,11 @@ impl Names {
     /// # Errors
     /// If the journal cannot be read or written.
     pub fn claim(&self, journal: Option<&Journal>, path: &Path, origin: &Origin) -> Result<Claim, Error> {
-        let place = place_of(origin);
+        let (place, file) = (place_of(origin), xxh3_64(origin.id().as_bytes()));
         // Held throughout, so that two workers do not claim one name.
         let mut names = self.0.lock();
         if let Some(known) = names.get(&hash(path)) {
-            let is_same = known.is_some() && *known == place;
+            let is_same = known.place.is_some() && known.place == place && known.file != file;
             return Ok(if is_same { Claim::Same } else { Claim::Other });
         }
         let claim = match journal {
@@ -84,7 +92,7 @@ impl Names {
             journal.note(&entry, &path.into())?;
         }
         if matches!(claim, Claim::New | Claim::Same) {
-            names.insert(hash(path), place);
+            names.insert(hash(path), Given { place, file });
         }
         Ok(claim)
     }
@@ -103,6 +111,11 @@ impl Names {
     /// True if this run has given the name away.
     fn is_given(&self, path: &Path) -> bool {
         self.0.lock().contains_key(&hash(path))
+    }
+
+    /// Gives a name away. Returns false if this run has done so before.
+    fn give(&self, path: &Path) -> bool {
+        self.0.lock().insert(hash(path), Given { place: None, file: 0 }).is_none()
     }
 
     /// Takes a name for a file. Returns true if an existing file may be replaced, or why the name cannot be
@@ -127,7 +140,12 @@ impl Names {
             return Ok(Ok(true));
         }
         let is_there = || path.symlink_metadata().is_ok();
-        let is_other = is_given || claim == Claim::Other;
+        let is_other = match claim {
+            Claim::Other => true,
+            // Of two workers that find the name free, one gets it.
+            Claim::Unknown if !is_there() => !self.give(path),
+            Claim::New | Claim::Same | Claim::Unknown => is_given,
+        };
         Ok(match on_exists {
             OnExists::Overwrite => Ok(true),
             OnExists::Replace | OnExists::Rename if is_other => Err(Taken::NextName),
@@ -173,7 +191,8 @@ fn place_of(origin: &Origin) -> Place {
 
 /// Returns the name of the journal's entry for a file with a key.
 fn key_entry(origin: &Origin) -> Option<String> {
-    Some(format!("{KEY}{}/{}", origin.source, origin.key.as_deref()?))
+    // With a slash at its end, so that no entry is found by the beginning of another key.
+    Some(format!("{KEY}{}/{}/", origin.source, origin.key.as_deref()?))
 }
 
 fn hash(path: &Path) -> u64 {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use super::options::OnExists;
 use super::*;
 use thalweg_engine::testing::{context, file_at, file_of, options};
 use thalweg_record::{Origin, Temporary};
@@ -258,6 +259,27 @@ async fn uploads_of_one_name_in_two_runs_are_both_there() {
     runs.run("replace", &["x=two", "x=one"]).await;
     runs.run("replace", &["x=one", "x=two"]).await;
     assert_eq!(runs.written(), texts(&[("x", "one"), ("x-2", "two")]));
+}
+
+#[tokio::test]
+async fn of_two_uploads_one_gets_a_name_that_an_earlier_run_gave_away_and_that_is_free_again() {
+    for (on_exists, second) in [
+        (OnExists::Replace, Taken::NextName),
+        (OnExists::Rename, Taken::NextName),
+        (OnExists::Skip, Taken::LeftAlone),
+        (OnExists::Error, Taken::Refused),
+    ] {
+        let runs = Runs::new();
+        runs.run("replace", &["x=one"]).await;
+        let path = runs.folder.path("out/x");
+        // A reader of the folder took the file away.
+        fs::remove_file(&path).unwrap();
+        let (names, upload) = (Names::default(), file_of("x", b"two"));
+        // Two workers take the name before either of them has written.
+        let take = || names.take(Some(&runs.journal), &path, &upload, on_exists).unwrap();
+        let replaces = on_exists == OnExists::Replace;
+        assert_eq!((take(), take()), (Ok(replaces), Err(second)));
+    }
 }
 
 #[tokio::test]

@@ -232,7 +232,9 @@ impl Files {
         let has_key = file.origin().key.is_some();
         let is_kept = !matches!(self.on_exists, OnExists::Replace | OnExists::Update);
         let earlier = self.names.earlier(self.journal.as_ref(), file.origin())?;
-        let wanted = match earlier.and_then(|path| path.into_os_string().into_string().ok()) {
+        let earlier = earlier.and_then(|path| path.into_os_string().into_string().ok());
+        // The configured target may have changed since.
+        let wanted = match earlier.filter(|path| path.starts_with(&self.target.path)) {
             Some(path) => path,
             None => self.wanted_path(file)?,
         };

@@ -25,7 +25,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, Flow, Mistake, Output, Outputs, Temporaries, Transform, TransformConfig,
 };
-use thalweg_record::{Ack, Batch, Budget, File, Origin, Outcome};
+use thalweg_record::{Ack, Batch, Budget, File, Lease, Origin, Outcome};
 
 use growing::Growing;
 use name::PackName;
@@ -183,6 +183,8 @@ struct Begun {
     count: u64,
     /// The acks of these messages.
     ack: Ack,
+    /// The memory of the compressor, which is tens of mebibytes at high levels.
+    _compressor: Lease,
 }
 
 impl Transform for Packing {
@@ -257,7 +259,9 @@ impl Packing {
 
     /// Begins a file; the batch's schema decides its header.
     fn begin(&mut self, batch: &Batch) -> io::Result<Begun> {
-        let encoder = self.config.compression.begin(self.config.compression_level)?;
+        let (compression, level) = (self.config.compression, self.config.compression_level);
+        let lease = self.budget.claim(compression.encoder_memory(level));
+        let encoder = compression.begin(level)?;
         let mut content = Growing::new(&self.budget, &self.temporaries, encoder);
         let mut bytes = 0;
         if let Some(mut header) = self.config.encode.header(&batch.fields().schema()) {
@@ -269,7 +273,7 @@ impl Packing {
         let mut ack = Ack::noop();
         ack.enter(&self.component);
         let (at, since) = (Utc::now(), Instant::now());
-        Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack })
+        Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack, _compressor: lease })
     }
 
     /// Finishes the file if it is older than `max_age`.

@@ -96,6 +96,20 @@ fn compressed_files_hold_the_messages() {
 }
 
 #[test]
+fn the_memory_of_a_compressor_counts_on_the_budget_while_its_file_is_written() {
+    let context = context();
+    let budget = context.memory.budget();
+    let yaml = "{ name: p, compression: zstd, compression_level: 9 }";
+    let mut packing = options::<Pack>(yaml).build(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    packing.apply(batch(["a"]), &mut out).unwrap();
+    let needed = Compression::Zstd.encoder_memory(Some(9));
+    assert!(budget.used() >= needed, "{} of {needed}", budget.used());
+    packing.finish(&mut out).unwrap();
+    assert!(budget.used() < needed, "{}", budget.used());
+}
+
+#[test]
 fn a_file_that_is_too_old_is_finished_by_the_next_message() {
     let yaml = "{ name: '{number}', max_age: 1ms }";
     let mut packing = options::<Pack>(yaml).build(&context()).unwrap();

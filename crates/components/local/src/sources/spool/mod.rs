@@ -113,6 +113,11 @@ impl SourceConfig for SpoolSource {
         false
     }
 
+    // It removes only segments that a checkpoint covers.
+    fn rereads(&self) -> bool {
+        true
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Reader {
             folder: self.path.clone().into(),
