@@ -266,7 +266,9 @@ fn letters_of_several_runs_without_a_state_are_kept() {
     for runs in 1..=2 {
         let launch = Launch { state: None, ..Launch::of("pipeline.yaml") };
         assert!(program.start(&launch).unwrap().wait().unwrap().is_done());
-        assert_eq!(program.dead_letters(".thalweg").unwrap().len(), runs * INPUT / 3);
+        let listed = ["errors", "list", "pipeline.yaml", "--limit", "1000000", "--json"];
+        let listed = program.output(&listed).unwrap();
+        assert_eq!(String::from_utf8(listed.stdout).unwrap().lines().count(), runs * INPUT / 3);
     }
     assert_eq!(text(&program, "out.txt").lines().count(), INPUT - INPUT / 3);
 }

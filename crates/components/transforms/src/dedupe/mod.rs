@@ -255,6 +255,35 @@ mod tests {
         assert_eq!(passed, ["e"]);
     }
 
+    #[test]
+    fn the_keys_of_a_checkpoint_stay_when_the_window_turns_over_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let context = Context { journal: Some(Journal::new(store, "test")), ..testing::context() };
+        let build = || testing::options::<Dedupe>("window: 1000").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        let mut passed = |transform: &mut dyn Transform, lines: &[String]| {
+            transform.apply(testing::batch(lines), &mut out).unwrap();
+            let left = out.take().into_iter().map(|(_, batch)| {
+                let rows = batch.rows();
+                batch.settle(Outcome::Delivered);
+                rows
+            });
+            left.sum::<usize>()
+        };
+        let lines = |numbers: std::ops::Range<usize>| numbers.map(|n| n.to_string()).collect::<Vec<_>>();
+        let mut transform = build();
+        assert_eq!(passed(&mut *transform, &lines(0..1000)), 1000);
+        let saved = transform.state().unwrap();
+        // Several pages of notes, without a checkpoint.
+        for start in (1000..500_000).step_by(1000) {
+            assert_eq!(passed(&mut *transform, &lines(start..start + 1000)), 1000);
+        }
+        let mut transform = build();
+        transform.restore(saved).unwrap();
+        assert_eq!(passed(&mut *transform, &lines(0..1000)), 0);
+    }
+
     proptest! {
         #[test]
         fn it_is_like_a_list_of_the_last_new_ones(lines in prop::collection::vec("[a-f]", 0..60), window in 1..5usize) {

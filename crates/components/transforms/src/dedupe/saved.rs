@@ -78,6 +78,8 @@ pub(super) struct Saved {
     oldest: Option<u64>,
     /// The numbers of the last checkpoint: the least and the next.
     last: (u64, u64),
+    /// The least number of the checkpoint before it, which is the saved one until the last one is saved.
+    needed: u64,
 }
 
 impl Saved {
@@ -92,6 +94,7 @@ impl Saved {
             failed_at: None,
             oldest: None,
             last: (0, 0),
+            needed: 0,
         }
     }
 
@@ -150,9 +153,8 @@ impl Saved {
         if self.unnoted.len() < NOTE { Ok(()) } else { self.note(seen, now) }
     }
 
-    /// Notes the new keys, and deletes the notes of forgotten ones.
+    /// Notes the new keys, and deletes notes that no checkpoint needs.
     fn note(&mut self, seen: &Seen, now: Duration) -> Result<(), Error> {
-        let (least, _) = self.covered(seen);
         let Some(journal) = &self.journal else { return Ok(()) };
         if self.oldest.is_none() {
             // Of a run that was killed before its first checkpoint.
@@ -167,7 +169,7 @@ impl Saved {
         }
         self.unnoted.clear();
         // The note before a page may reach into it.
-        let end = (least / PAGE).saturating_sub(1);
+        let end = (self.needed / PAGE).saturating_sub(1);
         for page in oldest / PAGE..end {
             journal.forget(&prefix(page))?;
         }
@@ -181,8 +183,9 @@ impl Saved {
         if self.journal.is_none() || covered == self.last {
             return Ok(None);
         }
-        self.note(seen, now)?;
+        self.needed = self.last.0;
         self.last = covered;
+        self.note(seen, now)?;
         let (least, next) = covered;
         Ok(serde_json::to_value(Checkpoint { keys: self.fields.clone(), least, next }).ok())
     }
@@ -194,6 +197,7 @@ impl Saved {
         let start = (saved.least / PAGE).saturating_sub(1);
         self.oldest = Some(start * PAGE);
         self.last = (saved.least, saved.next);
+        self.needed = saved.least;
         seen.begin_at(saved.least);
         for page in start..=saved.next / PAGE {
             for (name, note) in journal.entries(&prefix(page))? {
