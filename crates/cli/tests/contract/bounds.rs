@@ -76,18 +76,18 @@ fn a_record_that_a_killed_run_had_read_in_part_is_torn() {
     for source in ["stdin: {}", "pipe: { path: pipe, exit_on_eof: true }"] {
         let program = program(&config.replace("SOURCE", source));
         assert!(Command::new("mkfifo").arg(program.path("pipe")).status().unwrap().success());
-        let mut pipe = OpenOptions::new().read(true).write(true).open(program.path("pipe")).unwrap();
+        let pipe = OpenOptions::new().read(true).write(true).open(program.path("pipe")).unwrap();
         let start = || {
             let launch = Launch { stdin: Some("pipe".to_owned()), ..Launch::of("pipeline.yaml") };
             program.start(&launch).unwrap()
         };
-        write(&mut pipe, "one\ntwo\nhal");
+        write(&pipe, "one\ntwo\nhal");
         let mut running = start();
         wait_for(&program, &mut running, "out.txt.part", "two\n");
         running.signal(Signal::KILL);
         running.wait().unwrap();
         let mut running = start();
-        write(&mut pipe, "f\nthree\n");
+        write(&pipe, "f\nthree\n");
         wait_for(&program, &mut running, "out.txt.part", "three\n");
         drop(pipe);
         assert!(running.wait().unwrap().is_done());
