@@ -40,6 +40,8 @@ pub struct Launch {
     pub variables: Vec<(String, String)>,
     /// True if the test writes to its standard input. Otherwise that is empty.
     pub has_stdin: bool,
+    /// A file of the folder that is its standard input instead, such as a named pipe.
+    pub stdin: Option<String>,
     /// True if its standard output is appended to the file `stdout`. Otherwise it is dropped.
     pub has_stdout: bool,
     /// The largest file that it may write, in bytes, as `ulimit -f`.
@@ -165,7 +167,11 @@ impl Program {
             true => Stdio::from(File::options().create(true).append(true).open(self.path("stdout"))?),
             false => Stdio::null(),
         };
-        let stdin = if launch.has_stdin { Stdio::piped() } else { Stdio::null() };
+        let stdin = match &launch.stdin {
+            Some(name) => Stdio::from(File::open(self.path(name))?),
+            None if launch.has_stdin => Stdio::piped(),
+            None => Stdio::null(),
+        };
         command.stdin(stdin).stdout(stdout).stderr(File::create(&log)?);
         let child = command.spawn()?;
         let running = Running { child, log, started: Instant::now(), peak_kib: 0, ended: None, hung: false };

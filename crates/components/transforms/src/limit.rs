@@ -487,6 +487,15 @@ mod tests {
     }
 
     #[test]
+    fn buckets_of_keys_are_full_after_a_restart() {
+        let yaml = "{rate: 1, per: 365d, burst: 1, key: payload, on_excess: drop}";
+        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, Instant::now);
+        let mut out = Outputs::new("test".into());
+        limiter.apply(testing::batch(["a", "a"]), &mut out).unwrap();
+        assert_eq!((out.take().len(), limiter.state()), (1, None));
+    }
+
+    #[test]
     fn the_excess_is_dropped_until_there_are_tokens_again() {
         let given = run(
             "{rate: 60, per: 1m, burst: 2, on_excess: drop}",

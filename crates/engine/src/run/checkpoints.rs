@@ -98,7 +98,7 @@ impl Checkpoints {
                 () = timer.due() => {}
             }
             match self.checkpoint().await {
-                Ok(held) => timer.wait_at_least((held * HOLD_SHARE).min(LONGEST_PAUSE)),
+                Ok(held) => timer.rest_after(held),
                 Err(error) => {
                     // The supervisor is gone when the run is over.
                     let _ = failed.send(error.into());
@@ -337,9 +337,9 @@ impl SaveTimer {
         self.asked.get_or_insert_with(|| Instant::now() + SAVE_SOON);
     }
 
-    /// The next save is not due before this time has passed.
-    pub(super) fn wait_at_least(&mut self, pause: Duration) {
-        self.earliest = Instant::now() + pause;
+    /// A checkpoint held the sources back for this time: the next one is not due soon.
+    pub(super) fn rest_after(&mut self, held: Duration) {
+        self.earliest = Instant::now() + (held * HOLD_SHARE).min(LONGEST_PAUSE);
     }
 
     /// Waits until a save is due.
@@ -497,5 +497,37 @@ mod tests {
         checkpoints.save_last().unwrap();
         store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
         assert!(store.uncovered_letters().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long() {
+        let (mut timer, start) = (SaveTimer::new(), Instant::now());
+        let mut times = Vec::new();
+        timer.due().await;
+        for held in [0, 0, 100, 5000, 0] {
+            timer.rest_after(Duration::from_millis(held));
+            timer.due().await;
+            times.push(start.elapsed().as_millis());
+        }
+        timer.ask();
+        timer.due().await;
+        times.push(start.elapsed().as_millis());
+        assert_eq!(times, [500, 1000, 3000, 13_000, 13_500, 13_505]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_settled_is_saved_after_five_seconds_in_which_something_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
+        let checkpoints = checkpoints(folder.path(), vec![("out".into(), state)]);
+        let committed = || checkpoints.positions[0].1.committed("l");
+        settle(&checkpoints, 1);
+        let moves = checkpoints.traffic.pass();
+        let held = checkpoints.checkpoint().await.unwrap();
+        assert_eq!((held.as_millis(), committed()), (LONGEST_HOLD.as_millis(), Some(1.into())));
+        drop(moves);
+        settle(&checkpoints, 2);
+        let held = checkpoints.checkpoint().await.unwrap();
+        assert_eq!((held, committed()), (Duration::ZERO, Some(2.into())));
     }
 }
