@@ -561,6 +561,27 @@ async fn a_message_that_is_too_long_is_acknowledged_when_it_is_kept() {
     assert_eq!(read(&mut client, 3).await, "+++");
 }
 
+/// The rejected message is the second of three, and its batch is sent last. Two answers before it is kept
+/// would stand for the first two messages.
+#[tokio::test]
+async fn no_message_is_acknowledged_before_those_that_came_with_it_are_safe() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 5, acknowledge: \"+\" }").await;
+    let (mut client, mut other) = (server.connect().await, server.connect().await);
+    client.write_all(b"one\nfar too long\ntwo\n").await.unwrap();
+    let (batch, error) = (server.next().await, server.next_error().await);
+    assert_eq!((payloads(&batch), error.rows()), (vec!["one".to_owned(), "two".to_owned()], 1));
+    batch.settle(Outcome::Delivered);
+    assert!(is_silent(&mut client).await);
+    error.settle(Outcome::Rejected);
+    assert_eq!(read(&mut client, 3).await, "+++");
+    // If the dead letter cannot be stored, none of the three is acknowledged.
+    other.write_all(b"one\nfar too long\ntwo\n").await.unwrap();
+    let (batch, error) = (server.next().await, server.next_error().await);
+    batch.settle(Outcome::Delivered);
+    error.settle(Outcome::Failed);
+    assert_eq!(rest(&mut other).await, "");
+}
+
 #[test]
 fn shared_options_are_read_like_own_ones() {
     let config: SocketSource = options(
