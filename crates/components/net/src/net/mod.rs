@@ -34,7 +34,7 @@ pub(crate) mod testing;
 pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
-pub use incomplete::{Incomplete, Part};
+pub use incomplete::{Incomplete, Part, growth};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use serve::{Client, Limits, Owner, serve};

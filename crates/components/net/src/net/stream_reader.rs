@@ -322,16 +322,17 @@ impl StreamReader {
     /// Returns memory for a read. It begins with the incomplete message, if there is one.
     async fn room(&mut self, out: &SourceOutput, patience: Duration) -> Result<Begun, &'static str> {
         let Some(held) = self.held.take() else {
-            let lease = self.incomplete.reserve(out.share(), self.size).await;
+            let lease = self.incomplete.reserve(out.share(), self.size, None).await;
             return Ok((Vec::with_capacity(self.size), lease, None));
         };
         if held.memory.capacity() - held.memory.len() >= SPARE {
             return Ok((held.memory, held.lease, Some((held.since, held.part))));
         }
         // Doubled, so that a long message that arrives in many pieces is not copied for each piece.
-        let more = self.size.max(held.memory.len());
+        let doubled = self.size.max(held.memory.len());
+        let more = incomplete::growth(out.share(), held.lease.bytes(), SPARE, doubled);
         let reserved = tokio::select! {
-            room = timeout(patience, self.incomplete.reserve(out.share(), more)) => {
+            room = timeout(patience, self.incomplete.reserve(out.share(), more, Some(&held.part))) => {
                 room.map_err(|_| NO_CAPACITY)
             }
             () = held.part.dropped() => Err(incomplete::REASON),

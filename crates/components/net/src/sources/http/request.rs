@@ -15,7 +15,7 @@ use thalweg_engine::{Error, Received, Settled, SourceOutput};
 use thalweg_record::Lease;
 
 use super::{Payload, Server};
-use crate::net::{Cut, Format, Incomplete, Part, Plain, Rejected, Respond};
+use crate::net::{Cut, Format, Incomplete, Part, Plain, Rejected, Respond, growth};
 use crate::web::{Answer, Gate, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
@@ -279,7 +279,7 @@ struct Growing<'b> {
 
 impl<'b> Growing<'b> {
     async fn begin(incomplete: &'b Incomplete, part: &'b Part, out: &'b SourceOutput, beside: usize) -> Self {
-        let lease = incomplete.reserve(out.share(), STEP).await;
+        let lease = incomplete.reserve(out.share(), STEP, Some(part)).await;
         part.hold(beside + STEP);
         Self { incomplete, part, out, memory: Vec::with_capacity(STEP), lease, beside }
     }
@@ -287,8 +287,9 @@ impl<'b> Growing<'b> {
     /// Makes capacity for `more` bytes, at least doubling the memory.
     async fn reserve(&mut self, more: usize) {
         if self.memory.capacity() - self.memory.len() < more {
-            let more = more.max(self.memory.len());
-            let room = self.incomplete.reserve(self.out.share(), more).await;
+            let held = self.beside + self.lease.bytes();
+            let more = growth(self.out.share(), held, more, more.max(self.memory.len()));
+            let room = self.incomplete.reserve(self.out.share(), more, Some(self.part)).await;
             // Both leases belong to one share, so the merge always succeeds.
             drop(self.lease.merge(room));
             self.memory.reserve_exact(more);
