@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
-use super::{Client, Cut, Format, Incomplete, Stream, StreamReader, incomplete};
+use super::{Client, Cut, Format, Incomplete, Sent, Stream, StreamReader, incomplete};
 use thalweg_codec::stream_framing::StreamCutter;
 
 /// The largest number of reads of a connection that may wait for their answers. Above it, the connection is
@@ -287,9 +287,9 @@ impl<F: Format> Talk<'_, F> {
         let at_once = matches!(self.options.acknowledge, Some((_, Respond::Received)));
         let is_answered = self.answers.is_some() || self.options.acknowledge.is_some();
         let (mut messages, mut unsettled) = (0, Vec::<Settled>::new());
-        let note = |count, settled: Option<Settled>| {
-            messages += count;
-            unsettled.extend(settled);
+        let note = |sent: Sent| {
+            messages += sent.messages;
+            unsettled.extend(sent.settled);
         };
         cut.send(&mut self.format, &self.peer, is_answered && !at_once, out, note).await?;
         if at_once {
@@ -335,7 +335,7 @@ impl<F: Format> Talk<'_, F> {
 
     async fn reject_rest(&mut self, reason: &str, out: &mut SourceOutput) -> Result<(), Error> {
         match self.reader.abandon(reason) {
-            Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_, _| {}).await,
+            Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_| {}).await,
             None => Ok(()),
         }
     }
