@@ -69,7 +69,7 @@ pub async fn receive<F: Format>(
             for (_, range) in group {
                 divide(&mut cut, range.clone(), framing, limit);
             }
-            cut.send(&mut format, &name, false, out, |_, _| {}).await?;
+            cut.send(&mut format, &name, false, out, |_| {}).await?;
         }
     }
 }

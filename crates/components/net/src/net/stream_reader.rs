@@ -42,6 +42,16 @@ pub struct Cut {
 /// million unusable messages in a mebibyte.
 pub type Rejected = (Range<usize>, Cow<'static, str>);
 
+/// A batch of a cut that was sent.
+pub struct Sent {
+    /// The number of its messages.
+    pub messages: usize,
+    /// The number of those that were rejected: all or none.
+    pub rejected: usize,
+    /// How it is settled, if that was asked for.
+    pub settled: Option<Settled>,
+}
+
 /// Turns cut messages into the batches that a source sends.
 pub trait Format: Clone + Send + Sync + 'static {
     /// Returns the batch for those messages of `cut` with an index in `rows`. Messages that cannot be used
@@ -116,8 +126,8 @@ impl Cut {
         self.messages.is_empty() && self.rejected.is_empty()
     }
 
-    /// Sends the messages. Calls `sent` for each batch, rejected ones included, with its number of messages
-    /// and, if `acked`, with the future of its settlement.
+    /// Sends the messages. Calls `sent` for each batch, rejected ones included; if `acked`, with the future
+    /// of its settlement.
     ///
     /// # Errors
     /// If the messages cannot be sent.
@@ -127,7 +137,7 @@ impl Cut {
         peer: &Arc<str>,
         acked: bool,
         out: &mut SourceOutput,
-        mut sent: impl FnMut(usize, Option<Settled>),
+        mut sent: impl FnMut(Sent),
     ) -> Result<(), Error> {
         let mut rejected = std::mem::take(&mut self.rejected);
         let mut from = 0;
@@ -136,14 +146,15 @@ impl Cut {
             let received = format.received(&self, from..to, peer, &mut rejected);
             from = to;
             if let Some(received) = received {
-                let count = received.reading.payload.len();
-                match acked {
-                    true => sent(count, Some(out.send_acked(received).await?)),
+                let messages = received.reading.payload.len();
+                let settled = match acked {
+                    true => Some(out.send_acked(received).await?),
                     false => {
                         out.send(received).await?;
-                        sent(count, None);
+                        None
                     }
-                }
+                };
+                sent(Sent { messages, rejected: 0, settled });
             }
             if rejected.len() >= MAX_ROWS {
                 self.reject(&mut rejected, peer, acked, out, &mut sent).await?;
@@ -160,7 +171,7 @@ impl Cut {
         peer: &Arc<str>,
         acked: bool,
         out: &mut SourceOutput,
-        sent: &mut impl FnMut(usize, Option<Settled>),
+        sent: &mut impl FnMut(Sent),
     ) -> Result<(), Error> {
         for rejected in rejected.chunks(MAX_ROWS) {
             // Copied, so that rejected messages do not keep the whole buffer alive.
@@ -178,7 +189,7 @@ impl Cut {
                     None
                 }
             };
-            sent(rejected.len(), settled);
+            sent(Sent { messages: rejected.len(), rejected: rejected.len(), settled });
         }
         rejected.clear();
         Ok(())
@@ -322,16 +333,17 @@ impl StreamReader {
     /// Returns memory for a read. It begins with the incomplete message, if there is one.
     async fn room(&mut self, out: &SourceOutput, patience: Duration) -> Result<Begun, &'static str> {
         let Some(held) = self.held.take() else {
-            let lease = self.incomplete.reserve(out.share(), self.size).await;
+            let lease = self.incomplete.reserve(out.share(), self.size, None).await;
             return Ok((Vec::with_capacity(self.size), lease, None));
         };
         if held.memory.capacity() - held.memory.len() >= SPARE {
             return Ok((held.memory, held.lease, Some((held.since, held.part))));
         }
         // Doubled, so that a long message that arrives in many pieces is not copied for each piece.
-        let more = self.size.max(held.memory.len());
+        let doubled = self.size.max(held.memory.len());
+        let more = incomplete::growth(out.share(), held.lease.bytes(), SPARE, doubled);
         let reserved = tokio::select! {
-            room = timeout(patience, self.incomplete.reserve(out.share(), more)) => {
+            room = timeout(patience, self.incomplete.reserve(out.share(), more, Some(&held.part))) => {
                 room.map_err(|_| NO_CAPACITY)
             }
             () = held.part.dropped() => Err(incomplete::REASON),

@@ -95,7 +95,17 @@ async fn a_request_is_done_when_each_message_is_delivered_or_rejected() {
         (200, &"3".parse().unwrap())
     );
     assert_eq!(answer.text().await.unwrap(), "3 of 5 messages were rejected\n");
-    // The output `errors` leads to a sink.
+    // The output `errors` leads to a sink, and a transform rejects others.
+    let body = "one\ntwo\ntoo long\nfar too long\nmuch too long";
+    let answer = tokio::spawn(post(&server, "/").body(body).send());
+    let (mut batch, error) = (server.next().await, server.next_error().await);
+    let ack = batch.take_ack();
+    ack.split().reject(2);
+    ack.settle(Outcome::Delivered);
+    error.settle(Outcome::Delivered);
+    let answer = within(answer).await.unwrap().unwrap();
+    assert_eq!(answer.text().await.unwrap(), "5 of 5 messages were rejected\n");
+    // Only the output `errors` has some.
     let answer = tokio::spawn(post(&server, "/").body("too long\nx").send());
     let (batch, error) = (server.next().await, server.next_error().await);
     batch.settle(Outcome::Delivered);
