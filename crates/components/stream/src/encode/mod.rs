@@ -4,6 +4,10 @@
 //! because the sinks of each family build it: the plan runs it at the end of every pipeline that leads to
 //! such a sink.
 
+use std::time::Duration;
+
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,6 +15,8 @@ use serde_json::json;
 use thalweg_codec::encode::{Columns, Encoder, Encoding};
 use thalweg_engine::{Component, Context, Error, Journal, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
+
+use crate::pieces::Pieces;
 
 /// Writes the fields of each message as its payload.
 ///
@@ -77,7 +83,8 @@ impl TransformConfig for EncodeConfig {
         {
             self.0.decide(columns);
         }
-        Ok(Box::new(Encode { encoder, encoding: self.0.clone(), journal }))
+        let pieces = Pieces::new(LARGEST * context.batch_bytes);
+        Ok(Box::new(Encode { encoder, encoding: self.0.clone(), journal, pieces }))
     }
 }
 
@@ -85,15 +92,42 @@ impl TransformConfig for EncodeConfig {
 /// same ones, because it writes into files whose headers name them.
 const COLUMNS: &str = "columns";
 
+/// The maximum size of the text of a piece, as a multiple of the size of a batch.
+const LARGEST: usize = 8;
+
 struct Encode {
     encoder: Encoder,
     encoding: Encoding,
     /// Until the columns are noted.
     journal: Option<Journal>,
+    /// Messages that share a large value, such as the parts of one message, can have a text that is thousands
+    /// of times as large as the batch.
+    pieces: Pieces,
 }
 
 impl Transform for Encode {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.pieces.push(batch);
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(batch) = self.pieces.take() {
+            let row_bytes = text_bytes(&batch) / batch.rows().max(1);
+            self.pieces.cut(batch, row_bytes);
+        }
+        if let Some(piece) = self.pieces.next()? {
+            self.encode(piece, out)?;
+        }
+        if !self.pieces.is_empty() {
+            out.hold(Duration::ZERO);
+        }
+        Ok(())
+    }
+}
+
+impl Encode {
+    fn encode(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         self.encoder.encode(batch, out)?;
         if let Some(journal) = &self.journal
             && let Some(columns) = self.encoding.decided()
@@ -104,6 +138,16 @@ impl Transform for Encode {
         }
         Ok(())
     }
+}
+
+/// Returns the size of all texts in the messages, in bytes.
+fn text_bytes(batch: &Batch) -> usize {
+    let sum = |lengths: &mut dyn Iterator<Item = u32>| lengths.map(|length| length as usize).sum::<usize>();
+    let of_column = |column: &ArrayRef| match column.as_string_view_opt() {
+        Some(texts) => sum(&mut texts.lengths()),
+        None => column.as_binary_view_opt().map_or(0, |bytes| sum(&mut bytes.lengths())),
+    };
+    sum(&mut batch.payload().lengths()) + batch.fields().columns().iter().map(of_column).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -402,3 +402,23 @@ fn a_run_that_continues_writes_the_columns_of_the_run_before_it() {
     assert_eq!(run(true, with([("b", text("5"))])), [",5"]);
     assert_eq!(run(false, with([("b", text("7")), ("a", text("6"))])), ["7,6"]);
 }
+
+#[test]
+fn the_text_of_messages_that_share_a_large_value_leaves_in_pieces() {
+    let context = thalweg_engine::testing::context();
+    let mut encode = options::<EncodeConfig>("json").build(&context).unwrap();
+    let large = "x".repeat(context.batch_bytes);
+    let shared = Arc::new(StringViewArray::from(vec![large.as_str(); 100])) as ArrayRef;
+    let mut out = Outputs::new("test".into());
+    encode.apply(with([("a", shared)]), &mut out).unwrap();
+    let mut rows = Vec::new();
+    loop {
+        rows.extend(out.take().iter().map(|(_, batch)| batch.rows()));
+        if out.take_held().is_none() {
+            break;
+        }
+        encode.resume(&mut out).unwrap();
+    }
+    assert_eq!(rows.iter().sum::<usize>(), 100);
+    assert!(rows.iter().all(|rows| *rows <= LARGEST), "{rows:?}");
+}
