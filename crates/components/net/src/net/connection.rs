@@ -1,10 +1,10 @@
 //! One connection of a source: reads messages, sends them on, and writes answers back.
 //!
 //! All answers are the same text, so a client can only count them: the n-th answer is taken as that of the
-//! n-th message. The messages of one read may leave in several batches, with the rejected ones in a batch of
-//! their own. They are therefore answered together, once all of those batches are settled. The rejected
-//! alternative was to answer each batch when it is settled: an answer could then stand for another message,
-//! which is lost if the program is killed.
+//! n-th message. The messages of one [`Cut`] leave in several batches, the rejected ones in a batch of their
+//! own. They are therefore answered together, once all of those batches are settled. The rejected alternative
+//! was to answer each batch when it is settled: an answer could then stand for another message, which is lost
+//! if the program is killed.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -29,7 +29,7 @@ use super::stream_reader::Taken;
 use super::{Client, Cut, Format, Incomplete, Sent, Stream, StreamReader, incomplete};
 use thalweg_codec::stream_framing::StreamCutter;
 
-/// The largest number of reads of a connection that may wait for their answers. Above it, the connection is
+/// The largest number of cuts of a connection that may wait for their answers. Above it, the connection is
 /// not read.
 const MAX_WAITING: usize = 256;
 
@@ -78,7 +78,7 @@ enum End {
     Broken,
 }
 
-/// The messages of one read, which are answered together.
+/// The messages of one cut, which are answered together.
 struct Unanswered {
     /// Their batches that are not known to be safe.
     unsettled: Vec<Settled>,
@@ -93,7 +93,7 @@ struct Talk<'a, F> {
     peer: Arc<str>,
     format: F,
     reader: StreamReader,
-    /// The messages to be answered, those of each read together.
+    /// The messages to be answered, those of each cut together.
     waiting: VecDeque<Unanswered>,
     answers: Option<Answers>,
     activity: Activity,
@@ -207,7 +207,7 @@ impl<F: Format> Talk<'_, F> {
         }
     }
 
-    /// False if the messages of too many reads wait for their answers.
+    /// False if too many cuts wait for their answers.
     fn is_read(&self) -> bool {
         self.waiting.len() < MAX_WAITING
     }
@@ -259,19 +259,26 @@ impl<F: Format> Talk<'_, F> {
     }
 
     /// Sends the messages of a read. Returns the end of the connection if it ends now.
-    async fn send_taken(&mut self, taken: Taken, out: &mut SourceOutput) -> Result<Option<End>, Error> {
-        match taken {
-            Taken::Nothing => Ok(None),
-            Taken::NoRoom(reason) => self.end(End::Done, reason, out).await.map(Some),
-            Taken::Cut(cut) => match self.send(cut, out).await? {
-                true => Ok(None),
-                false => self.end(End::Broken, UNANSWERED, out).await.map(Some),
-            },
-            Taken::End(None) => Ok(Some(End::Done)),
-            Taken::End(Some(cut)) => {
-                let answered = self.send(cut, out).await?;
-                Ok(Some(if answered { End::Done } else { End::Broken }))
+    async fn send_taken(&mut self, mut taken: Taken, out: &mut SourceOutput) -> Result<Option<End>, Error> {
+        loop {
+            match taken {
+                Taken::Nothing => {}
+                Taken::NoRoom(reason) => return self.end(End::Done, reason, out).await.map(Some),
+                Taken::Cut(cut) => {
+                    if !self.send(cut, out).await? {
+                        return self.end(End::Broken, UNANSWERED, out).await.map(Some);
+                    }
+                }
+                Taken::End(None) => return Ok(Some(End::Done)),
+                Taken::End(Some(cut)) => {
+                    let answered = self.send(cut, out).await?;
+                    return Ok(Some(if answered { End::Done } else { End::Broken }));
+                }
             }
+            taken = match self.reader.next_cut() {
+                Some(next) => next,
+                None => return Ok(None),
+            };
         }
     }
 

@@ -39,4 +39,4 @@ pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};
-pub use stream_reader::{Cut, Format, Plain, Rejected, Sent, StreamReader};
+pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};

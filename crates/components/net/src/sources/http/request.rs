@@ -15,7 +15,7 @@ use thalweg_engine::{Error, Received, SourceOutput};
 use thalweg_record::Lease;
 
 use super::{Payload, Server};
-use crate::net::{Cut, Format, Incomplete, Part, Plain, Rejected, Respond, Sent, growth};
+use crate::net::{Cut, Cuts, Format, Incomplete, Part, Plain, Rejected, Respond, Sent, growth};
 use crate::web::{Answer, Gate, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
@@ -152,13 +152,15 @@ impl Server {
         let whole = 0..memory.len();
         let limit = self.config.max_message_bytes;
         let buffer = lease.freeze(memory);
-        let cut = match &self.config.framing {
-            Some(framing) => Cut::all(buffer, framing.begin(limit, false), limit),
-            None => Cut { buffer, messages: vec![whole], rejected: Vec::new() },
+        let cuts: Box<dyn Iterator<Item = Cut> + Send> = match &self.config.framing {
+            Some(framing) => Box::new(Cuts::new(buffer, framing.begin(limit, false), limit)),
+            None => Box::new(std::iter::once(Cut { messages: vec![whole], ..Cut::of(buffer) })),
         };
         let is_acked = self.config.respond == Respond::Delivered;
         let mut batches = Vec::new();
-        cut.send(&mut format, peer, is_acked, &mut out, |sent| batches.push(sent)).await?;
+        for cut in cuts {
+            cut.send(&mut format, peer, is_acked, &mut out, |sent| batches.push(sent)).await?;
+        }
         // Downstream stages end only when all source outputs are dropped. Some settle their batches only
         // then.
         drop(out);

@@ -176,6 +176,24 @@ async fn bodies_are_cut_into_messages_and_fields_come_with_them() {
     assert_eq!(self::status(post(&server, "/")).await, 200);
 }
 
+/// More messages than are cut out of a buffer at once.
+#[tokio::test]
+async fn a_body_of_very_many_short_messages_is_answered_when_all_are_delivered() {
+    let server = start("{ address: 127.0.0.1:0, framing: {} }").await;
+    let mut answer = tokio::spawn(post(&server, "/").body("\n".repeat(40_000) + "end").send());
+    let (mut rows, mut batches) = (0, Vec::new());
+    while rows < 40_001 {
+        batches.push(server.next().await);
+        rows += batches.last().unwrap().rows();
+    }
+    let last = batches.pop().unwrap();
+    assert_eq!(last.payload().value(last.rows() - 1), b"end");
+    batches.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut answer).await.is_err());
+    last.settle(Outcome::Delivered);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 200);
+}
+
 #[tokio::test]
 async fn a_whole_request_can_be_the_message() {
     let server = start("{ address: 127.0.0.1:0, payload: request, methods: [] }").await;

@@ -546,6 +546,21 @@ async fn the_oldest_incomplete_message_is_dropped_when_such_messages_use_up_the_
     drop(send.await.unwrap());
 }
 
+/// More messages than are cut out of a buffer at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_short_messages_arrive_and_are_acknowledged() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: \"+\" }").await;
+    let mut client = server.connect().await;
+    let (_, stop, task) = server.deliver();
+    client.write_all(&[b"\n".repeat(100_000), b"end".to_vec()].concat()).await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(rest(&mut client).await.len(), 100_001);
+    stop.request();
+    let delivered = within(task).await.unwrap();
+    delivered.result.unwrap();
+    assert_eq!((delivered.payloads.len(), delivered.payloads.last().unwrap().as_str()), (100_001, "end"));
+}
+
 /// The budget is 64 MiB, of which sources may fill 48 MiB.
 #[tokio::test]
 async fn a_message_of_more_than_half_of_the_memory_arrives() {
