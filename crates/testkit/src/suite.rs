@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
 use crate::cases::{feeds, files, outlets};
@@ -25,6 +26,8 @@ pub struct Hole {
     pub case: &'static str,
     /// The name of the failpoint, or another clause. `*` stands for any text.
     pub point: &'static str,
+    /// The text of the failure. Another failure of the case is not known. `*` stands for any text.
+    pub says: &'static str,
     /// The failure and its reason.
     pub reason: &'static str,
     /// The item of the issue or review.
@@ -34,8 +37,11 @@ pub struct Hole {
 }
 
 impl Hole {
-    fn is_of(&self, suite: &str, case: &str, point: &str) -> bool {
-        self.suite == suite && matches(self.case, case) && matches(self.point, point)
+    fn is_of(&self, suite: &str, case: &str, point: &str, failure: &str) -> bool {
+        self.suite == suite
+            && matches(self.case, case)
+            && matches(self.point, point)
+            && matches(self.says, failure)
     }
 }
 
@@ -81,7 +87,7 @@ impl<'a> Report<'a> {
             self.table.cell(case, clause).held += 1;
             return;
         };
-        let found = self.holes.iter().position(|hole| hole.is_of(self.suite, case, clause));
+        let found = self.holes.iter().position(|hole| hole.is_of(self.suite, case, clause, &broken));
         match found.and_then(|found| Some((found, self.holes.get(found)?))) {
             Some((found, hole)) => {
                 self.hit.insert(found);
@@ -200,19 +206,22 @@ fn interrupted(scenario: &Scenario<'_>, point: Failpoint, action: Action) -> Ver
 
 /// The suite of sources: each into a file.
 pub fn source(binary: &Path, report: &mut Report<'_>) {
-    let pairs = feeds::all().into_iter().map(|feed| (feed, outlets::file()));
+    let feeds = [feeds::all(), feeds::stored(), feeds::datagrams()].into_iter().flatten();
+    let pairs = feeds.map(|feed| (feed, outlets::file()));
     at_every_failpoint(binary, pairs.chain([(feeds::proxy(), outlets::proxy())]).collect(), report);
 }
 
 /// The suite of message sinks: a file into each.
 pub fn message_sink(binary: &Path, report: &mut Report<'_>) {
-    let outlets = outlets::all().into_iter().chain(outlets::unreadable());
+    let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Messages);
+    let outlets = outlets::all().into_iter().chain(outlets::unreadable()).chain(stored);
     at_every_failpoint(binary, outlets.map(|outlet| (feeds::file(), outlet)).collect(), report);
 }
 
 /// The suite of file sinks: several files into each.
 pub fn file_sink(binary: &Path, report: &mut Report<'_>) {
-    let outlets = outlets::of_files().into_iter();
+    let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Files);
+    let outlets = outlets::of_files().into_iter().chain(stored);
     at_every_failpoint(binary, outlets.map(|outlet| (feeds::files(), outlet)).collect(), report);
 }
 
@@ -255,14 +264,23 @@ mod tests {
 
     #[test]
     fn a_known_hole_is_no_failure_and_a_closed_one_is() {
-        let hole = |case, is_rare| Hole { suite: "s", case, point: "*", reason: "why", item: "A1", is_rare };
+        let hole = |case, is_rare| Hole {
+            suite: "s",
+            case,
+            point: "*",
+            says: "it broke*",
+            reason: "why",
+            item: "A1",
+            is_rare,
+        };
         let holes = [hole("a", false), hole("b", false), hole("c", true)];
         let mut report = Report::new("s", &holes);
         report.note("a", "p", Some("it broke".to_owned()));
+        report.note("a", "p", Some("records are missing".to_owned()));
         report.note("b", "p", None);
         report.note("d", "p", Some("it broke too".to_owned()));
         assert_eq!(report.known, ["a at p (A1, why): it broke"]);
-        assert_eq!(report.broken, ["d at p: it broke too"]);
+        assert_eq!(report.broken, ["a at p: records are missing", "d at p: it broke too"]);
         assert_eq!(report.closed(), ["b at * holds now: remove it from the list"]);
     }
 }

@@ -26,15 +26,18 @@ use crate::values::Values;
 use flat::{Key, columns, quote_csv, write_csv, write_json, write_logfmt};
 use members::Members;
 
+/// The columns to write, as pairs: the name to write and the field's name.
+type Columns = Vec<(String, String)>;
+
 /// A format and its options, as a configuration names them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(from = "Written")]
 #[schemars(with = "Written")]
 pub struct Encoding {
     options: EncodeOptions,
-    /// The columns of a format with a header, as pairs: the name to write and the field's name. The first
-    /// batch decides them, for all encoders of this encoding and for the header.
-    decided: Arc<OnceLock<Vec<(String, String)>>>,
+    /// The columns of a format with a header. The first batch decides them, for all encoders of this encoding
+    /// and for the header.
+    decided: Arc<OnceLock<Columns>>,
 }
 
 /// How messages are written: the name of a format, or a format with its options.
@@ -331,7 +334,7 @@ pub struct Encoder {
     writer: Writer,
     options: EncodeOptions,
     /// The columns that the first batch decides, if the format needs the same ones in all messages.
-    decided: Option<Arc<OnceLock<Vec<(String, String)>>>>,
+    decided: Option<Arc<OnceLock<Columns>>>,
     /// The schema of the previous batch, and its layout.
     known: Option<(SchemaRef, Arc<Layout>)>,
     /// The bytes per message in the previous batch, as an estimate for the next.
@@ -350,8 +353,8 @@ enum Layout {
 }
 
 impl EncodeOptions {
-    /// Returns the columns to write, as pairs: the name to write and the field's name.
-    fn columns(&self, fields: &Schema) -> Vec<(String, String)> {
+    /// Returns the columns to write.
+    fn columns(&self, fields: &Schema) -> Columns {
         let same = |name: &String| (name.clone(), name.clone());
         if let Some(fields) = &self.fields {
             return fields.iter().map(same).collect();
@@ -471,7 +474,7 @@ impl Encoder {
     }
 
     /// Returns the columns to write, and the fields among `columns` for which there is none.
-    fn decide(&self, columns: Vec<(String, String)>) -> (Vec<(String, String)>, Vec<String>) {
+    fn decide(&self, columns: Columns) -> (Columns, Vec<String>) {
         let Some(decided) = &self.decided else { return (columns, Vec::new()) };
         let known = decided.get_or_init(|| columns.clone());
         let names: HashSet<&str> = known.iter().map(|(_, name)| name.as_str()).collect();

@@ -15,6 +15,7 @@ pub mod custom;
 mod directory;
 mod file_template;
 mod group;
+mod links_out;
 pub mod mime;
 mod plain;
 pub mod sinks;

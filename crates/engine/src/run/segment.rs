@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Budget};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Traffic, Worker};
 
 use super::RunFailure;
 use super::channels::Exits;
@@ -68,6 +68,8 @@ pub(super) struct SegmentWorker {
     /// Shared by the workers. None if the number of those at work is fixed.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) budget: Budget,
+    /// The items that move in the group of the segment.
+    pub(super) traffic: Arc<Traffic>,
 }
 
 impl Worker for SegmentWorker {
@@ -111,6 +113,8 @@ impl Worker for SegmentWorker {
     }
 
     async fn finish(mut self) -> Result<(), RunFailure> {
+        // A checkpoint has either the messages that the transforms hold back, or those that they send now.
+        let _pass = self.traffic.enter().await;
         let mut results = Results::default();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
@@ -237,7 +241,6 @@ impl SegmentWorker {
 
     /// Hands over the results so far, and does the work that the next stages take at once.
     fn deliver_all(&self, results: &mut Results) {
-        // Before the results leave: what is settled must not be newer than the state beside it.
         let mut at_once = Vec::new();
         self.deliver(std::mem::take(results), &mut at_once);
         at_once.into_iter().for_each(HandOver::run);
@@ -329,6 +332,7 @@ mod tests {
                 sequencer: Some(sequencer.clone()),
                 limit: None,
                 budget: Budget::new(1 << 20),
+                traffic: Arc::default(),
             }
         };
         let (mut first, mut second) = (worker(), worker());
@@ -360,6 +364,7 @@ mod tests {
             sequencer: None,
             limit: None,
             budget: Budget::new(1 << 20),
+            traffic: Arc::default(),
         };
         let (input, taken) = channel(usize::MAX);
         input.hand_over(testing::batch(["one"]), 1).map(HandOver::run).ok();
@@ -418,6 +423,7 @@ mod tests {
             sequencer: None,
             limit: None,
             budget: Budget::new(1 << 20),
+            traffic: Arc::default(),
         };
         let start = tokio::time::Instant::now();
         let received = tokio::spawn(async move {

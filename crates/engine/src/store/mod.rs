@@ -9,7 +9,7 @@ mod letter;
 mod letters;
 mod owner;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -185,8 +185,17 @@ impl Store {
     /// If it cannot be written.
     pub(crate) fn cover_letters<'a>(&self, sources: impl Iterator<Item = &'a Arc<str>>) -> Result<(), Error> {
         let last = self.last_letter().unwrap_or_default().to_string();
+        let sources: BTreeSet<&str> = sources.map(|source| &**source).collect();
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
-        sources.for_each(|source| batch.insert(&self.positions, format!("{COVERED}{source}"), &*last));
+        // Nothing of other sources comes again in this run, such as a replay: its letters of them stay.
+        for (source, _) in self.below(&self.positions, COVERED, "")? {
+            if !sources.contains(&*source) {
+                batch.remove(&self.positions, format!("{COVERED}{source}"));
+            }
+        }
+        for source in sources {
+            batch.insert(&self.positions, format!("{COVERED}{source}"), &*last);
+        }
         self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
     }
 
@@ -373,6 +382,20 @@ mod tests {
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("b".to_owned(), json!(2))]));
         assert_eq!(store.positions("i").unwrap(), BTreeMap::new());
         assert_eq!(store.sink_state("out").unwrap(), Some(json!({"length": 5})));
+    }
+
+    #[test]
+    fn the_letters_of_a_replay_stay_although_the_run_before_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let (source, replay): (Arc<str>, Arc<str>) = ("in".into(), "letters.main".into());
+        let add = || store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
+        store.cover_letters(std::iter::once(&source)).unwrap();
+        add();
+        assert_eq!(store.uncovered_letters().unwrap().len(), 1);
+        store.cover_letters(std::iter::once(&replay)).unwrap();
+        add();
+        assert!(store.uncovered_letters().unwrap().is_empty());
     }
 
     #[test]
