@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
+use thalweg_redact::redacted;
 
 use crate::{Ack, Lease, Outcome, Passage};
 
@@ -261,7 +262,7 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem without a code.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { code: None, reason: reason.into(), component: "".into() }
+        Self { code: None, reason: redacted(&reason.into()).into_owned(), component: "".into() }
     }
 
     /// Sets the code for programs.

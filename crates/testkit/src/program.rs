@@ -278,6 +278,14 @@ impl Running {
         self.ended.is_none()
     }
 
+    /// True if the process has a handler for a signal.
+    fn heeds(&self, signal: Signal) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
+    }
+
     fn look_at_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -287,6 +295,10 @@ impl Running {
 
     /// Sends a signal to the process, unless it has ended.
     pub fn signal(&mut self, signal: Signal) {
+        // No program can heed a signal between `exec` and its first line of code.
+        while signal == Signal::TERM && self.is_running() && !self.heeds(signal) {
+            std::thread::sleep(LOOK);
+        }
         // A process keeps its id until its status is read here, so the signal reaches no other process.
         if self.is_running() {
             let _ = rustix::process::kill_process(self.id(), signal);

@@ -653,12 +653,35 @@ const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "`errors replay` removes a letter when its message is delivered.",
-        &["cli: letters_are_processed_again_once_the_configuration_is_right"],
+        "`errors replay` removes a letter with the first checkpoint after its message is delivered, so a replay that is killed continues where it was.",
+        &[
+            "cli: letters_are_processed_again_once_the_configuration_is_right",
+            "cli: a_replay_that_was_killed_does_not_deliver_its_finished_part_again",
+        ],
     ),
     shown(
         "Dead letters of a run without `--state` are kept with the next run's.",
         &["cli: letters_of_several_runs_without_a_state_are_kept"],
+    ),
+    shown(
+        "Checkpoints and dead letters belong to one configuration.",
+        &["cli: letters_belong_to_one_configuration"],
+    ),
+    shown(
+        "A state directory has its owner's path in the file `owner`, and another configuration is refused.",
+        &["cli: a_state_folder_of_another_configuration_is_refused"],
+    ),
+    shown(
+        "You may edit the configuration, and move or rename it: if nothing is at the recorded path any more, the new one continues.",
+        &["cli: a_state_folder_of_another_configuration_is_refused"],
+    ),
+    shown(
+        "To hand the directory over while both exist, delete `owner`.",
+        &["cli: a_state_folder_of_another_configuration_is_refused"],
+    ),
+    shown(
+        "Without `--state`, dead letters are in `.thalweg/NAME` beside the configuration `NAME`.",
+        &["cli: letters_belong_to_one_configuration"],
     ),
     shown(
         "Messages of one source, or of one file, reach a sink in the order in which they were read, also through parallel transforms and across restarts.",

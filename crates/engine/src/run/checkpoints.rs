@@ -27,7 +27,8 @@ use super::sink::CheckpointBarrier;
 use crate::Error;
 use crate::component::Transform;
 use crate::positions::Positions;
-use crate::store::{DeadLetterId, Store};
+use crate::replay::Replayed;
+use crate::store::{DeadLetterId, Owner, Store};
 
 /// How often checkpoints are saved: see [`save_every`].
 const SAVE_EVERY: Duration = Duration::from_millis(500);
@@ -57,7 +58,8 @@ pub(super) type ComponentPositions = Vec<(Arc<str>, Arc<Positions>)>;
 /// The state that a group of components saves, and its store.
 pub(super) struct Checkpoints {
     pub(super) store: Arc<LazyStore>,
-    /// False if the run keeps nothing: nothing is then ever due, and [`save`](Self::save) does nothing.
+    /// False if the run keeps no checkpoints. Then [`save`](Self::save) only removes dead letters that are
+    /// processed again.
     pub(super) are_kept: bool,
     pub(super) positions: ComponentPositions,
     pub(super) states: Vec<SavedState>,
@@ -157,6 +159,11 @@ impl Checkpoints {
         self.are_kept && self.has_state.load(Relaxed)
     }
 
+    /// True if there is something to do when a checkpoint is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.are_kept || self.store.replays()
+    }
+
     fn has_failed(&self) -> bool {
         self.positions.iter().any(|(_, positions)| positions.has_failed())
     }
@@ -173,7 +180,7 @@ impl Checkpoints {
     /// # Errors
     /// As [`save`](Self::save).
     pub(super) fn save_last(&self) -> Result<(), Error> {
-        if !self.are_kept {
+        if !self.is_due() {
             return Ok(());
         }
         let is_consistent = !self.must_be_still() || !self.has_failed() && self.traffic.is_still();
@@ -193,7 +200,7 @@ impl Checkpoints {
     /// # Errors
     /// If the store cannot be written. The changes are then saved by the next call.
     pub(super) fn save(&self) -> Result<(), Error> {
-        if !self.are_kept {
+        if !self.is_due() {
             return Ok(());
         }
         self.snapshot().map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
@@ -247,7 +254,11 @@ impl Checkpoints {
         let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
         if !moved.is_empty() || !states.is_empty() || clears_marks {
             let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
-            let saved = saved.and_then(|()| self.store.get()?.save(&moved, &states, &letters));
+            let saved = saved.and_then(|()| match self.are_kept {
+                true => self.store.get()?.save(&moved, &states, &letters),
+                false => Ok(()),
+            });
+            let saved = saved.and_then(|()| self.store.remove_replayed(&moved));
             if let Err(error) = saved {
                 self.put_back(moved, states);
                 return Err(error);
@@ -360,12 +371,37 @@ impl SaveTimer {
 /// The store, opened when it is first needed: a run that has nothing to keep leaves no folder behind.
 pub(super) struct LazyStore {
     folder: PathBuf,
+    owner: Option<Owner>,
     open: Mutex<Option<Arc<Store>>>,
+    /// The dead letters that the run processes again.
+    replayed: Option<Arc<Replayed>>,
 }
 
 impl LazyStore {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, open: Mutex::default() }
+    pub(super) fn new(folder: PathBuf, owner: Option<Owner>) -> Self {
+        Self { folder, owner, open: Mutex::default(), replayed: None }
+    }
+
+    /// Lets the run remove dead letters as they are settled.
+    pub(super) fn replaying(&self, replayed: Arc<Replayed>) -> Self {
+        let open = Mutex::new(self.opened());
+        Self { folder: self.folder.clone(), owner: self.owner.clone(), open, replayed: Some(replayed) }
+    }
+
+    /// True if the run removes dead letters as they are settled.
+    pub(super) fn replays(&self) -> bool {
+        self.replayed.is_some()
+    }
+
+    /// Removes the dead letters that positions cover.
+    fn remove_replayed(&self, moved: &[(Arc<str>, Arc<str>, Option<Value>)]) -> Result<(), Error> {
+        let Some(replayed) = &self.replayed else { return Ok(()) };
+        for (source, _, offset) in moved {
+            if let Some(offset) = offset {
+                replayed.remove(&*self.get()?, source, offset)?;
+            }
+        }
+        Ok(())
     }
 
     /// The store, if it is open.
@@ -378,7 +414,7 @@ impl LazyStore {
         if let Some(store) = &*open {
             return Ok(store.clone());
         }
-        let store = Arc::new(Store::open(&self.folder)?);
+        let store = Arc::new(Store::open_for(&self.folder, self.owner.as_ref())?);
         *open = Some(store.clone());
         Ok(store)
     }
@@ -403,7 +439,7 @@ mod tests {
         let positions = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
         positions.keep();
         Checkpoints {
-            store: Arc::new(LazyStore::new(folder.to_owned())),
+            store: Arc::new(LazyStore::new(folder.to_owned(), None)),
             are_kept: true,
             positions: vec![("in".into(), positions)],
             states,

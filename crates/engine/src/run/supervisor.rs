@@ -62,7 +62,7 @@ impl Supervisor {
     ) -> Self {
         let (not_saved, unsaved) = mpsc::unbounded_channel();
         let mut keepers = JoinSet::new();
-        for group in checkpoints.iter().filter(|group| group.are_kept) {
+        for group in checkpoints.iter().filter(|group| group.is_due()) {
             keepers.spawn(group.clone().keep(not_saved.clone()));
         }
         Self {

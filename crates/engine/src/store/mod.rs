@@ -7,6 +7,7 @@ mod faults;
 mod inventory;
 mod letter;
 mod letters;
+mod owner;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,14 +17,15 @@ use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
+use thalweg_runtime::private::create_private;
 
-use crate::private::create_private;
 use crate::{DeadLetterLimits, Error};
 use faults::Faults;
 use inventory::Inventory;
 pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
+pub use owner::Owner;
 
 /// The files of the database that exist before it is complete.
 const LOCK: &str = "lock";
@@ -55,10 +57,28 @@ impl Store {
     /// If the directory cannot be used, another process uses it, or a file in it is damaged. A damaged
     /// directory is not changed.
     pub fn open(folder: &Path) -> Result<Self, Error> {
+        Self::open_for(folder, None)
+    }
+
+    /// True if a store was created in this directory.
+    #[must_use]
+    pub fn exists(folder: &Path) -> bool {
+        folder.join(inventory::KEYSPACES).exists()
+    }
+
+    /// Opens the store for a configuration, which owns it from now on.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the directory belongs to another configuration. It is not changed
+    /// then.
+    pub fn open_for(folder: &Path, owner: Option<&Owner>) -> Result<Self, Error> {
         let faults = Faults::of(folder);
         create_private(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
+        if let Some(owner) = owner {
+            owner::check(folder, owner, &faults)?;
+        }
         let inventory = Arc::new(Inventory::open(folder, &faults)?);
         clear_unfinished(folder).map_err(|error| faults.unopened(&error.to_string()))?;
         // Small, since positions are a few kilobytes and the run's memory belongs to its budget.
@@ -73,6 +93,9 @@ impl Store {
         let journals = keyspace("journals")?;
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
         inventory.begin().map_err(|error| faults.recording(&error))?;
+        if let Some(owner) = owner {
+            owner::record(folder, owner).map_err(|error| faults.recording(&error))?;
+        }
         Ok(Self { database, positions, sinks, journals, letters, faults, inventory })
     }
 

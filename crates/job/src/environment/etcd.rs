@@ -5,9 +5,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use thalweg_config::without_secrets;
 use thalweg_engine::Error;
 use thalweg_net::fetch::Fetch;
+use thalweg_redact::without_secrets;
 
 use super::wait;
 use crate::error::LoadError;

@@ -3,8 +3,9 @@
 
 use super::disk::EntryPaths;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+use thalweg_runtime::private::private_file;
 use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -176,7 +177,7 @@ pub(super) fn replace(
 ) -> io::Result<()> {
     let mut bytes = header.encode();
     notes.for_each(|note| bytes.extend(note.encode(header.number)));
-    fs::write(&places.new, bytes)?;
+    private_file().write(true).create(true).truncate(true).open(&places.new)?.write_all(&bytes)?;
     fs::rename(&places.new, &places.ranges)
 }
 

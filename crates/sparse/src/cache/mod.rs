@@ -43,6 +43,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use thalweg_runtime::private::create_private;
 use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -88,7 +89,7 @@ impl Cache {
     /// If the folder cannot be created.
     pub fn new(path: impl Into<PathBuf>, limit: Option<u64>) -> io::Result<Self> {
         let path = path.into();
-        std::fs::create_dir_all(&path)?;
+        create_private(&path)?;
         Ok(Self(Arc::new(Folder { path, limit, room: parking_lot::Mutex::default() })))
     }
 

@@ -235,7 +235,7 @@ fn broadcast(source: Numbers, sinks: &[(String, Probe)]) -> Plan {
 }
 
 fn nowhere() -> StateDir {
-    StateDir { folder: std::env::temp_dir().join("thalweg-nowhere"), positions: false }
+    StateDir { folder: std::env::temp_dir().join("thalweg-nowhere"), positions: false, owner: None }
 }
 
 fn few(waits_for_stop: bool) -> Numbers {

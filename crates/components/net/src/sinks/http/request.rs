@@ -7,9 +7,9 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use reqwest::header::{AUTHORIZATION, HeaderMap, PROXY_AUTHORIZATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
-use thalweg_config::without_secrets;
 use thalweg_engine::{Error, ErrorKind};
 use thalweg_record::payload_runs;
+use thalweg_redact::without_secrets;
 
 use super::Compression;
 use super::raw::RawRequest;
