@@ -6,6 +6,7 @@
 //!
 //! See docs/decisions/023-a-run-locks-its-temporary-directory.md.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
