@@ -48,7 +48,7 @@ impl Pieces {
     ///
     /// # Errors
     /// If Arrow cannot select its rows.
-    pub fn next(&mut self) -> Result<Option<Batch>, ArrowError> {
+    pub fn next_piece(&mut self) -> Result<Option<Batch>, ArrowError> {
         let Some((batch, start, most)) = self.current.take() else { return Ok(None) };
         let end = batch.rows().min(start + most);
         if start == 0 && end == batch.rows() {
@@ -78,7 +78,7 @@ mod tests {
             pieces.cut(batch, row_bytes);
             assert!(pieces.take().is_none());
             let (mut rows, mut texts) = (Vec::new(), Vec::new());
-            while let Some(piece) = pieces.next().unwrap() {
+            while let Some(piece) = pieces.next_piece().unwrap() {
                 rows.push(piece.rows());
                 texts.extend(testing::payloads(&piece));
             }

@@ -116,7 +116,7 @@ impl Transform for Encode {
             let row_bytes = text_bytes(&batch) / batch.rows().max(1);
             self.pieces.cut(batch, row_bytes);
         }
-        if let Some(piece) = self.pieces.next()? {
+        if let Some(piece) = self.pieces.next_piece()? {
             self.encode(piece, out)?;
         }
         if !self.pieces.is_empty() {
