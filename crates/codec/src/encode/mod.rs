@@ -27,7 +27,7 @@ use flat::{Key, columns, quote_csv, write_csv, write_json, write_logfmt};
 use members::Members;
 
 /// The columns to write, as pairs: the name to write and the field's name.
-type Columns = Vec<(String, String)>;
+pub type Columns = Vec<(String, String)>;
 
 /// A format and its options, as a configuration names them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -204,6 +204,16 @@ impl Encoding {
         Some(header)
     }
 
+    /// Returns the columns that the first batch has decided, if the format needs the same ones in all files.
+    pub fn decided(&self) -> Option<&Columns> {
+        self.options.decides().then(|| self.decided.get()).flatten()
+    }
+
+    /// Sets the columns that an earlier run decided, unless this run has decided them.
+    pub fn decide(&self, columns: Columns) {
+        let _ = self.decided.set(columns);
+    }
+
     fn delimiter(&self) -> u8 {
         self.options.delimiter.and_then(|delimiter| u8::try_from(delimiter).ok()).unwrap_or(b',')
     }
@@ -315,8 +325,7 @@ impl Encoding {
         let slot = Slot::new(&options.into, kind);
         // Listed columns are a choice: the other fields are left out. Columns that the first batch decides
         // are not, so no field may be left out silently.
-        let is_decided = options.format == Format::Csv && options.fields.is_none();
-        let decided = is_decided.then(|| self.decided.clone());
+        let decided = options.decides().then(|| self.decided.clone());
         Ok(Encoder { writer, decided, options, known: None, row_bytes: 0, slot, skip })
     }
 }
@@ -353,6 +362,11 @@ enum Layout {
 }
 
 impl EncodeOptions {
+    /// True if the first batch decides the columns.
+    fn decides(&self) -> bool {
+        self.format == Format::Csv && self.fields.is_none()
+    }
+
     /// Returns the columns to write.
     fn columns(&self, fields: &Schema) -> Columns {
         let same = |name: &String| (name.clone(), name.clone());

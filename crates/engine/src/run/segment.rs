@@ -92,7 +92,7 @@ impl Worker for SegmentWorker {
         };
         let mut results = Results::default();
         let done = match self.begin(batch, &mut results).await {
-            Ok(()) => self.resume(&mut results).await,
+            Ok(()) => self.resume(Some(ticket), &mut results).await,
             failed => failed,
         };
         match (&done, permit) {
@@ -127,7 +127,7 @@ impl Worker for SegmentWorker {
             operator.metrics.add_busy(start);
             finished.map_err(|error| failed(&operator.metrics, error))?;
             self.pass_on(at, &mut results)?;
-            self.resume(&mut results).await?;
+            self.resume(None, &mut results).await?;
         }
         self.deliver_all(&mut results);
         Ok(())
@@ -150,14 +150,16 @@ impl SegmentWorker {
     }
 
     /// Calls the operators that hold messages back, until none does. The last one of the segment comes first,
-    /// so that it has nothing left when those before it send more.
-    async fn resume(&mut self, results: &mut Results) -> Result<(), RunFailure> {
+    /// so that it has nothing left when those before it send more. The results so far leave as soon as those
+    /// of earlier tickets have left: together they may be much larger than the batch. At the end of the
+    /// segment there is no ticket: all have been submitted.
+    async fn resume(&mut self, ticket: Option<Ticket>, results: &mut Results) -> Result<(), RunFailure> {
         while let Some((at, pause)) = self.holding() {
-            // With a sequencer, the results of a ticket are submitted together.
-            if self.sequencer.is_none() {
-                self.deliver_all(results);
-                self.room().await;
+            if let (Some(sequencer), Some(ticket)) = (&self.sequencer, ticket) {
+                sequencer.turn(ticket).await;
             }
+            self.deliver_all(results);
+            self.room().await;
             if pause > Duration::ZERO {
                 tokio::time::sleep(pause).await;
             }

@@ -192,13 +192,14 @@ impl Transform for Packing {
         self.finish_old(out)?;
         let Some(encoder) = &mut self.encoder else { return self.add(batch, out) };
         encoder.apply(batch, &mut self.encoded)?;
-        for (output, batch) in self.encoded.take() {
-            match output {
-                Output::Main => self.add(batch, out)?,
-                other => out.pass(other, batch),
-            }
+        self.add_encoded(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.resume(&mut self.encoded)?;
         }
-        Ok(())
+        self.add_encoded(out)
     }
 
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
@@ -223,6 +224,20 @@ impl Transform for Packing {
 }
 
 impl Packing {
+    /// Adds what the encoder gave to the file. If it holds messages back, so does this transform.
+    fn add_encoded(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        for (output, batch) in self.encoded.take() {
+            match output {
+                Output::Main => self.add(batch, out)?,
+                other => out.pass(other, batch),
+            }
+        }
+        if let Some(pause) = self.encoded.take_held() {
+            out.hold(pause);
+        }
+        Ok(())
+    }
+
     /// Adds messages to the file, and to further files if it becomes full.
     fn add(&mut self, mut batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let ack = batch.take_ack();

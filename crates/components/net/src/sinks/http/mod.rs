@@ -253,8 +253,8 @@ impl HttpConfig {
             secrets.push(query.to_owned());
             secrets.extend(pairs(query.as_bytes()).into_iter().map(|(_, value)| value));
         }
-        // Shorter ones would hide parts of ordinary words. The longest first: it may contain others.
-        secrets.retain(|secret| secret.len() >= 4);
+        // The longest first: it may contain others.
+        secrets.retain(|secret| !secret.is_empty());
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets
     }
