@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use thalweg_engine::Store;
 use thalweg_testkit::program::{Launch, Program, Running};
+use thalweg_testkit::read;
 use thalweg_testkit::servers::{Mood, Server};
 
 use crate::PROGRAM;
@@ -196,6 +197,49 @@ fn a_run_that_is_asked_to_stop_tries_again_until_its_server_is_back() {
     let ended = running.wait().unwrap();
     assert!(ended.is_done(), "{}", ended.log);
     assert_eq!(received, "one\ntwo\n");
+}
+
+#[test]
+fn a_limit_holds_while_a_run_drains() {
+    let config = |rate: u32| {
+        format!(
+            "sources: {{ in: {{ file: {{ path: in.txt }} }} }}\npipelines:\n  main:\n    from: in\n    \
+             transforms:\n      - limit: {{ rate: {rate}, burst: 1 }}\n    to: out\n\
+             sinks: {{ out: {{ file: {{ path: out.txt }} }} }}\n"
+        )
+    };
+    let program = program(&config(5));
+    program.write("in.txt", (0..1000).map(|number| format!("line {number}\n")).collect::<String>()).unwrap();
+    let arguments = vec!["--drain-timeout".to_owned(), "1s".to_owned()];
+    let mut running = program.start(&Launch { arguments, ..Launch::of("pipeline.yaml") }).unwrap();
+    wait_for(&program, &mut running, "out.txt.part", "line 2\n");
+    running.signal(Signal::TERM);
+    let ended = running.wait().unwrap();
+    assert!(ended.code == Some(3) && ended.log.contains("the drain timeout of 1 s expired"), "{}", ended.log);
+    // Far from all, even if the machine stood still for a while.
+    assert!(text(&program, "out.txt.part").lines().count() < 500);
+    program.write("pipeline.yaml", config(1_000_000)).unwrap();
+    assert!(start(&program, "").wait().unwrap().is_done());
+    let output = text(&program, "out.txt");
+    assert_eq!(output.lines().collect::<HashSet<_>>().len(), 1000);
+}
+
+#[test]
+fn a_job_without_a_state_replaces_its_output() {
+    for sink in ["file: { path: out/all.txt", "objects: { url: out/all.txt"] {
+        for rotate in ["", ", rotate: { size: 2B }"] {
+            let program = program(&format!(
+                "sources: {{ in: {{ generate: {{ lines: [a, b] }} }} }}\npipelines: {{ main: {{ from: in, to: out }} }}\n\
+                 sinks: {{ out: {{ {sink}{rotate} }} }} }}\n"
+            ));
+            for _ in 0..2 {
+                let launch = Launch { state: None, ..Launch::of("pipeline.yaml") };
+                assert!(program.start(&launch).unwrap().wait().unwrap().is_done());
+                let written = read::contents(&program.path("out"), true).unwrap().concat();
+                assert_eq!(String::from_utf8(written).unwrap(), "a\nb\n", "{sink}{rotate}");
+            }
+        }
+    }
 }
 
 const INPUT: usize = 30_000;

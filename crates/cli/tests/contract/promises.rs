@@ -114,15 +114,15 @@ const PROMISES: &[Promise] = &[
         &[
             "local: what_exists_is_treated_as_on_exists_says",
             "local: a_file_of_a_run_that_broke_off_is_replaced_or_added_to_at_its_last_whole_message",
-            "files: messages_of_a_service_without_a_state_are_never_written_over_others",
+            "cli: a_job_without_a_state_replaces_its_output",
         ],
     ),
     shown(
         "A service (`http`, `socket`, `syslog`...) appends, because its messages never come again.",
         &[
             "local: a_service_without_a_state_adds_to_what_it_wrote_before",
-            "files: messages_of_a_service_without_a_state_are_never_written_over_others",
-            "net: only_clients_that_wait_for_their_acknowledgement_send_again",
+            "files: messages_of_a_service_are_never_written_over_others_even_without_a_state",
+            "cli: every_source_says_whether_its_messages_come_again",
         ],
     ),
     shown(
@@ -243,6 +243,7 @@ const PROMISES: &[Promise] = &[
         &[
             "files: what_comes_behind_the_listing_is_new_though_a_newer_one_was_sent",
             "files: what_was_changed_again_is_new",
+            "source: objects of S3, lines -> file",
             "files: what_was_replaced_within_the_same_second_is_new",
             "cli: a_copy_that_goes_on_sends_only_the_parts_that_are_missing",
         ],
@@ -278,9 +279,9 @@ const PROMISES: &[Promise] = &[
         "| `generate` | continues with its next message | sends nothing |",
         &["source: generate -> file", "local: a_later_run_makes_what_was_still_to_come"],
     ),
-    explains(
-        "| file readers of your own | read a file again from its beginning, unless it was read to its end | read the files that the source sends |",
-        "says what is not promised",
+    shown(
+        "| file readers of your own | Read a file again from its beginning, unless it was read to its end. SIGTERM waits for that end. | read the files that the source sends |",
+        &["engine: a_file_whose_messages_have_no_offsets_is_read_to_its_end_by_a_run_that_is_asked_to_stop"],
     ),
     shown(
         "| `http`, `http_upload`, `socket` with `acknowledge` | requests without an answer are lost to us, and sent again by their clients | - |",
@@ -291,12 +292,14 @@ const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, any with `respond: received` | what was received and not written is lost | - |",
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, any with `respond: received` or `accepted` | what was received and not written is lost | - |",
         &[
             "source: socket -> file",
             "source: syslog -> file",
+            "source: socket, udp -> file",
+            "source: syslog, udp -> file",
             "source: proxy -> proxy",
-            "net: only_clients_that_wait_for_their_acknowledgement_send_again",
+            "cli: every_source_says_whether_its_messages_come_again",
         ],
     ),
     shown(
@@ -332,7 +335,7 @@ const PROMISES: &[Promise] = &[
         "With `respond: received`, the answer comes at once and promises nothing.",
         &[
             "net: what_was_received_can_be_acknowledged_at_once",
-            "net: only_clients_that_wait_for_their_acknowledgement_send_again",
+            "cli: every_source_says_whether_its_messages_come_again",
         ],
     ),
     shown(
@@ -369,6 +372,7 @@ const PROMISES: &[Promise] = &[
     shown(
         "| `objects` of files | once for each file | In a local folder, before the object is visible. A store decides for itself. |",
         &[
+            "file_sink: files, lines -> objects, S3, files",
             "file_sink: files, lines -> objects, files",
             "cli: files_of_a_folder_are_on_the_disk_if_fsync_says_so_and_objects_always",
         ],
@@ -377,6 +381,8 @@ const PROMISES: &[Promise] = &[
         "| `objects` of messages | Once. An unfinished object is continued; a complete one is never written again, further messages go to `NAME-00002`. | the same |",
         &[
             "message_sink: file -> objects",
+            "message_sink: file -> objects, S3",
+            "message_sink: file -> objects, S3, rotate",
             "message_sink: file -> objects, rotate",
             "files: an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop",
             "files: a_complete_object_is_never_written_again",
@@ -468,7 +474,10 @@ const PROMISES: &[Promise] = &[
     ),
     shown(
         "| `objects` of messages | replaces objects | writes further objects |",
-        &["files: messages_of_a_service_without_a_state_are_never_written_over_others"],
+        &[
+            "cli: a_job_without_a_state_replaces_its_output",
+            "files: messages_of_a_service_are_never_written_over_others_even_without_a_state",
+        ],
     ),
     shown(
         "| `spool`, dead letters | append | append |",
@@ -556,6 +565,10 @@ const PROMISES: &[Promise] = &[
             "engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved",
             "cli: a_run_whose_dead_letters_are_full_says_so_and_acknowledges_nothing_more",
         ],
+    ),
+    explains(
+        "the messages of a batch that `pack` has divided between two files;",
+        "says what is not promised",
     ),
     explains(
         "what other sinks of the graph wrote since one acknowledged, if that one collects messages until an object, a part or a file is full (`objects`, `pack`);",

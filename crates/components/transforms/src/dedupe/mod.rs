@@ -30,9 +30,9 @@ use thalweg_codec::keys::hash_keys;
 /// A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
 /// among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
 ///
-/// With `--state`, a later run remembers the keys of all messages that are done, and not those of messages
-/// that it reads again. Each key then takes about 25 bytes in the state. Without `--state`, each run starts
-/// without keys.
+/// With `--state`, a later run remembers the keys of all messages before the first one that is not done. No
+/// message that comes again after a kill is lost; some may pass twice. Each key then takes about 25 bytes in
+/// the state. Without `--state`, each run starts without keys.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dedupe {
