@@ -105,13 +105,18 @@ pub(crate) fn plain(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// Applies [`plain`] to a column. The column is not copied if it contains no JSON strings.
+/// True if a value is the JSON value `null`.
+pub(crate) fn is_null(value: &str) -> bool {
+    value.trim_ascii() == "null"
+}
+
+/// Applies [`plain`] to a column; `null` becomes NULL. The column is not copied if it contains neither.
 pub(crate) fn plain_texts(column: &StringViewArray) -> StringViewArray {
-    let is_text = |value: Option<&str>| value.is_some_and(|value| value.starts_with('"'));
-    if !column.iter().any(is_text) {
+    let changes = |value: Option<&str>| value.is_some_and(|value| value.starts_with('"') || is_null(value));
+    if !column.iter().any(changes) {
         return column.clone();
     }
-    column.iter().map(|value| value.map(plain)).collect()
+    column.iter().map(|value| value.filter(|value| !is_null(value)).map(plain)).collect()
 }
 
 #[cfg(test)]

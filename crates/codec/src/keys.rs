@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
+use crate::columns::is_json_field;
 use crate::json;
 use crate::values::Values;
 
@@ -20,9 +21,7 @@ pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     }
     let column = batch.column(name)?;
     let field = batch.fields().schema_ref().column_with_name(name).map(|(_, field)| field);
-    if let (Some("arrow.json"), Some(json)) =
-        (field.and_then(Field::extension_type_name), column.as_string_view_opt())
-    {
+    if let (true, Some(json)) = (field.is_some_and(is_json_field), column.as_string_view_opt()) {
         return Some(json::plain_texts(json).to_binary_view());
     }
     match field.filter(|field| *field.data_type() == DataType::Float64) {

@@ -10,6 +10,7 @@
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
+//! - Options whose order matters: [`ordered`].
 //! - Small parsers: [`braces`] (placeholders in a text), [`delimiter`] (splitting), [`pattern`] (file name
 //!   patterns).
 //!
@@ -30,6 +31,7 @@ pub mod json;
 pub mod json_columns;
 pub mod keys;
 pub mod names;
+pub mod ordered;
 pub mod part_name;
 pub mod pattern;
 pub mod stream_framing;

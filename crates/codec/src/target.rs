@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_record::{Batch, Outputs, PAYLOAD, PayloadWriter, TextBuilder, ViewBuilder};
 
-use crate::columns::{Before, FieldType, Layout};
+use crate::columns::{Before, FieldType, Layout, is_json_field};
 use crate::keys::{as_bytes, bytes_of, present};
 
 /// The field that a transform reads.
@@ -295,9 +295,7 @@ impl Texts {
         let fields = batch.fields();
         let found = fields.schema_ref().column_with_name(&input.field);
         // A JSON text is read without its quotes.
-        let is_text = |field: &Field| {
-            *field.data_type() == DataType::Utf8View && field.extension_type_name() != Some("arrow.json")
-        };
+        let is_text = |field: &Field| *field.data_type() == DataType::Utf8View && !is_json_field(field);
         match found.filter(|(_, field)| is_text(field) && !input.skip_empty).map(|(at, _)| fields.column(at))
         {
             Some(column) => Some(Self::Text(column.as_string_view().clone())),

@@ -20,7 +20,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::columns::{is_number_field, is_whole};
+use crate::columns::{is_json_field, is_number_field, is_whole};
 use crate::json;
 
 /// A column in the form in which it is written.
@@ -83,7 +83,7 @@ impl Values {
     pub fn of(field: &Field, column: &ArrayRef) -> Self {
         let nulls = column.logical_nulls();
         let time = |values: &ScalarBuffer<i64>, per_second| Form::Time { values: values.clone(), per_second };
-        let is_json = field.extension_type_name() == Some("arrow.json");
+        let is_json = is_json_field(field);
         let form = match column.data_type() {
             DataType::Null => Form::Null,
             DataType::Utf8View if is_json => Form::Json(column.as_string_view().clone()),
@@ -154,6 +154,13 @@ impl Values {
             Some(nulls) => row >= nulls.len() || nulls.is_null(row),
             None => matches!(self.form, Form::Null),
         }
+    }
+
+    /// True if the value in this row has a text: it is neither NULL nor the JSON value `null`.
+    #[inline]
+    pub fn has_text(&self, row: usize) -> bool {
+        let is_json_null = || matches!(&self.form, Form::Json(json) if json::is_null(json.value(row)));
+        !self.is_null(row) && !is_json_null()
     }
 
     /// Writes the value in this row as JSON. The value must not be NULL.
@@ -227,7 +234,7 @@ impl Values {
     /// Writes the value in this row as plain text. Writes nothing for NULL.
     #[inline]
     pub fn write_text(&self, row: usize, out: &mut Vec<u8>) {
-        if self.is_null(row) {
+        if !self.has_text(row) {
             return;
         }
         match &self.form {
@@ -244,6 +251,26 @@ impl Values {
                 out.extend_from_slice(values.value(row).to_string().as_bytes());
             }
             _ => self.write_json(row, out),
+        }
+    }
+
+    /// Returns an upper bound of the memory that [`template_value`](Self::template_value) takes, in bytes.
+    pub fn template_size(&self, row: usize) -> usize {
+        let of_json = |json: &[u8]| {
+            // Each element of an array or member of an object is a value of its own.
+            let nodes = json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+            json.len() + nodes * 64
+        };
+        match &self.form {
+            Form::Text(text) => text.value(row).len(),
+            Form::Payload(bytes) | Form::Binary(bytes) => bytes.value(row).len() * 2,
+            Form::Json(text) => of_json(text.value(row).as_bytes()),
+            Form::List(..) | Form::Struct(_) => {
+                let mut json = Vec::new();
+                self.write_json(row, &mut json);
+                of_json(&json)
+            }
+            _ => 32,
         }
     }
 

@@ -1,5 +1,5 @@
 //! Measures the cost of a condition: a payload search beside a plain `memmem` over the same bytes, which is
-//! the limit, and a comparison of numbers beside a plain loop.
+//! the limit, a comparison of numbers beside a plain loop, and columns of mixed types beside plain ones.
 //!
 //! ```sh
 //! cargo run --release -p thalweg-expression --example speed
@@ -7,7 +7,7 @@
 
 use std::{error::Error, hint::black_box, sync::Arc, time::Instant};
 
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field};
 use memchr::memmem;
 use thalweg_expression::{Evaluator, Expression};
@@ -44,6 +44,50 @@ fn batch(rows: usize, hits: usize) -> Result<Batch, Box<dyn Error>> {
         Arc::new(Int64Array::from_iter_values((0..rows).map(|row| if row % 50 == 0 { 500 } else { 200 })));
     let batch = Batch::new(writer.finish(), meta, Ack::noop());
     Ok(batch.set_fields([(Field::new("status", DataType::Int64, true), status)])?)
+}
+
+/// Measures expressions over columns whose values have several types, beside columns of one type.
+fn own_types() -> Result<(), Box<dyn Error>> {
+    let field = |data_type: DataType, extension: Option<&str>| {
+        let key = "ARROW:extension:name".to_owned();
+        let metadata = extension.map(|extension| (key, extension.to_owned()));
+        Field::new("a", data_type, true).with_metadata(metadata.into_iter().collect())
+    };
+    let json = |of: fn(usize) -> String| -> ArrayRef {
+        Arc::new((0..ROWS).map(|row| Some(of(row))).collect::<StringViewArray>())
+    };
+    let floats =
+        |of: fn(usize) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..ROWS).map(of))) };
+    let ints: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
+    let mixed = |row: usize| if row.is_multiple_of(2) { format!("{row}") } else { format!("\"{row}\"") };
+    let rare = |row: usize| if row.is_multiple_of(100) { format!("\"{row}\"") } else { format!("{row}") };
+    let text = DataType::Utf8View;
+    let columns = [
+        ("integers", field(DataType::Int64, None), ints),
+        ("floats", field(DataType::Float64, None), floats(|row| row as f64 + 0.5)),
+        ("texts of integers", field(text.clone(), None), json(|row| format!("{row}"))),
+        (
+            "whole and other numbers",
+            field(DataType::Float64, Some("thalweg.number")),
+            floats(|row| row as f64 / 2.0),
+        ),
+        ("JSON: integers", field(text.clone(), Some("arrow.json")), json(|row| format!("{row}"))),
+        ("JSON: 1 text in 100 integers", field(text.clone(), Some("arrow.json")), json(rare)),
+        ("JSON: integers and texts", field(text, Some("arrow.json")), json(mixed)),
+    ];
+    println!("\n{:46} {:>10} {:>10}", "", "us/batch", "ns/row");
+    for (name, field, column) in columns {
+        let batch = batch(ROWS, 10)?.set_fields([(field, column)])?;
+        for sql in ["a + 1", "a >= 500"] {
+            let mut evaluator = Evaluator::new(Expression::parse(sql)?);
+            let seconds = fastest(|| {
+                black_box(evaluator.evaluate(&batch));
+            });
+            let (us, ns) = (seconds * 1e6, seconds * 1e9 / ROWS as f64);
+            println!("{:46} {us:10.2} {ns:10.3}", format!("{sql}, {name}"));
+        }
+    }
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -103,6 +147,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
+
+    own_types()?;
 
     // The worst case of the search for failing messages: all of them fail.
     let batch = batch(ROWS, 10)?;

@@ -7,6 +7,7 @@
 //!
 //! The rejected alternative is a limit on the process's memory: it would end the run, not the message.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, cast::AsArray, types::Int64Type};
@@ -21,8 +22,36 @@ use regex::Regex;
 /// The maximum size of the result for one message, in bytes.
 pub(crate) const LONGEST: usize = 16 << 20;
 
-/// The maximum size of the results for one batch, in bytes.
+/// The maximum size of the results for one batch, in bytes. An evaluator may have a lower one.
 pub(crate) const MOST: usize = 256 << 20;
+
+thread_local! {
+    /// The maximum size of the results for the present batch, in bytes.
+    static MOST_NOW: Cell<usize> = const { Cell::new(MOST) };
+}
+
+/// Evaluates with a maximum size of the results for a batch, in bytes. (DataFusion's functions get no context
+/// in which it could be passed.)
+pub(crate) fn at_most<T>(most: usize, evaluate: impl FnOnce() -> T) -> T {
+    struct Before(usize);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            MOST_NOW.set(self.0);
+        }
+    }
+    let _before = Before(MOST_NOW.replace(most));
+    evaluate()
+}
+
+/// Returns the maximum size of the results for the present batch, in bytes.
+pub(crate) fn most() -> usize {
+    MOST_NOW.get()
+}
+
+/// Returns the reason for failing if the results for the present batch are too large together.
+pub(crate) fn too_many() -> String {
+    format!("the results for a batch have more than {} MiB", most() >> 20)
+}
 
 /// The most pairs of characters that `levenshtein` compares. Its time is proportional to them.
 const MOST_PAIRS: usize = 64 << 20;
@@ -96,14 +125,15 @@ impl ScalarUDFImpl for Bounded {
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
+        let most = most();
         let mut total = 0usize;
         let mut add = |bytes: usize| match total.checked_add(bytes) {
             _ if bytes > LONGEST => Err(failed("the result has more than 16 MiB")),
-            Some(sum) if sum <= MOST || rows <= 1 => {
+            Some(sum) if sum <= most || rows <= 1 => {
                 total = sum;
                 Ok(())
             }
-            _ => Err(failed("the results for a batch have more than 256 MiB")),
+            _ => Err(failed(&too_many())),
         };
         let texts = |at: usize| args.args.get(at).map(|arg| texts(arg, rows)).transpose();
         match self.growth {

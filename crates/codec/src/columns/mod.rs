@@ -5,6 +5,7 @@
 //! parsed is recorded with its reason and filled with NULLs, so that the common path is a plain append. Rows
 //! are removed from the columns only if a message failed.
 
+mod fit;
 mod layout;
 mod numbers;
 mod rows;
@@ -25,7 +26,9 @@ use serde::Deserialize;
 use thalweg_config::Mistake;
 use thalweg_record::{Batch, Outputs, TextBuilder};
 
+pub use fit::{Fitted, fit, is_json_field, noun};
 pub use layout::{Before, Layout, reject_all};
+pub(crate) use numbers::is_exact;
 pub use numbers::{is_number_field, is_whole, number_field};
 pub use rows::{ByteParser, RowParser, parse_required, parse_rows};
 

@@ -11,7 +11,8 @@
 //!   beside `1.5` stays `1`.
 //! - Any other mix is a column of JSON text, each value as it would be written in a column of its own. That
 //!   includes integers beside floats such as `1.0`, and integers that a float cannot hold.
-//! - `null` and a missing member are the same: NULL.
+//! - `null` and a missing member are the same: NULL. With `nulls: keep`, `parse_json` makes a column with a
+//!   `null` one of JSON text: most readers want the type of the other values instead.
 //!
 //! Encoders, templates, keys and casts write the value. Expressions read it: they are evaluated for each
 //! message with the types of its own values. Two things still depend on the batch: the order of the members
@@ -39,6 +40,11 @@ pub fn number_field(name: &str) -> Field {
 /// True if the values without a fraction of this field are integers.
 pub fn is_number_field(field: &Field) -> bool {
     field.data_type() == &DataType::Float64 && field.extension_type_name() == Some(NUMBER)
+}
+
+/// True if a 64-bit float has this integer's value exactly.
+pub(crate) fn is_exact(number: i64) -> bool {
+    number.unsigned_abs() <= EXACT as u64
 }
 
 /// True if a value of a [number field](number_field) is an integer.

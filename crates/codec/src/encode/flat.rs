@@ -95,7 +95,7 @@ pub(super) fn write_csv(
                 out.push(delimiter);
             }
             // NULL is written as nothing and an empty text as two quotes, so readers can distinguish them.
-            if !values.is_null(row) {
+            if values.has_text(row) {
                 let start = out.len();
                 values.write_text(row, out);
                 quote_csv(out, start, delimiter);
@@ -137,7 +137,7 @@ pub(super) fn write_logfmt(
         let out = written.buffer();
         let mut first = true;
         for (key, values) in columns {
-            if values.is_null(row) {
+            if !values.has_text(row) {
                 continue;
             }
             // Each key starts with a space, which the first key does not need.

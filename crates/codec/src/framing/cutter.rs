@@ -27,6 +27,8 @@ pub struct Cutter {
     removes_cr: bool,
     pattern: Option<Regex>,
     limit: usize,
+    /// True if the limit is that of the memory, which is below the configured one.
+    is_of_memory: bool,
     /// The offset of the buffer in the stream, in bytes.
     pub(super) offset: u64,
     /// The index in the buffer at which the incomplete message begins.
@@ -53,12 +55,21 @@ impl Cutter {
             removes_cr: delimiter == b"\n",
             pattern: framing.start_pattern.as_ref().map(|pattern| pattern.regex().clone()),
             limit: limit.as_usize(),
+            is_of_memory: false,
             offset: from.offset,
             start: 0,
             line: 0,
             scanned: 0,
             skip: from.skip,
             rows: 64,
+        }
+    }
+
+    /// Limits a message to half of `memory` bytes as well: while a long message is read, there are two
+    /// buffers with it.
+    pub fn within(&mut self, memory: usize) {
+        if memory / 2 < self.limit {
+            (self.limit, self.is_of_memory) = (memory / 2, true);
         }
     }
 
@@ -309,9 +320,9 @@ impl Cutter {
 
     fn rejected(&self, range: Range<usize>) -> TooLong {
         let position = self.offset + range.start as u64;
+        let what = if self.is_of_memory { "half of `memory`" } else { "`max_message_bytes`" };
         let reason = format!(
-            "is longer than `max_message_bytes` ({}): it begins at byte {position}, and only its first {} bytes \
-             are kept",
+            "is longer than {what} ({}): it begins at byte {position}, and only its first {} bytes are kept",
             ByteSize(self.limit as u64),
             range.len()
         );

@@ -197,3 +197,16 @@ fn a_wrong_delimiter_is_explained() {
     assert_eq!(refused("\\x+f"), "`\\x+f` is not a byte: write two digits, as in `\\x1e`.");
     assert_eq!(Delimiter::try_from("\\r\\n\\x1e|".to_owned()), Ok(Delimiter(b"\r\n\x1e|".to_vec())));
 }
+
+#[test]
+fn a_message_of_more_than_half_of_the_memory_is_too_long() {
+    let mut cutter = Cutter::new(&framing(b"\n", None), ByteSize(100), StreamPosition::default());
+    cutter.within(1000);
+    cutter.within(40);
+    let line = arrow_buffer::Buffer::from([b'x'; 30].as_slice());
+    let found = cutter.next_batch(&line, After::More).too_long.unwrap();
+    assert_eq!(
+        found.reason,
+        "is longer than half of `memory` (20B): it begins at byte 0, and only its first 20 bytes are kept"
+    );
+}

@@ -9,11 +9,12 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use thalweg_record::TextBuilder;
 
+use super::Nulls;
 use super::convert::*;
 use super::scan::Kind;
 use super::spans::{Kinds, Span};
 use super::walk::Walk;
-use crate::columns::{FieldType, is_whole, truth};
+use crate::columns::{FieldType, is_exact, is_whole, truth};
 use crate::json::write_text;
 use crate::timestamps::TimeParser;
 use crate::values::write_float;
@@ -35,13 +36,13 @@ pub(super) struct Column {
 impl Walk {
     /// Returns the columns of a batch. `texts` are its valid payloads.
     pub(super) fn columns(&mut self, texts: &[&str], base: &[Buffer]) -> Vec<ArrayRef> {
-        let (decoded, times) = (&mut self.unescaped, &mut self.times);
+        let (decoded, times, explicit) = (&mut self.unescaped, &mut self.times, self.nulls);
         // Columns without a value share one array for each type.
         let mut empty: Vec<(FieldType, ArrayRef)> = Vec::new();
         let columns = self.columns.iter_mut().map(|column| {
             column.unused = if column.spans.is_empty() { column.unused + 1 } else { 0 };
             if !column.spans.is_empty() {
-                return column.build(texts, base, decoded, times);
+                return column.build(texts, base, decoded, times, explicit);
             }
             if let Some((_, array)) = empty.iter().find(|(kind, _)| *kind == column.last) {
                 return array.clone();
@@ -75,11 +76,14 @@ impl Column {
         base: &[Buffer],
         decoded: &mut String,
         times: &mut TimeParser,
+        explicit: Nulls,
     ) -> ArrayRef {
         self.spans.resize(texts.len(), Span::MISSING);
         let kinds = Kinds::of(&self.spans);
+        let keeps_null = explicit == Nulls::Keep && self.forced.is_none() && kinds.has(Kinds::EXPLICIT);
         (self.last, self.is_number) = match self.forced {
             Some(forced) => (forced, false),
+            None if keeps_null => (FieldType::Json, false),
             None => self.decide(kinds, texts),
         };
         let present = |row: usize| self.spans.get(row).is_some_and(|span| !span.is_null());
@@ -94,7 +98,7 @@ impl Column {
                 Arc::new(times.with_timezone("UTC"))
             }
             FieldType::Text => Arc::new(self.texts(texts, base, decoded)),
-            FieldType::Json => Arc::new(self.json(texts, base, decoded)),
+            FieldType::Json => Arc::new(self.json(texts, base, decoded, keeps_null)),
         }
     }
 
@@ -152,12 +156,19 @@ impl Column {
 
     /// Returns the values as JSON. If the values decided the type, each is written as it would be in a column
     /// of its own type.
-    fn json(&self, texts: &[&str], base: &[Buffer], decoded: &mut String) -> StringViewArray {
+    fn json(
+        &self,
+        texts: &[&str],
+        base: &[Buffer],
+        decoded: &mut String,
+        keeps_null: bool,
+    ) -> StringViewArray {
         let mut builder = TextBuilder::over(base, texts.len());
         let mut written = Vec::new();
         for (span, token) in self.values(texts) {
             written.clear();
             match span.kind() {
+                Kind::Null if keeps_null => builder.push(token),
                 Kind::Missing | Kind::Null => builder.push_null(),
                 Kind::Float if self.forced.is_none() => {
                     write_float(float(token), &mut written);
@@ -211,9 +222,4 @@ impl Column {
             (FieldType::Json, false)
         }
     }
-}
-
-/// True if a float has this whole number's value exactly.
-fn is_exact(number: i64) -> bool {
-    number.unsigned_abs() <= EXACT
 }

@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use arrow_array::{Array, BinaryViewArray, BooleanArray};
 use arrow_schema::ArrowError;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use thalweg_record::{Batch, Outputs};
 
 mod columns;
@@ -43,6 +45,17 @@ const DEEPEST: usize = 127;
 /// The maximum length of a record, in bytes. Lengths share 32 bits with the kind of the value.
 const LONGEST: usize = 1 << 28;
 
+/// The value of a member that is `null`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Nulls {
+    /// It is NULL, as if the member were missing.
+    #[default]
+    Omit,
+    /// It is the JSON value `null`, which is written again. In expressions and casts it is NULL.
+    Keep,
+}
+
 /// The options of [`JsonColumns`].
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -54,6 +67,8 @@ pub struct Wanted {
     pub flatten: bool,
     /// The prefix of the name of each field.
     pub prefix: String,
+    /// The value of a member that is `null`, unless its type is given.
+    pub nulls: Nulls,
     /// The maximum number of fields.
     pub max_fields: usize,
 }

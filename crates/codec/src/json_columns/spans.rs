@@ -8,6 +8,7 @@ pub(super) struct Kinds(pub(super) u32);
 
 impl Kinds {
     pub(super) const NULLS: Kinds = Kinds(1 << Kind::Missing as u32 | 1 << Kind::Null as u32);
+    pub(super) const EXPLICIT: Kinds = Kinds(1 << Kind::Null as u32);
     pub(super) const INTS: Kinds = Kinds(1 << Kind::Int as u32 | 1 << Kind::LongInt as u32);
     pub(super) const FLOATS: Kinds = Kinds(1 << Kind::Float as u32);
     pub(super) const NUMBERS: Kinds = Kinds(Self::INTS.0 | Self::FLOATS.0);

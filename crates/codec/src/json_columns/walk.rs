@@ -9,7 +9,7 @@ use super::columns::Column;
 use super::convert::fits;
 use super::scan::{Fault, as_text, fault, key, skip_blanks, unescape, value};
 use super::spans::Span;
-use super::{DEEPEST, LONGEST, Wanted};
+use super::{DEEPEST, LONGEST, Nulls, Wanted};
 use crate::columns::FieldType;
 use crate::json::find_special;
 use crate::timestamps::{TimeFormat, TimeParser};
@@ -22,7 +22,7 @@ const KEPT: u32 = 8;
 
 /// The most values that one walk makes, NULLs included: rows times columns. Each takes 24 bytes or more. One
 /// record with a thousand members may be among many small ones.
-const CELLS: usize = 1 << 21;
+const CELLS: usize = 1 << 19;
 
 /// The fewest records that one walk takes, if there are as many.
 const FEWEST: usize = 64;
@@ -74,6 +74,7 @@ pub(super) struct Walk {
     types: BTreeMap<String, FieldType>,
     flatten: bool,
     prefix: String,
+    pub(super) nulls: Nulls,
     max_fields: usize,
     nodes: Vec<Node>,
     groups: Vec<Group>,
@@ -87,12 +88,13 @@ pub(super) struct Walk {
 
 impl Walk {
     pub(super) fn new(wanted: Wanted) -> Self {
-        let Wanted { fields, types, flatten, prefix, max_fields } = wanted;
+        let Wanted { fields, types, flatten, prefix, nulls, max_fields } = wanted;
         Self {
             fields,
             types,
             flatten,
             prefix,
+            nulls,
             max_fields,
             nodes: Vec::new(),
             groups: vec![Group { first: NONE, ..Group::default() }],

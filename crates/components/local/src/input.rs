@@ -216,6 +216,7 @@ fn read_pieces(
 impl Source for Input {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         self.begin()?;
+        self.cutter.within(out.share().budget().limit());
         let quiet = self.options.framing.quiet();
         loop {
             let mut memory = self.arenas.take(self.carry.len(), out).await;

@@ -5,23 +5,24 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
-use crate::ordered::Ordered;
-use thalweg_codec::columns::{Before, ColumnBuilder, FieldType, Layout};
+use thalweg_codec::columns::{Before, ColumnBuilder, FieldType, Layout, is_json_field};
 use thalweg_codec::keys::bytes_of;
+use thalweg_codec::ordered::Ordered;
 
 /// Converts fields to other types: `{status: int, size: float}`.
 ///
 /// The types are `text`, `int`, `float`, `bool`, `timestamp` and `json`, as in parsers. A message with a
 /// value that does not fit leaves by the `errors` output. A field that does not exist is ignored. As `text`,
-/// a JSON string is what it says, without quotes and escapes, and any other JSON value is as written.
-/// `payload` stays as it is: `cast` only checks that it can be read as the type.
+/// a JSON string is what it says, without quotes and escapes, and any other JSON value is as written. As
+/// `json`, a text must be JSON, and any other value is as written. `payload` stays as it is: `cast` only
+/// checks that it can be read as the type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Cast(Ordered<FieldType>);
@@ -71,9 +72,11 @@ impl Casting {
         let found = batch.fields().schema_ref().column_with_name(&self.name);
         if let Some((place, field)) = found {
             let from = field.data_type();
-            let is_json = field.extension_type_name() == Some("arrow.json");
-            if *from == wanted && (wanted != DataType::Utf8View || is_json == (self.kind == FieldType::Json))
-            {
+            let is_json = is_json_field(field);
+            let is_same = *from == wanted
+                && (wanted != DataType::Utf8View || is_json == (self.kind == FieldType::Json));
+            // A text among other values is read as it would be in a column of texts.
+            if is_same && !(is_json && has_texts(batch.fields().column(place))) {
                 return Ok(None);
             }
             let is_plain = match self.kind {
@@ -91,10 +94,16 @@ impl Casting {
             return Ok(None);
         }
         let Some(input) = bytes_of(batch, &self.name) else { return Ok(None) };
+        // `null` among JSON values has no bytes, but it is JSON.
+        let json = found.filter(|(_, field)| self.kind == FieldType::Json && is_json_field(field));
+        let json = json.map(|(place, _)| batch.fields().column(place));
         let mut builder = ColumnBuilder::new(self.kind, input.data_buffers(), input.len());
         for row in 0..input.len() {
             if input.is_null(row) {
-                builder.push_null();
+                let is_json_null = json.is_some_and(|json| json.is_valid(row));
+                if !is_json_null || builder.push("null").is_err() {
+                    builder.push_null();
+                }
                 continue;
             }
             let value = input.value(row);
@@ -118,6 +127,11 @@ impl Casting {
         };
         read.map_err(|misfit| misfit.reason(&self.name, text))
     }
+}
+
+/// True if one of these JSON values is a text.
+fn has_texts(column: &ArrayRef) -> bool {
+    column.as_string_view_opt().is_some_and(|texts| texts.iter().flatten().any(|text| text.starts_with('"')))
 }
 
 impl Transform for Caster {

@@ -47,9 +47,10 @@ sinks:
 }
 
 impl TransformConfig for Filter {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
-        Ok(Box::new(Running { condition: Evaluator::new(condition.clone()) }))
+        let memory = context.memory.budget().limit();
+        Ok(Box::new(Running { condition: Evaluator::new(condition.clone()).within(memory) }))
     }
 }
 

@@ -15,7 +15,7 @@ use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformCon
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{FieldType, Layout};
-use thalweg_codec::json_columns::{JsonColumns, Wanted};
+use thalweg_codec::json_columns::{JsonColumns, Nulls, Wanted};
 use thalweg_codec::names::{Projection, covers, renamed_fields, same};
 
 /// The maximum number of fields that one field may become; see `parse_json`.
@@ -116,6 +116,7 @@ impl Flattener {
                 types: BTreeMap::new(),
                 flatten: true,
                 prefix: format!("{name}."),
+                nulls: Nulls::Omit,
                 max_fields: MOST,
             })
         });

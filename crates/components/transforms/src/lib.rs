@@ -15,7 +15,6 @@ mod conditions;
 mod expansion;
 mod kept;
 mod labels;
-mod ordered;
 mod selection;
 
 thalweg_engine::components! {

@@ -8,10 +8,10 @@ use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
-use crate::ordered::Ordered;
 use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::keys::{bytes_of, present};
 use thalweg_codec::names::{Projection, group, renamed_fields};
+use thalweg_codec::ordered::Ordered;
 
 /// Renames fields: `{old: new}`.
 ///

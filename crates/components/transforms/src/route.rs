@@ -12,7 +12,7 @@ use thalweg_record::Batch;
 
 use crate::conditions::ask;
 use crate::labels::check_labels;
-use crate::ordered::Ordered;
+use thalweg_codec::ordered::Ordered;
 
 /// Sends messages to named outputs: `{label: "condition"}`.
 ///
@@ -59,8 +59,10 @@ impl TransformConfig for Route {
         self.0.0.iter().map(|(label, _)| label.clone()).collect()
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let conditions = self.0.0.iter().map(|(_, condition)| Evaluator::new(condition.clone()));
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        let memory = context.memory.budget().limit();
+        let conditions =
+            self.0.0.iter().map(|(_, condition)| Evaluator::new(condition.clone()).within(memory));
         Ok(Box::new(Router { conditions: conditions.collect() }))
     }
 }

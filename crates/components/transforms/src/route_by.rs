@@ -11,10 +11,10 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_record::{Batch, ViewBuilder};
 
 use crate::labels::check_labels;
-use crate::ordered::Ordered;
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::delimiter::Delimiter;
 use thalweg_codec::keys::bytes_of;
+use thalweg_codec::ordered::Ordered;
 use thalweg_codec::target::Slot;
 
 /// Sends each message to an output by the value of a field.

@@ -14,9 +14,9 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_expression::{Evaluated, Evaluator, Expression};
 use thalweg_record::{Batch, PAYLOAD};
 
-use crate::ordered::Ordered;
 use thalweg_codec::columns::{Before, Layout};
 use thalweg_codec::keys::{as_bytes, present};
+use thalweg_codec::ordered::Ordered;
 
 /// Sets fields: `{name: "expression"}`.
 ///
@@ -54,10 +54,11 @@ sinks:
 }
 
 impl TransformConfig for Set {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        let memory = context.memory.budget().limit();
         let fields = self.0.0.iter().map(|(name, expression)| Setting {
             name: name.clone(),
-            value: Evaluator::new(expression.clone()),
+            value: Evaluator::new(expression.clone()).within(memory),
             field: None,
         });
         Ok(Box::new(Setter { settings: fields.collect() }))

@@ -19,7 +19,7 @@ mod own_types;
 use self::own_types::{Group, Part, merge};
 use crate::{
     Expression,
-    bounded::MOST,
+    bounded::{LONGEST, MOST, at_most, most, too_many},
     error::words,
     payload_search::PAYLOAD_BYTES,
     plan::{self, ColumnType, Plan, Purpose},
@@ -97,6 +97,8 @@ pub struct Evaluator {
     expression: Expression,
     /// The compiled plans, most recently used first.
     compiled: Vec<Compiled>,
+    /// The maximum size of the results for one batch, in bytes.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -128,7 +130,14 @@ enum Input {
 impl Evaluator {
     /// Creates an evaluator without compiled plans.
     pub fn new(expression: Expression) -> Evaluator {
-        Evaluator { expression, compiled: Vec::new() }
+        Evaluator { expression, compiled: Vec::new(), most: MOST }
+    }
+
+    /// Limits the results for a batch to half of `memory` bytes. The result for a single message is limited
+    /// by itself.
+    pub fn within(mut self, memory: usize) -> Evaluator {
+        self.most = (memory / 2).clamp(LONGEST, MOST);
+        self
     }
 
     /// Returns the expression.
@@ -138,6 +147,10 @@ impl Evaluator {
 
     /// Returns the values for a batch.
     pub fn evaluate(&mut self, batch: &Batch) -> Evaluated {
+        at_most(self.most, || self.values(batch))
+    }
+
+    fn values(&mut self, batch: &Batch) -> Evaluated {
         let rows = batch.rows();
         let expression = self.expression.clone();
         let groups = match self.groups(batch, Purpose::Value) {
@@ -183,6 +196,10 @@ impl Evaluator {
     /// Returns the results for a batch. If the expression is not a condition for the types of a message, that
     /// message fails.
     pub fn condition(&mut self, batch: &Batch) -> Condition {
+        at_most(self.most, || self.results(batch))
+    }
+
+    fn results(&mut self, batch: &Batch) -> Condition {
         let rows = batch.rows();
         let expression = self.expression.clone();
         let groups = match self.groups(batch, Purpose::Condition) {
@@ -498,7 +515,9 @@ impl Search<'_> {
     /// Searches `inputs`, which failed as a whole for `reason`. Its first row is message `first`.
     fn divide(&mut self, inputs: &RecordBatch, first: usize, reason: String) {
         let rows = inputs.num_rows();
-        if rows <= 1 || self.bytes > MOST {
+        let is_full = self.bytes > most();
+        if rows <= 1 || is_full {
+            let reason = if is_full { too_many() } else { reason };
             self.parts.push(new_null_array(&self.plan.data_type, rows));
             self.failed.extend((first..first + rows).map(|row| (row as u32, reason.clone())));
             return;

@@ -61,13 +61,20 @@ pub(super) fn groups(
         // Each group so far is divided by the types in this column.
         let mut numbers: HashMap<(u32, Own), u32> = HashMap::new();
         let mut divided: Vec<Vec<Own>> = Vec::new();
+        // Values of one type often follow each other.
+        let mut previous = None;
         for (group, own) in of_rows.iter_mut().zip(own) {
-            let number = *numbers.entry((*group, own)).or_insert_with(|| {
-                let mut types = owns[*group as usize].clone();
-                types.push(own);
-                divided.push(types);
-                divided.len() as u32 - 1
-            });
+            let key = (*group, own);
+            let number = match previous {
+                Some((known, number)) if known == key => number,
+                _ => *numbers.entry(key).or_insert_with(|| {
+                    let mut types = owns[*group as usize].clone();
+                    types.push(own);
+                    divided.push(types);
+                    divided.len() as u32 - 1
+                }),
+            };
+            previous = Some((key, number));
             *group = number;
         }
         owns = divided;
@@ -79,12 +86,13 @@ pub(super) fn groups(
     for (row, group) in of_rows.iter().enumerate() {
         members[*group as usize].push(row as u32);
     }
+    let is_one = owns.len() == 1;
     let groups = members.into_iter().zip(owns).map(|(rows, owns)| {
         let rows = UInt32Array::from(rows);
         let mut owns = owns.into_iter();
         let columns = columns.iter().zip(&is_mixed).map(|(column, is_mixed)| {
             let Some(column) = column else { return Ok(None) };
-            let taken = take(&column.values, &rows, None)?;
+            let taken = if is_one { column.values.clone() } else { take(&column.values, &rows, None)? };
             let own = if *is_mixed { owns.next().unwrap_or(Own::Same) } else { Own::Same };
             Ok(typed(column, taken, own))
         });
@@ -173,6 +181,9 @@ pub(super) struct Part {
 /// Puts the values of all groups into one column, each in its row and with its own type. Returns the column
 /// and its kind.
 pub(super) fn merge(parts: &[Part], rows: usize) -> Result<(ArrayRef, Kind), ArrowError> {
+    if let [part] = parts {
+        return Ok((part.values.clone(), part.kind));
+    }
     let has_values = |part: &&Part| part.values.logical_null_count() < part.values.len();
     let mut types: Vec<(&DataType, Kind)> = Vec::new();
     for part in parts.iter().filter(has_values) {

@@ -630,3 +630,13 @@ fn the_results_of_a_batch_have_a_bound_too() {
     assert!(evaluated.failed.len() > 60 && evaluated.failed.len() < 90, "{}", evaluated.failed.len());
     assert_eq!(shown("length(repeat('ab', n))", &batch)[99].as_deref(), Some("16777216"));
 }
+
+#[test]
+fn the_results_for_a_batch_fit_into_half_of_the_memory() {
+    let batch = with(vec![ints("n", vec![Some(9 << 20), Some(9 << 20), Some(9 << 20), Some(17 << 20)])]);
+    let repeated = |memory| evaluator("repeat('x', n)").within(memory).evaluate(&batch).failed;
+    let reason = |row: u32, why: &str| (row, format!("`repeat('x', n)` failed: {why}."));
+    assert_eq!(repeated(1 << 30), [reason(3, "the result has more than 16 MiB")]);
+    let all = "the results for a batch have more than 16 MiB";
+    assert_eq!(repeated(32 << 20), [reason(2, all), reason(3, all)]);
+}

@@ -92,6 +92,7 @@ impl FileReader for Cutting {
         };
         let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
         let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from);
+        cutter.within(out.share().budget().limit());
         loop {
             let buffer = plain.more(arenas, out).await;
             let after = if plain.is_end() { After::End } else { After::More };

@@ -8,15 +8,15 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
-use thalweg_codec::json_columns::{JsonColumns, Wanted};
+use thalweg_codec::json_columns::{JsonColumns, Nulls, Wanted};
 use thalweg_codec::target::Input;
 
 /// Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
 ///
 /// Each member becomes a field. Its type follows from the values of a batch: whole numbers, numbers, booleans
 /// or text. Nested and mixed values are kept as JSON text. A value keeps its own type whatever other messages
-/// have: `1` stays `1` beside `1.5` or `"a"`. Members that a message lacks, and `null`, are NULL. A payload
-/// that is not a JSON object leaves by the `errors` output with the reason.
+/// have: `1` stays `1` beside `1.5` or `"a"`. Members that a message lacks, and `null`, are NULL (`nulls:
+/// keep` keeps `null`). A payload that is not a JSON object leaves by the `errors` output with the reason.
 ///
 /// Payloads stay as they are. With `field`, that field is parsed instead, and stays as well.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -39,6 +39,10 @@ pub struct ParseJsonConfig {
     flatten: bool,
     /// A prefix for the name of each field, for example `json_`. The default is empty.
     prefix: String,
+    /// The value of a member that is `null`, if `types` does not name it. `omit` (the default) makes it NULL,
+    /// as if it were missing. `keep` makes it the JSON value `null`, which `encode: json` writes again. Other
+    /// members of the same name are then kept as JSON text too, which is slower.
+    nulls: Nulls,
     /// The maximum number of different fields in a batch. A message with further members leaves by the
     /// `errors` output. The limit protects against data that uses values as names. The default is 1024.
     #[schemars(range(min = 1, max = 65_536))]
@@ -53,6 +57,7 @@ impl Default for ParseJsonConfig {
             types: BTreeMap::new(),
             flatten: false,
             prefix: String::new(),
+            nulls: Nulls::Omit,
             max_fields: 1024,
         }
     }
@@ -95,6 +100,7 @@ impl TransformConfig for ParseJsonConfig {
             types: self.types.clone(),
             flatten: self.flatten,
             prefix: self.prefix.clone(),
+            nulls: self.nulls,
             max_fields: self.max_fields,
         };
         Ok(Box::new(ParseJson { input: self.input.clone(), columns: JsonColumns::new(wanted) }))

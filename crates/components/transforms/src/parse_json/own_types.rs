@@ -9,9 +9,9 @@ use crate::cast::Cast;
 use crate::set::Set;
 
 /// Returns the outputs for the messages of each batch: what was written, and the reasons for rejecting.
-fn outputs(set: &str, cast: &str, batches: &[&[String]]) -> Vec<Vec<String>> {
+fn outputs(parse: &str, set: &str, cast: &str, batches: &[&[String]]) -> Vec<Vec<String>> {
     let batches = batches.iter().map(|lines| testing::batch(*lines));
-    let parsed = testing::apply::<ParseJsonConfig>("{}", batches);
+    let parsed = testing::apply::<ParseJsonConfig>(parse, batches);
     assert_eq!(parsed.errors(), []);
     let set = testing::apply::<Set>(set, parsed.outputs.into_values().flatten());
     let mut rejected: Vec<String> = set.errors().into_iter().map(|(line, why)| line + ": " + &why).collect();
@@ -83,28 +83,29 @@ proptest! {
     fn a_message_looks_the_same_alone_and_among_others(
         lines in prop::collection::vec(line(), 1..8),
         set in prop::sample::select(SETS.to_vec()),
-        cast in prop::sample::select(vec!["{}", "{b: text}", "{a: text, b: int}"]),
+        cast in prop::sample::select(vec!["{}", "{b: text}", "{a: text, b: int}", "{a: json, b: json}"]),
+        parse in prop::sample::select(vec!["{}", "nulls: keep"]),
     ) {
-        let together = outputs(set, cast, &[&lines]);
+        let together = outputs(parse, set, cast, &[&lines]);
         let batches: Vec<&[String]> = lines.chunks(1).collect();
         // Each message has a parser of its own: what was learnt from one does not matter for the next.
         let mut alone = vec![Vec::new(), Vec::new()];
         for batch in batches {
-            for (all, of_batch) in alone.iter_mut().zip(outputs(set, cast, &[batch])) {
+            for (all, of_batch) in alone.iter_mut().zip(outputs(parse, set, cast, &[batch])) {
                 all.extend(of_batch);
             }
         }
         alone[1].sort();
         prop_assert_eq!(&together, &alone);
         // And one after the other, through the same transforms.
-        let one_by_one = outputs(set, cast, &lines.chunks(1).collect::<Vec<_>>());
+        let one_by_one = outputs(parse, set, cast, &lines.chunks(1).collect::<Vec<_>>());
         prop_assert_eq!(&one_by_one, &alone);
     }
 }
 
 fn written(set: &str, lines: &[&str]) -> Vec<String> {
     let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-    outputs(set, "{}", &[&lines]).swap_remove(0)
+    outputs("{}", set, "{}", &[&lines]).swap_remove(0)
 }
 
 #[test]
@@ -122,7 +123,43 @@ fn whole_numbers_stay_whole_beside_others() {
 #[test]
 fn arithmetic_on_a_text_is_an_error_of_its_message() {
     let lines = [r#"{"s":"x"}"#.to_owned(), r#"{"s":"4"}"#.to_owned()];
-    let found = outputs("{b: s + 1}", "{}", &[&lines]);
+    let found = outputs("{}", "{b: s + 1}", "{}", &[&lines]);
     assert_eq!(found[0], [r#"{"b":5.0,"s":"4"}"#]);
     assert_eq!(found[1], ["{\"s\":\"x\"}: `b` cannot be set: `s + 1` failed: `x` is not a number."]);
+}
+
+#[test]
+fn explicit_nulls_are_kept_if_that_is_wanted() {
+    let lines = [r#"{"a":null,"b":1}"#, r#"{"b":null}"#, r#"{"a":1.50,"b":2}"#, "{}"].map(str::to_owned);
+    let cast = |parse, cast| outputs(parse, "{c: a IS NULL, d: b + 1}", cast, &[&lines]);
+    assert_eq!(
+        cast("nulls: keep", "{}")[0],
+        [
+            r#"{"a":null,"b":1,"c":true,"d":2}"#,
+            r#"{"b":null,"c":true}"#,
+            r#"{"a":1.5,"b":2,"c":false,"d":3}"#,
+            r#"{"c":true}"#,
+        ]
+    );
+    let typed = cast("nulls: keep", "{a: float, b: int}");
+    assert_eq!(typed, cast("{}", "{a: float, b: int}"));
+    assert_eq!(typed[1], [""; 0]);
+}
+
+#[test]
+fn a_cast_to_json_is_the_value_as_it_is_written() {
+    let lines = [r#"{"a":"x"}"#, r#"{"a":5}"#, r#"{"a":1.50}"#, r#"{"a":true}"#, r#"{"a":[1, 2]}"#];
+    let lines = lines.map(str::to_owned);
+    let together = outputs("{}", "{}", "{a: json}", &[&lines]);
+    assert_eq!(together[0], [r#"{"a":5}"#, r#"{"a":1.5}"#, r#"{"a":true}"#, r#"{"a":[1, 2]}"#]);
+    assert_eq!(together[1], [r#"{"a":"x"}: the field `a` is not JSON: `x`"#]);
+    for (number, line) in lines.chunks(1).enumerate() {
+        let alone = outputs("{}", "{}", "{a: json}", &[line]);
+        assert_eq!(alone[0].as_slice(), if number == 0 { &[] } else { &together[0][number - 1..number] });
+    }
+    // A text that is JSON becomes that value, whatever is beside it.
+    let lines = [r#"{"a":"[1]"}"#, r#"{"a":2}"#].map(str::to_owned);
+    let both = outputs("{}", "{}", "{a: json}", &[&lines]);
+    assert_eq!(both[0], [r#"{"a":[1]}"#, r#"{"a":2}"#]);
+    assert_eq!(outputs("{}", "{}", "{a: json}", &[&lines[..1]])[0], both[0][..1]);
 }

@@ -85,7 +85,8 @@ pub struct ObjectsSink {
     #[serde(default = "line_feed")]
     pub delimiter: String,
     /// Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an object
-    /// determine its columns. Messages that do not fit leave by the `errors` output.
+    /// determine its columns, unless `columns` lists them. Messages that do not fit leave by the `errors`
+    /// output, and only these.
     pub parquet: Option<parquet_options::Parquet>,
     /// When to begin a new object of messages. By default all messages go to one object.
     pub rotate: Option<Rotate>,
@@ -346,6 +347,15 @@ sinks:
             let mistake =
                 Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
             mistakes.push(mistake.help("Remove one of them."));
+        }
+        if self
+            .parquet
+            .as_ref()
+            .and_then(|parquet| parquet.columns.as_ref())
+            .is_some_and(|all| all.0.is_empty())
+        {
+            let help = "For example `{ name: text, size: int }`.";
+            mistakes.push(Mistake::new("parquet", "`columns` of `parquet` lists no column.").help(help));
         }
         mistakes.extend(self.location().err().map(|why| Mistake::new("url", format!("{why}."))));
         if let Some(rotate) = &self.rotate {

@@ -2,12 +2,19 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::columns::FieldType;
+use thalweg_codec::ordered::Ordered;
 use thalweg_config::ByteSize;
 
 /// How tables are written.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parquet {
+    /// The columns and their types: `text`, `int`, `float`, `bool`, `timestamp` or `json`. Other fields are
+    /// left out. The default is the fields of the first messages. A later message with a value in another
+    /// field leaves by the `errors` output, and so does one with a value of another type. Give `columns` to
+    /// have the same table in every run.
+    pub(super) columns: Option<Ordered<FieldType>>,
     /// The compression of columns. The default is `zstd`.
     pub(super) compression: Packing,
     /// The size of a row group in memory before it is written, in bytes. The default is 1/8 of the memory,

@@ -3,17 +3,25 @@
 //! Rows are collected in row groups, and each group is written column by column. The table's metadata is at
 //! its end and is kept in memory until then. Another process can therefore not resume a table: it restarts
 //! it.
+//!
+//! A table has the columns that `columns` lists, or those of the first batch. As with CSV, a later message
+//! with a value for which there is no column, or a value of another type, is rejected, and it alone: whether
+//! a message fits does not depend on the batch that it is in. (Rejected: a new table for other columns. A
+//! field that comes and goes would make a table of each batch.)
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, new_null_array};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use thalweg_codec::columns::{fit, noun};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Rejects};
-use thalweg_record::{Batch, Budget, Lease};
+use thalweg_record::{Batch, Budget, Lease, all_but};
 
 use super::parquet_options::{Packing, Parquet};
 
@@ -21,6 +29,8 @@ use super::parquet_options::{Packing, Parquet};
 pub(super) struct Table {
     writer: ArrowWriter<Vec<u8>>,
     schema: SchemaRef,
+    /// True if the first batch decided the columns. Listed columns are a choice: other fields are left out.
+    is_decided: bool,
     /// The maximum size of a row group in memory, in bytes.
     row_group: usize,
     budget: Budget,
@@ -29,17 +39,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates a table with the columns of a batch. Collected rows count against the budget.
+    /// Creates a table with the listed columns, or those of a batch. Collected rows count against the budget.
     pub(super) fn new(options: &Parquet, batch: &Batch, budget: &Budget) -> Result<Self, Error> {
-        let schema = batch.fields().schema();
-        if schema.fields().is_empty() {
-            return Err(Error::permanent(
-                "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`",
-            ));
-        }
-        // Later messages may lack a value that the first ones have.
-        let nullable = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
-        let schema: SchemaRef = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
+        let schema = schema(options, batch)?;
         let compression = match options.compression {
             Packing::Zstd => Compression::ZSTD(ZstdLevel::default()),
             Packing::Snappy => Compression::SNAPPY,
@@ -55,19 +57,20 @@ impl Table {
         Ok(Self {
             writer,
             schema,
+            is_decided: options.columns.is_none(),
             row_group: row_group.max(1),
             budget: budget.clone(),
             lease: budget.claim(0),
         })
     }
 
-    /// Adds the messages of a batch, and returns the bytes to write. If the columns do not fit, the messages
-    /// are rejected.
+    /// Adds the messages of a batch, and returns the bytes to write. Messages that do not fit are rejected.
     pub(super) fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Vec<u8>, Error> {
-        match self.fitted(batch) {
-            Ok(rows) => self.writer.write(&rows).map_err(broken)?,
-            Err(why) => (0..batch.rows() as u32).for_each(|row| rejects.reject(row, why.clone())),
+        let (rows, misfits) = self.fitted(batch).map_err(Error::from)?;
+        if rows.num_rows() > 0 {
+            self.writer.write(&rows).map_err(broken)?;
         }
+        misfits.into_iter().for_each(|(row, why)| rejects.reject(row, why));
         if self.writer.in_progress_size() >= self.row_group {
             self.writer.flush().map_err(broken)?;
         }
@@ -81,29 +84,73 @@ impl Table {
         Ok(std::mem::take(self.writer.inner_mut()))
     }
 
-    /// Returns the fields of a batch in the order of the columns. A column that the batch lacks is empty.
-    fn fitted(&self, batch: &Batch) -> Result<RecordBatch, String> {
-        let fields = batch.fields();
-        let given = fields.schema();
-        if let Some(other) = given.fields().iter().find(|field| self.schema.index_of(field.name()).is_err()) {
-            return Err(format!(
-                "the table has no column `{}`: the first messages did not have it",
-                other.name()
-            ));
+    /// Returns the messages that fit, with their fields in the order of the columns, and the reasons why the
+    /// others do not. A column that the batch lacks is empty.
+    fn fitted(&self, batch: &Batch) -> Result<(RecordBatch, BTreeMap<u32, String>), ArrowError> {
+        let mut misfits = self.without_column(batch);
+        let fields = batch.fields().schema_ref();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
+        for column in self.schema.fields() {
+            let Some((place, field)) = fields.column_with_name(column.name()) else {
+                columns.push(new_null_array(column.data_type(), batch.rows()));
+                continue;
+            };
+            let fitted = fit(field, batch.fields().column(place), column)?;
+            for row in fitted.misfits {
+                misfits.entry(row).or_insert_with(|| {
+                    let (name, noun) = (column.name(), noun(column));
+                    format!("`{name}` is not {noun}, as the table has it: `cast` makes it the same in all messages")
+                });
+            }
+            columns.push(fitted.column);
         }
-        let columns = self.schema.fields().iter().map(|column| match fields.column_by_name(column.name()) {
-            None => Ok(new_null_array(column.data_type(), batch.rows())),
-            Some(values) if values.data_type() == column.data_type() => Ok(values.clone()),
-            Some(values) => Err(format!(
-                "`{}` is {} here, and {} in the table: `cast` makes it the same in all messages",
-                column.name(),
-                values.data_type(),
-                column.data_type()
-            )),
-        });
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| error.to_string())
+        let rows = RecordBatch::try_new(self.schema.clone(), columns)?;
+        if misfits.is_empty() {
+            return Ok((rows, misfits));
+        }
+        let keep = all_but(batch.rows(), misfits.keys().copied());
+        Ok((filter_record_batch(&rows, &keep)?, misfits))
     }
+
+    /// Returns the messages that have a value in a field for which there is no column.
+    fn without_column(&self, batch: &Batch) -> BTreeMap<u32, String> {
+        let mut misfits = BTreeMap::new();
+        if !self.is_decided {
+            return misfits;
+        }
+        let fields = batch.fields().schema_ref().fields().iter().zip(batch.fields().columns());
+        let is_other = |field: &Field| self.schema.column_with_name(field.name()).is_none();
+        for (field, values) in fields.filter(|(field, _)| is_other(field)) {
+            let nulls = values.logical_nulls();
+            let has_value = |row: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
+            for row in (0..batch.rows()).filter(has_value) {
+                misfits.entry(row as u32).or_insert_with(|| {
+                    format!(
+                        "the table has no column `{}`: the first messages did not have it; list all columns in \
+                         `columns` of `parquet`",
+                        field.name()
+                    )
+                });
+            }
+        }
+        misfits
+    }
+}
+
+/// Returns the columns of a new table. All may be NULL: later messages may lack a value that the first have.
+fn schema(options: &Parquet, batch: &Batch) -> Result<SchemaRef, Error> {
+    if let Some(columns) = &options.columns {
+        let fields = columns.0.iter().map(|(name, kind)| kind.field(name));
+        return Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
+    }
+    let fields = batch.fields().schema_ref().fields();
+    if fields.is_empty() {
+        return Err(Error::permanent(
+            "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`",
+        ));
+    }
+    let nullable = fields.iter().map(|field| field.as_ref().clone().with_nullable(true));
+    Ok(Arc::new(Schema::new(nullable.collect::<Vec<_>>())))
 }
 
 fn broken(error: parquet::errors::ParquetError) -> Error {
@@ -112,11 +159,12 @@ fn broken(error: parquet::errors::ParquetError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray};
-    use arrow_schema::Field;
+    use arrow_array::{Array, Int64Array, StringViewArray};
     use bytes::Bytes;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-    use serde_json::json;
+    use serde_json::{Value, json};
+    use thalweg_codec::json_columns::{JsonColumns, Nulls, Wanted};
+    use thalweg_engine::Outputs;
     use thalweg_engine::testing::{batch, options, rows};
 
     use super::*;
@@ -129,36 +177,123 @@ mod tests {
         batch((0..count).map(|_| "")).set_fields(fields).unwrap()
     }
 
+    /// Writes batches, and returns the table's rows and the reasons for rejecting others.
+    fn written(yaml: &str, batches: &[Batch]) -> (Vec<Value>, Vec<(u32, String)>) {
+        let mut table = Table::new(&options(yaml), &batches[0], &Budget::new(1 << 20)).unwrap();
+        let mut rejects = Rejects::default();
+        let mut bytes = Vec::new();
+        for batch in batches {
+            bytes.extend(table.write(batch, &mut rejects).unwrap());
+        }
+        bytes.extend(table.finish().unwrap());
+        let read = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap().build().unwrap();
+        (read.flat_map(|batch| rows(&batch.unwrap())).collect(), rejects.take())
+    }
+
+    fn texts<const N: usize>(texts: [Option<&str>; N]) -> ArrayRef {
+        Arc::new(StringViewArray::from(texts.to_vec()))
+    }
+
+    fn ints<const N: usize>(numbers: [Option<i64>; N]) -> ArrayRef {
+        Arc::new(Int64Array::from(numbers.to_vec()))
+    }
+
     #[test]
-    fn what_is_written_is_read_and_what_does_not_fit_is_rejected() {
-        let texts = |texts: [&str; 2]| Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef;
-        let numbers = |numbers: [i64; 2]| Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef;
+    fn what_is_written_is_read_and_only_the_rows_that_do_not_fit_are_rejected() {
         for yaml in ["{}", "{ compression: snappy, row_group: 1B }", "compression: none"] {
-            let first = with(vec![("name", texts(["a", "b"])), ("age", numbers([1, 2]))]);
-            let mut table = Table::new(&options(yaml), &first, &Budget::new(1 << 20)).unwrap();
-            let mut rejects = Rejects::default();
-            let mut bytes = table.write(&first, &mut rejects).unwrap();
-            bytes.extend(table.write(&with(vec![("age", numbers([3, 4]))]), &mut rejects).unwrap());
-            assert!(rejects.take().is_empty());
-            for (column, why) in [
-                (("age", texts(["x", "y"])), "`age` is Utf8View here"),
-                (("more", numbers([5, 6])), "no column `more`"),
-            ] {
-                bytes.extend(table.write(&with(vec![column]), &mut rejects).unwrap());
-                let rejected = rejects.take();
-                assert!(rejected.len() == 2 && rejected[0].1.contains(why), "{rejected:?}");
-            }
-            bytes.extend(table.finish().unwrap());
-            let read = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap().build().unwrap();
-            let read: Vec<_> = read.flat_map(|batch| rows(&batch.unwrap())).collect();
+            let first =
+                with(vec![("name", texts([Some("a"), Some("b")])), ("age", ints([Some(1), Some(2)]))]);
+            let fewer = with(vec![("age", ints([Some(3), Some(4)]))]);
+            let other =
+                with(vec![("age", texts([Some("x"), None])), ("name", texts([Some("c"), Some("d")]))]);
+            let more = with(vec![("more", ints([Some(5), None])), ("age", ints([Some(6), Some(7)]))]);
+            let (read, rejected) = written(yaml, &[first, fewer, other, more]);
             let expected = [
                 json!({"name": "a", "age": 1}),
                 json!({"name": "b", "age": 2}),
                 json!({"age": 3}),
                 json!({"age": 4}),
+                json!({"name": "d"}),
+                json!({"age": 7}),
             ];
             assert_eq!(read, expected);
+            let reasons = [
+                (
+                    0,
+                    "`age` is not a whole number of 64 bits, as the table has it: `cast` makes it the same in all \
+                     messages",
+                ),
+                (
+                    0,
+                    "the table has no column `more`: the first messages did not have it; list all columns in \
+                     `columns` of `parquet`",
+                ),
+            ];
+            assert_eq!(rejected, reasons.map(|(row, why)| (row, why.to_owned())));
         }
+    }
+
+    /// Returns the batches that `parse_json` makes of these lines.
+    fn parsed(batches: &[&[&str]]) -> Vec<Batch> {
+        let wanted = Wanted {
+            fields: None,
+            types: BTreeMap::new(),
+            flatten: false,
+            prefix: String::new(),
+            nulls: Nulls::Omit,
+            max_fields: 1024,
+        };
+        let mut parser = JsonColumns::new(wanted);
+        let mut out = Outputs::new("test".into());
+        let parse = |lines: &&[&str]| {
+            let batch = batch(lines.iter().copied());
+            parser.parse(batch, &mut out, |batch| Some(batch.payload().clone())).unwrap().batch.unwrap()
+        };
+        batches.iter().map(parse).collect()
+    }
+
+    #[test]
+    fn whether_a_message_fits_does_not_depend_on_the_batch_that_it_is_in() {
+        let lines = [
+            r#"{"a":1,"b":"x"}"#,
+            r#"{"a":"y"}"#,
+            r#"{"a":2,"c":3}"#,
+            r#"{"a":2.5,"b":"z"}"#,
+            r#"{"a":4,"b":5}"#,
+            r#"{"a":null,"b":"\"q\""}"#,
+            r#"{"b":{"c":1},"a":7}"#,
+            r#"{"a":8}"#,
+            r#"{"d":true}"#,
+        ];
+        for yaml in
+            ["{}", "columns: { a: int, b: text }", "columns: { b: json, a: float, d: bool, e: timestamp }"]
+        {
+            let alone: Vec<&[&str]> = lines.chunks(1).collect();
+            let (expected, reasons) = written(yaml, &parsed(&alone));
+            assert!(!expected.is_empty() && !reasons.is_empty());
+            // The first line by itself decides the columns.
+            for size in 1..lines.len() {
+                let mut batches: Vec<&[&str]> = vec![&lines[..1]];
+                batches.extend(lines[1..].chunks(size));
+                let (read, rejected) = written(yaml, &parsed(&batches));
+                assert_eq!(read, expected, "{yaml} {size}");
+                let texts =
+                    |all: &[(u32, String)]| all.iter().map(|(_, why)| why.clone()).collect::<Vec<_>>();
+                assert_eq!(texts(&rejected), texts(&reasons), "{yaml} {size}");
+            }
+            if yaml != "{}" {
+                assert_eq!(written(yaml, &parsed(&[&lines])).0, expected, "{yaml}");
+            }
+        }
+    }
+
+    #[test]
+    fn listed_columns_are_the_table_and_other_fields_are_left_out() {
+        let lines = [r#"{"x":"1","n":1.5,"o":{"p":2}}"#, r#"{"n":2,"other":1}"#, r#"{"n":"2"}"#];
+        let (read, rejected) = written("columns: { o: json, n: float, t: text }", &parsed(&[&lines]));
+        assert_eq!(read, [json!({"o": "{\"p\":2}", "n": 1.5}), json!({"n": 2.0})]);
+        let reason = "`n` is not a number, as the table has it: `cast` makes it the same in all messages";
+        assert_eq!(rejected, [(2, reason.to_owned())]);
     }
 
     #[test]

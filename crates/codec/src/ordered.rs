@@ -13,7 +13,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 /// The entries of a mapping, in the order written.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ordered<V>(pub(crate) Vec<(String, V)>);
+pub struct Ordered<V>(pub Vec<(String, V)>);
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for Ordered<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
