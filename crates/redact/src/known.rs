@@ -1,7 +1,7 @@
 //! The secrets of this process.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,10 +17,11 @@ pub const SHORTEST: usize = 6;
 const MOST: usize = 10_000;
 
 /// The secrets, and what is shown in their place.
-static KNOWN: RwLock<BTreeMap<String, Cow<'static, str>>> = RwLock::new(BTreeMap::new());
+static KNOWN: RwLock<BTreeMap<String, Arc<str>>> = RwLock::new(BTreeMap::new());
 
 /// Parts of the names of options and of queries whose values are secrets.
-const SECRET_NAMES: [&str; 13] = [
+const SECRET_NAMES: [&str; 14] = [
+    "bearer",
     "password",
     "passwd",
     "passphrase",
@@ -54,7 +55,7 @@ pub fn keep(value: &str, shown: Option<&str>) {
     if ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start)) {
         return;
     }
-    let shown: Cow<'static, str> = shown.map_or(HIDDEN.into(), |shown| shown.to_owned().into());
+    let shown: Arc<str> = shown.unwrap_or(HIDDEN).into();
     let breaks = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ',' | ';');
     let mut texts = vec![value.to_owned()];
     // A library that parses the value quotes a part of it.
@@ -90,7 +91,7 @@ fn is_secret((name, _): &(&str, &str)) -> bool {
     is_named_like_a_secret(name)
 }
 
-fn insert(value: String, shown: &Cow<'static, str>) {
+fn insert(value: String, shown: &Arc<str>) {
     if value.len() < SHORTEST || KNOWN.read().contains_key(&value) {
         return;
     }
@@ -103,7 +104,7 @@ fn insert(value: String, shown: &Cow<'static, str>) {
 /// Finds the registered secrets in a text. They may overlap.
 pub(crate) fn find(text: &str) -> Vec<Found> {
     let known = KNOWN.read();
-    let matches = |(value, shown): (&String, &Cow<'static, str>)| {
+    let matches = |(value, shown): (&String, &Arc<str>)| {
         let (length, shown) = (value.len(), shown.clone());
         let starts: Vec<usize> = text.match_indices(value.as_str()).map(|(at, _)| at).collect();
         starts.into_iter().map(move |at| Found { range: at..at + length, shown: shown.clone() })

@@ -24,6 +24,7 @@ mod known;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
 pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address};
@@ -70,7 +71,7 @@ pub fn masked(text: &str) -> Cow<'_, str> {
 /// A secret in a text.
 struct Found {
     range: Range<usize>,
-    shown: Cow<'static, str>,
+    shown: Arc<str>,
 }
 
 /// Finds the secrets of a text, in their order and without overlaps. Of two that overlap, the longer counts.

@@ -135,7 +135,7 @@ fn letters_belong_to_one_configuration() {
     let said = house.run_well(&["errors", "replay", "c.yaml"]);
     assert!(said.err.starts_with("1 dead letter: 1 processed"), "{}", said.err);
     assert_eq!(house.read("out.jsonl"), "{\"text\":\"mine\"}\n");
-    let left = house.run_well(&["errors", "list", "--json"]).out;
+    let left = house.run_well(&["errors", "list", "b.yaml", "--json"]).out;
     assert!(left.contains("\"other\"") && left.lines().count() == 1, "{left}");
 }
 
