@@ -83,7 +83,7 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
 
 fn of_png(bytes: &[u8]) -> Option<Header> {
     // The header is read by its position, not as a chunk: the rest may be cut off.
-    let header: &[u8; 13] = bytes.get(16..)?.first_chunk()?;
+    let header: &[u8; 13] = bytes.get(12..)?.strip_prefix(b"IHDR")?.first_chunk()?;
     let [w1, w2, w3, w4, h1, h2, h3, h4, _, colour, _, _, _] = *header;
     let mut orientation = 1;
     let (mut is_animated, mut has_transparency) = (false, false);
