@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::{Target, mutate, seeds};
 /// The stack of the program's workers, in bytes: see `run/threads.rs` of the engine.
 const STACK: usize = 2 << 20;
 
-/// What a child did.
+/// The inputs that a child ran.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Count {
     /// The seeds.
@@ -78,6 +78,8 @@ fn note(file: &File, input: &[u8]) -> io::Result<()> {
 fn on_a_stack_of_the_program<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
+    // Without a backtrace: reading its symbols would count as memory of a parser that contains a panic.
+    panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
     let thread = thread.map_err(|error| format!("no thread can be started: {error}"))?;
     thread.join().unwrap_or_else(|panic| Err(message(&*panic)))

@@ -1,7 +1,7 @@
 //! Runs every target for `THALWEG_FUZZ_SECONDS` (5), two at a time, each in a process of its own.
 //!
-//! `THALWEG_FUZZ_TARGET` names one target, and `THALWEG_FUZZ_SEED` repeats a run. An input that fails is kept,
-//! and the message names the command that repeats it.
+//! `THALWEG_FUZZ_TARGET` names one target, and `THALWEG_FUZZ_SEED` repeats a run. An input that fails is
+//! kept, and the message names the command that repeats it.
 
 use std::collections::BTreeSet;
 use std::fs;

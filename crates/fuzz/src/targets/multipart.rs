@@ -62,8 +62,8 @@ fn head(kind: &[u8], disposition: &[u8]) -> Option<Parts> {
     Some(request.ok()?.into_parts().0)
 }
 
-/// What a request had: names, contents and fields. Why it is refused depends on the pieces: one that is both
-/// malformed and too large is either.
+/// The contents of a request: files by name, and fields. The reason of a refusal may depend on the pieces, if
+/// a request is both malformed and too large.
 #[derive(Debug, PartialEq)]
 enum Received {
     Files(Vec<(Vec<u8>, Vec<u8>)>, Vec<(String, String)>),

@@ -59,7 +59,7 @@ fn template(template: &str, field: &str) {
     bound.render(0, &mut written);
 }
 
-/// What is shown of a value is the same value.
+/// A value that is printed reads back as the same value.
 fn values(text: &str) {
     if let Ok(size) = text.parse::<ByteSize>() {
         assert_eq!(size.to_string().parse(), Ok(size), "{text:?} is {size}");

@@ -1,5 +1,5 @@
-//! Segments of a spool, and the Arrow streams in their blocks. Checksums are right, or no mutation would get
-//! past them: a disk that lies can do that, or whoever can write to the folder.
+//! Segments of a spool, and the Arrow streams in their blocks. Checksums are right, because no mutation would
+//! find one: another program that can write to the folder can compute them.
 
 use arrow_array::Array;
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ fn run(bytes: &[u8]) {
     }
 }
 
-/// What is written is read as it was.
+/// Messages that are written read back as they were.
 fn reads_back(lines: &[&[u8]]) {
     let batch = thalweg_record::testing::batch(lines);
     let block = encode(&batch).expect("messages are written");

@@ -53,7 +53,8 @@ fn run(bytes: &[u8]) {
     mistakes.render(false);
 }
 
-/// What is written of a document is the same document, with `$` doubled where it would begin a variable.
+/// A document that is written reads back as the same document. The writer doubles each `$` that would begin a
+/// variable.
 fn reads_back(document: &Document, written: &str) {
     let mut again = Document::parse("written.yaml", written)
         .unwrap_or_else(|mistakes| panic!("{mistakes}\nin what was written:\n{written}"));

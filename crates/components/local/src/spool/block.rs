@@ -61,7 +61,8 @@ impl Messages {
     /// Reads a batch without copying: its columns point into the buffer.
     pub(super) fn decode(mut bytes: Buffer) -> Result<Self, ArrowError> {
         let mut decoder = StreamDecoder::new();
-        // Arrow asserts what the stream says about itself. The checksum of a block does not tell who wrote it.
+        // Arrow asserts what the stream says about itself. The checksum of a block does not tell who wrote
+        // it.
         let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode(&mut bytes)));
         let whole =
             decoded.unwrap_or_else(|_| Err(ArrowError::IpcError("it contradicts itself".to_owned())))?;

@@ -34,7 +34,8 @@ pub fn decode(body: &[u8]) -> Result<Vec<Reading>, ArrowError> {
     Ok(parts.into_iter().map(|(reading, _)| reading).collect())
 }
 
-/// Reads a segment, which is written to `folder`. Each line of `bytes` is a block; one that begins with `#` has right checksums.
+/// Reads a segment, which is written to `folder`. Each line of `bytes` is a block; one that begins with `#`
+/// has right checksums.
 ///
 /// # Errors
 /// If the file cannot be written or read.
