@@ -39,6 +39,8 @@ pub use configuration::Configuration;
 #[cfg(unix)]
 pub use descriptors::raise_descriptor_limit;
 pub use environment::EtcdLookup;
+#[doc(hidden)]
+pub use environment::etcd_value;
 pub use error::{LoadError, RunError, did_you_mean};
 pub use events::{FileEvents, steps};
 pub use identity::{HIDDEN, Identity};
