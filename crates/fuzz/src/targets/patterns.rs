@@ -5,7 +5,8 @@ use std::path::Path;
 use thalweg_codec::pattern::Root;
 use thalweg_codec::template::Template;
 use thalweg_codec::testing::with_text;
-use thalweg_config::{ByteRange, ByteSize, TimeSpan, without_secrets};
+use thalweg_config::{ByteRange, ByteSize, TimeSpan};
+use thalweg_redact::without_secrets;
 
 use crate::Target;
 use crate::input::Input;
