@@ -3,6 +3,9 @@
 
 use thalweg_testkit::suite::Hole;
 
+const DIVIDED: &str =
+    "a batch that is divided between two packed files is read again as a whole by the run after a kill";
+
 /// The items are those of the findings on loss; `N` are new.
 pub const KNOWN_HOLES: &[Hole] = &[Hole {
     suite: "matrix",

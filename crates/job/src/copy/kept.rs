@@ -61,6 +61,8 @@ pub struct Kept {
 
 /// The store within the folder of a job.
 const STORE: &str = "state";
+/// The name of a store that is being removed.
+const REMOVED: &str = "removed";
 /// A file that marks the folder of a job that has ended. The rest of the folder is for inspection.
 const ENDED: &str = "ended";
 
@@ -135,13 +137,19 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
 
-fn remove(folder: &Path) -> Result<(), LoadError> {
-    match fs::remove_dir_all(folder) {
+/// Removes the folder of a job. The store is renamed first: a copy that is killed meanwhile must not leave a
+/// part of a store, which the next one would take for a damaged one.
+fn remove(job: &Path) -> Result<(), LoadError> {
+    let removed = job.join(REMOVED);
+    let absent_or = |result: io::Result<()>| match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(LoadError::NotRemoved { folder: folder.display().to_string(), error })
+            Err(LoadError::NotRemoved { folder: job.display().to_string(), error })
         }
         _ => Ok(()),
-    }
+    };
+    absent_or(fs::remove_dir_all(&removed))?;
+    absent_or(fs::rename(job.join(STORE), &removed))?;
+    absent_or(fs::remove_dir_all(job))
 }
 
 /// The folder of all jobs, if it is known.
@@ -198,6 +206,23 @@ fn plain(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_that_was_killed_while_it_removed_its_state_leaves_none() {
+        let job = tempfile::tempdir().unwrap();
+        let (store, removed) = (job.path().join(STORE), job.path().join(REMOVED));
+        for folder in [&store, &removed] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("version"), "").unwrap();
+        }
+        // Killed after the first step.
+        fs::remove_dir_all(&removed).unwrap();
+        fs::rename(&store, &removed).unwrap();
+        assert!(is_empty(&store));
+        fs::create_dir(&store).unwrap();
+        remove(job.path()).unwrap();
+        assert!(!job.path().exists());
+    }
 
     #[test]
     fn credentials_make_no_other_job_but_endpoints_do() {

@@ -554,6 +554,12 @@ impl Messages {
 
     /// Continues after an upload that the store no longer knows, although the saved state has it.
     async fn continue_after(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
+        if self.rewrites && saved.parts.is_empty() && saved.tail.is_none() {
+            // All of its messages come again.
+            self.object = Object::new(saved.number);
+            self.object.is_claimed = true;
+            return Ok(());
+        }
         let name = self.target.store.name(&begun.path);
         let expected: u64 = saved.parts.iter().map(|part| part.size).sum();
         let found = match self.target.store.stat(&begun.path).await {
