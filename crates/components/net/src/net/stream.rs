@@ -34,6 +34,9 @@ impl Stream {
     pub async fn ready(&self) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.readable().await,
+            // A message that came with the end of the handshake is decrypted already, or the end of the
+            // stream.
+            Stream::Tls(stream) if !stream.get_ref().1.wants_read() => Ok(()),
             Stream::Tls(stream) => stream.get_ref().0.readable().await,
             Stream::Unix(stream) => stream.readable().await,
         }

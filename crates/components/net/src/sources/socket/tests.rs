@@ -1,12 +1,15 @@
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use thalweg_engine::ErrorKind;
 use thalweg_engine::testing::{context, messages, options, payloads, refused, rows};
 use thalweg_record::Outcome;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket, UnixDatagram, UnixStream};
+use tokio_rustls::rustls::ClientConnection;
 
 use super::*;
 use crate::net::Dial;
@@ -483,6 +486,43 @@ async fn complete_messages_arrive_although_the_connection_breaks() {
         assert!(payload == "unfini" && reason.starts_with("is cut off: the connection broke"), "{reason}");
         error.settle(Outcome::Rejected);
     }
+}
+
+#[tokio::test]
+async fn a_message_in_one_segment_with_the_end_of_the_handshake_arrives_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = test_files(folder.path());
+    let server =
+        start(&format!("{{ address: 127.0.0.1:0, tls: {{ certificate: {certificate}, key: {key} }} }}"))
+            .await;
+    let tls: TlsClient = options(&format!("{{ ca: {certificate} }}"));
+    let name = "localhost".try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(tls.config().unwrap()), name).unwrap();
+    let mut stream = TcpStream::connect(&server.address).await.unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    while client.is_handshaking() {
+        stream.write_all(&bytes).await.unwrap();
+        bytes.clear();
+        let mut buffer = vec![0; 16 << 10];
+        let count = within(stream.read(&mut buffer)).await.unwrap();
+        let mut received = &buffer[..count];
+        while !received.is_empty() {
+            client.read_tls(&mut received).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        while client.wants_write() && client.is_handshaking() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+    }
+    client.writer().write_all(b"early\n").unwrap();
+    while client.wants_write() {
+        client.write_tls(&mut bytes).unwrap();
+    }
+    stream.write_all(&bytes).await.unwrap();
+    let batch = within(server.next()).await;
+    assert_eq!(payloads(&batch), ["early"]);
+    batch.settle(Outcome::Delivered);
 }
 
 #[tokio::test]
