@@ -232,19 +232,3 @@ fn secrets_are_not_told_by_copy() {
     }
     search_files(&house.path().join("kept"));
 }
-
-#[cfg(feature = "stores")]
-#[test]
-fn secrets_are_not_in_the_names_of_remote_files() {
-    let address = echo();
-    let house = house(&format!(
-        "
-sources: {{ in: {{ remote_files: {{ url: ['http://USER-88d1e2:PASS-c4fe17@{address}/a?t=QUERY-90ab3f'] }} }} }}
-pipelines: {{ main: {{ from: in, to: out }} }}
-sinks: {{ out: {{ directory: {{ path: out }} }} }}
-"
-    ));
-    searched(&house, &["run", "c.yaml"]);
-    searched(&house, &["errors", "list", "c.yaml", "--json"]);
-    search_files(&house.path().join(".thalweg"));
-}
