@@ -34,6 +34,8 @@ use thalweg_engine::Registry;
 
 pub use configuration::Configuration;
 pub use environment::EtcdLookup;
+#[doc(hidden)]
+pub use environment::etcd_value;
 pub use error::{LoadError, RunError, did_you_mean};
 pub use events::{FileEvents, steps};
 pub use job::{Job, Overrides, Phase, state_folder};

@@ -13,7 +13,9 @@ mod command;
 mod content;
 pub mod custom;
 mod directory;
-mod file_template;
+// Public for its fuzz target.
+#[doc(hidden)]
+pub mod file_template;
 mod group;
 pub mod mime;
 mod plain;

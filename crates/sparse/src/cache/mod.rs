@@ -36,6 +36,7 @@
 
 mod disk;
 mod entry;
+pub mod fuzzing;
 mod journal;
 mod room;
 

@@ -51,7 +51,11 @@ impl Htpasswd {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// The number of the line that cannot be used, counted from 1, and why.
+    pub fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
         let mut users = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -98,7 +102,7 @@ impl Htpasswd {
 }
 
 /// Parses the name and password from an `Authorization` header.
-fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
+pub fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = header.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;

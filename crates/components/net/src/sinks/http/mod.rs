@@ -4,7 +4,9 @@
 //! message per request, the requests of one batch are in flight at once, under the same kind of limit within
 //! this sink. If an error stops a batch, the messages already sent are not resent.
 
-mod raw;
+// Public for its fuzz target.
+#[doc(hidden)]
+pub mod raw;
 mod request;
 #[cfg(test)]
 mod tests;
