@@ -43,6 +43,9 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
 /// The memory of a decoder's own tables, in bytes.
 const TABLES: u64 = 64 << 10;
 
+/// The memory of the lines that a JPEG decoder holds while it enlarges the colours, in bytes per column.
+const PER_COLUMN: u64 = 256;
+
 /// The values in a header.
 struct Header {
     width: u32,
@@ -75,7 +78,7 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
                     height: u16::from_be_bytes([h1, h2]).into(),
                     channels,
                     halves: 2 * u32::from(channels) + coefficients,
-                    beside: TABLES,
+                    beside: TABLES + PER_COLUMN * u64::from(u16::from_be_bytes([w1, w2])),
                     orientation: orientation.unwrap_or(1),
                     is_animated: false,
                 });
