@@ -33,6 +33,28 @@ const MAX_DEPTH: usize = 100;
 /// level.
 const MAX_OWN_SYNTAX: usize = 12;
 
+/// The names of these calls.
+const OWN_SYNTAX: &[Keyword] = &[
+    Keyword::ARRAY,
+    Keyword::CAST,
+    Keyword::CEIL,
+    Keyword::CONVERT,
+    Keyword::EXISTS,
+    Keyword::EXTRACT,
+    Keyword::FLOOR,
+    Keyword::MAP,
+    Keyword::MATCH,
+    Keyword::OVERLAY,
+    Keyword::POSITION,
+    Keyword::SAFE_CAST,
+    Keyword::STRUCT,
+    Keyword::SUBSTR,
+    Keyword::SUBSTRING,
+    Keyword::TRIM,
+    Keyword::TRY_CAST,
+    Keyword::TRY_CONVERT,
+];
+
 /// Parses one expression and nothing after it. The caller must provide a deep stack.
 pub(crate) fn parse(sql: &str) -> Result<Expr, ExpressionError> {
     let tokens = tokens(sql)?;
@@ -87,7 +109,7 @@ fn own_syntax(tokens: &[TokenWithSpan]) -> usize {
             Token::RParen => depth -= usize::from(open.pop().unwrap_or(false)),
             _ => {}
         }
-        is_own = matches!(&token.token, Token::Word(word) if word.keyword != Keyword::NoKeyword);
+        is_own = matches!(&token.token, Token::Word(word) if OWN_SYNTAX.contains(&word.keyword));
     }
     deepest
 }

@@ -50,7 +50,7 @@ fn no_target_breaks_a_promise() {
 /// Runs a target and returns what it printed.
 fn run(target: &Target) -> Result<String, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
-    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).expect("a folder");
     let current = folder.join(format!("{}.current", target.name));
     let (seconds, seed) = (number("THALWEG_FUZZ_SECONDS", 5), number("THALWEG_FUZZ_SEED", 1));
     let child = Command::new(PROGRAM)
@@ -59,13 +59,13 @@ fn run(target: &Target) -> Result<String, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .expect("the program starts");
     let output = finished(child, &current);
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let kept: PathBuf = folder.join(format!("{}.failed", target.name));
-    fs::rename(&current, &kept).unwrap();
+    fs::rename(&current, &kept).expect("the input is kept");
     Err(format!(
         "{}: {}\n{}repeat it with\n    cargo run --release -p thalweg-fuzz -- repeat {} {}\n",
         target.name,
@@ -79,16 +79,16 @@ fn run(target: &Target) -> Result<String, String> {
 /// Waits for a child, and ends it if one input takes too long.
 fn finished(mut child: Child, current: &Path) -> Output {
     let (mut last, mut since) = (None, Instant::now());
-    while child.try_wait().unwrap().is_none() {
+    while child.try_wait().expect("a child").is_none() {
         std::thread::sleep(Duration::from_millis(50));
         let modified = fs::metadata(current).and_then(|metadata| metadata.modified()).ok();
         if modified != last {
             (last, since) = (modified, Instant::now());
         } else if since.elapsed() > Duration::from_secs(PATIENCE) {
-            child.kill().unwrap();
+            child.kill().expect("the child ends");
         }
     }
-    child.wait_with_output().unwrap()
+    child.wait_with_output().expect("its output")
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
 /// The memory of a decoder's own tables, in bytes.
 const TABLES: u64 = 64 << 10;
 
+/// The memory of the lines that a JPEG decoder holds while it enlarges the colours, in bytes per column.
+const PER_COLUMN: u64 = 256;
+
 /// The values in a header.
 struct Header {
     width: u32,
@@ -75,7 +78,7 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
                     height: u16::from_be_bytes([h1, h2]).into(),
                     channels,
                     halves: 2 * u32::from(channels) + coefficients,
-                    beside: TABLES,
+                    beside: TABLES + PER_COLUMN * u64::from(u16::from_be_bytes([w1, w2])),
                     orientation: orientation.unwrap_or(1),
                     is_animated: false,
                 });
@@ -165,19 +168,16 @@ const BITS: u16 = 258;
 const MEANING: u16 = 262;
 const SAMPLES: u16 = 277;
 
-/// Tags of a TIFF whose values the decoder reads into memory before any limit applies: the positions and
-/// lengths of strips and tiles, colours, tables, and values per channel.
-const LISTS: [u16; 10] = [BITS, 273, 279, 320, 324, 325, 338, 339, 347, 530];
+/// The tag of XMP. The decoder reads only lower ones, of which it holds all values before any limit applies.
+const XMP: u16 = 700;
 /// The bytes that the decoder takes for each of these values: as read, and as a number.
 const PER_VALUE: u64 = 48;
 
-/// Returns the memory for the lists of a TIFF of `length` bytes, or `None` if one would exceed the file: the
-/// decoder would allocate 256 MiB because of its count.
-fn lists(directory: Directory<'_>, length: usize) -> Option<u64> {
-    let lists = directory.entries().filter(|entry| LISTS.contains(&entry.tag));
-    let memory = lists
-        .map(|entry| (u64::from(entry.count) <= length as u64).then_some(u64::from(entry.count) * PER_VALUE));
-    memory.sum()
+/// Returns the memory for the values in the directory of a TIFF of `length` bytes, or `None` if a list of
+/// them would exceed the file: the decoder would allocate 256 MiB because of its count.
+fn values(directory: Directory<'_>, length: usize) -> Option<u64> {
+    let counts = directory.entries().filter(|entry| entry.tag < XMP).map(|entry| u64::from(entry.count));
+    counts.map(|count| (count <= length as u64).then_some(count * PER_VALUE)).sum()
 }
 
 fn of_tiff(bytes: &[u8]) -> Option<Header> {
@@ -200,7 +200,7 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
         height: number(HEIGHT)?,
         channels,
         halves: stored.saturating_mul(2).saturating_add(2 * u32::from(channels)),
-        beside: TABLES + lists(directory, bytes.len())?,
+        beside: TABLES + values(directory, bytes.len())?,
         orientation: exif::orientation(bytes),
         is_animated: false,
     })

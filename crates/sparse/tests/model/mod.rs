@@ -219,7 +219,7 @@ pub fn run(steps: &[Step], touches: bool) {
         assert_eq!(starts, blocks.iter().map(|block| block.position).collect::<Vec<_>>());
     }
     for block in blocks {
-        let bytes = file.read_to_vec(block.position, block.length as usize).unwrap();
+        let bytes = file.read_to_vec(block.position, block.length as usize).expect("a block is held");
         let same = bytes.iter().zip(block.position..).all(|(byte, at)| model.get(at) == Some(*byte));
         assert!(same, "the bytes of {block}");
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, cast::AsArray, types::UInt64Type};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::root_as_message;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use thalweg_engine::Reading;
@@ -49,6 +50,30 @@ pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> 
     writer.finish()
 }
 
+/// True if a stream consists of messages that are not compressed, as [`encode`] writes them. A compressed
+/// buffer says how long it will be, and Arrow allocates that before it decompresses.
+fn is_plain(mut bytes: &[u8]) -> bool {
+    while let Some([255, 255, 255, 255, length @ ..]) = bytes.first_chunk::<8>() {
+        let length = u32::from_le_bytes(*length) as usize;
+        if length == 0 {
+            break;
+        }
+        let Some(Ok(message)) = bytes.get(8..8 + length).map(root_as_message) else { return false };
+        let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+        let batches = [message.header_as_record_batch(), dictionary];
+        if batches.into_iter().flatten().any(|batch| batch.compression().is_some()) {
+            return false;
+        }
+        let Ok(body) = usize::try_from(message.bodyLength()) else { return false };
+        let Some(rest) = (8 + length).checked_add(body).and_then(|end| bytes.get(end..)) else {
+            return false;
+        };
+        bytes = rest;
+    }
+    // The end of the stream, with or without its mark.
+    bytes.is_empty() || bytes.starts_with(&[255, 255, 255, 255, 0, 0, 0, 0])
+}
+
 /// The messages of a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Messages {
@@ -60,6 +85,9 @@ pub(crate) struct Messages {
 impl Messages {
     /// Reads a batch without copying: its columns point into the buffer.
     pub(super) fn decode(mut bytes: Buffer) -> Result<Self, ArrowError> {
+        if !is_plain(&bytes) {
+            return Err(ArrowError::IpcError("it is no Arrow stream, or a compressed one".to_owned()));
+        }
         let mut decoder = StreamDecoder::new();
         // Arrow asserts what the stream says about itself. The checksum of a block does not tell who wrote
         // it.
