@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist test-slim soak tools check generate generated test wheel python miri lint fmt bench clean
+.PHONY: help demo build dist test-slim soak fuzz tools check generate generated test wheel python miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -23,6 +23,8 @@ help:
 	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
 	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
 	@echo "             with at least 10 million records; SEED repeats a round"
+	@echo "make fuzz    run each fuzz target for FUZZ_SECONDS=600 s, guided by coverage; FUZZ='image csv' names targets (needs"
+	@echo "             a nightly Rust and a compiler for C++). 'make test' runs each for 5 s, unguided"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
 	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm and Python; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
@@ -63,6 +65,11 @@ SOAK_SECONDS ?= 600
 soak:
 	THALWEG_SOAK_SECONDS=$(SOAK_SECONDS) $(if $(SEED),SEED=$(SEED)) \
 		$(CARGO) test --release --locked -p thalweg --test contract soak -- --ignored --nocapture
+
+# Every parser of outside bytes, under libFuzzer: hours for all targets.
+FUZZ_SECONDS ?= 600
+fuzz:
+	@CARGO_TARGET_DIR=$(target) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ="$(FUZZ)" tools/fuzz.sh
 
 tools:
 	@$(install) versitygw azurite wsgidav

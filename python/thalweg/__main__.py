@@ -22,6 +22,7 @@ EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema
 
 #: Options of `copy` with a value, each with its metavariable and help.
 VALUES = {
+    "links": ("WHAT", "what to do with links that lead out of the folder that is read: skip (the default) or follow"),
     "existing": ("WHAT", "what to do with an object that exists: replace (the default), update, skip or error"),
     "content-type": ("TYPE", "the content type of written objects"),
     "memory": ("SIZE", "the memory for data in flight, for example 1GiB"),

@@ -89,6 +89,7 @@ def copy(
     *,
     include: Patterns = (),
     exclude: Patterns = (),
+    links: Literal["skip", "follow"] | None = None,
     existing: Literal["replace", "update", "skip", "error"] | None = None,
     content_type: str | None = None,
     dry_run: bool = False,
@@ -133,6 +134,8 @@ def copy(
         include: Copy only objects that match one of these patterns. A pattern applies to the last part of the name
             or, if it contains a `/`, to everything below `from_`.
         exclude: Do not copy objects that match one of these patterns.
+        links: What to do with links that lead out of the folder that is read: `skip` them (the default), or `follow`
+            them and copy the files.
         existing: What to do if the target object exists: `replace` it (the default), `update` it if its size
             differs or it is older, `skip` it, or count it as an `error`.
         content_type: The content type of the written objects.
@@ -176,6 +179,7 @@ def copy(
             "to": os.fspath(to),
             "include": _list(include),
             "exclude": _list(exclude),
+            "links": links,
             "existing": existing,
             "content_type": content_type,
             "dry_run": dry_run,

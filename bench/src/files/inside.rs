@@ -73,7 +73,8 @@ fn through(each: usize, unit: usize) -> Result<Duration, String> {
     for source in &mut graph.sources {
         source.config = Arc::new(Fixed(fixture.clone()));
     }
-    let state_dir = StateDir { folder: std::env::temp_dir().join("thalweg-bench-none"), positions: false };
+    let state_dir =
+        StateDir { folder: std::env::temp_dir().join("thalweg-bench-none"), positions: false, owner: None };
     let run = Run::new(Plan::new(&graph, 2), state_dir).map_err(|error| error.full())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let summary = runtime.map_err(|error| error.to_string())?.block_on(run.wait());

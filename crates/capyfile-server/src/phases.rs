@@ -79,7 +79,7 @@ impl Server {
         }
         let workers = u32::try_from(cores).unwrap_or(1).min(self.all_turns);
         let Ok(_turn) = self.turns.acquire_many(workers).await else { return Err(response::internal()) };
-        let state_dir = StateDir { folder: PathBuf::from(NOWHERE), positions: false };
+        let state_dir = StateDir { folder: PathBuf::from(NOWHERE), positions: false, owner: None };
         let run = Run::new(Plan::new(&graph, cores), state_dir).map_err(|error| {
             tracing::error!("{}", error.full());
             response::internal()

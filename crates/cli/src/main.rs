@@ -27,9 +27,16 @@ fn return_memory_soon() {
 
 fn main() -> ExitCode {
     return_memory_soon();
+    // Before anything that takes time, so that no signal is lost.
+    if let Err(error) = thalweg_job::signals::install() {
+        return ExitCode::from(thalweg_frontend::report(Err(error.into()), false));
+    }
+    #[cfg(unix)]
+    thalweg_job::raise_descriptor_limit();
     ExitCode::from(match commands::CommandLine::try_parse() {
         Ok(line) => {
             let json = line.speaks_json();
+            thalweg_frontend::until_heeded(line.early(), json);
             thalweg_frontend::report(commands::dispatch(line), json)
         }
         Err(error) => {

@@ -95,24 +95,34 @@ impl Root {
     }
 }
 
+/// True if the parts match all names. Each part is applied once to all places that the parts before it can
+/// lead to: trying one place after the other takes exponential time in the number of `**`.
 fn matches(parts: &[PathSegment], names: &[&str], how: MatchOptions) -> bool {
-    match (parts.split_first(), names.split_first()) {
-        (None, names) => names.is_none(),
-        // At the end of a pattern, `**` matches all files.
-        (Some((PathSegment::Folders, [])), Some((name, rest))) => {
-            is_visible(name, how) && (rest.is_empty() || matches(parts, rest, how))
+    // For each number of names, whether the parts so far match that many.
+    let mut reached = vec![false; names.len() + 1];
+    reached[0] = true;
+    for (number, part) in parts.iter().enumerate() {
+        let mut next = vec![false; names.len() + 1];
+        match part {
+            PathSegment::Name(pattern) => {
+                for (at, name) in names.iter().enumerate() {
+                    next[at + 1] = reached[at] && pattern.matches_with(name, how);
+                }
+            }
+            PathSegment::Folders => {
+                // At the end of a pattern, `**` matches all files, and so at least one name.
+                let is_end = number + 1 == parts.len();
+                for at in 0..=names.len() {
+                    let goes_on = at > 0
+                        && (next[at - 1] || is_end && reached[at - 1])
+                        && is_visible(names[at - 1], how);
+                    next[at] = goes_on || !is_end && reached[at];
+                }
+            }
         }
-        (Some((PathSegment::Folders, after)), _) => {
-            matches(after, names, how)
-                || names
-                    .split_first()
-                    .is_some_and(|(name, rest)| is_visible(name, how) && matches(parts, rest, how))
-        }
-        (Some((PathSegment::Name(pattern), after)), Some((name, rest))) => {
-            pattern.matches_with(name, how) && matches(after, rest, how)
-        }
-        (Some((PathSegment::Name(_), _)), None) => false,
+        reached = next;
     }
+    reached[names.len()]
 }
 
 fn is_visible(name: &str, how: MatchOptions) -> bool {
@@ -217,6 +227,13 @@ mod tests {
             assert_eq!(Root::new(text).unwrap().finds(Path::new(below), false), finds, "{text} {below}");
         }
         assert!(Root::new("in/*.jpg").unwrap().finds(Path::new(".a.jpg"), true));
+    }
+
+    #[test]
+    fn many_double_stars_take_no_exponential_time() {
+        let root = Root::new(&format!("in/{}x", "**/a*/".repeat(30))).unwrap();
+        assert!(!root.finds(Path::new(&"a/".repeat(60)), false));
+        assert!(root.finds(&Path::new(&"a/".repeat(60)).join("x"), false));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
+use thalweg_redact::{masked, redacted};
 
 use crate::{Span, render};
 
@@ -44,6 +45,23 @@ impl Diagnostic {
 pub(crate) struct Entry {
     pub(crate) diagnostic: Diagnostic,
     pub(crate) also: Vec<(Span, String)>,
+}
+
+impl Entry {
+    /// The entry as it is shown: without secrets.
+    fn redacted(&self) -> Self {
+        let Diagnostic { span, message, label, help } = &self.diagnostic;
+        let plain = |text: &String| redacted(text).into_owned();
+        Self {
+            diagnostic: Diagnostic {
+                span: *span,
+                message: plain(message),
+                label: label.as_ref().map(plain),
+                help: help.as_ref().map(plain),
+            },
+            also: self.also.iter().map(|(span, label)| (*span, plain(label))).collect(),
+        }
+    }
 }
 
 /// All mistakes found so far in one document, ordered by position.
@@ -145,13 +163,15 @@ impl Diagnostics {
     /// Returns the text for a person: each mistake with its file, line, column, source line, underline,
     /// message and help. The last line is the number of mistakes.
     pub fn render(&self, colour: bool) -> String {
-        render::render(&self.name, &self.text, &self.entries, colour)
+        let entries: Vec<Entry> = self.entries.iter().map(Entry::redacted).collect();
+        render::render(&self.name, &masked(&self.text), &entries, colour)
     }
 }
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, diagnostic) in self.iter().enumerate() {
+        for (index, entry) in self.entries.iter().map(Entry::redacted).enumerate() {
+            let diagnostic = entry.diagnostic;
             if index > 0 {
                 writeln!(formatter)?;
             }
@@ -170,8 +190,8 @@ impl std::error::Error for Diagnostics {}
 impl Serialize for Diagnostics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.len()))?;
-        for diagnostic in self.iter() {
-            list.serialize_element(&Placed { diagnostics: self, diagnostic })?;
+        for entry in self.entries.iter().map(Entry::redacted) {
+            list.serialize_element(&Placed { diagnostics: self, diagnostic: &entry.diagnostic })?;
         }
         list.end()
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::secrets::keep_written;
 use crate::{Key, Node, Span, Value, nearest, substitute, syntax};
 
 /// The deepest nesting of mappings and lists. Real configurations need about ten levels; functions walk the
@@ -45,6 +46,7 @@ impl Document {
         let Builder { mut diagnostics, root, .. } = builder;
         match root {
             Some(root) if !root.is_null() => {
+                keep_written(&root);
                 diagnostics.into_result(Document { name: name.to_owned(), text, directory, root })
             }
             _ => {
@@ -107,6 +109,7 @@ impl Document {
     /// Creates a document without YAML, for example from a command line. The positions of its nodes refer to
     /// `text`.
     pub fn made(name: &str, text: &str, root: Node) -> Document {
+        keep_written(&root);
         Document { name: name.to_owned(), text: text.into(), directory: PathBuf::new(), root }
     }
 
@@ -141,6 +144,7 @@ impl Document {
     /// number; the structure cannot change.
     pub fn substitute(&mut self, variables: &dyn Fn(&str) -> Option<String>, diagnostics: &mut Diagnostics) {
         substitute::substitute(&mut self.root, &self.text, &self.directory, variables, diagnostics);
+        keep_written(&self.root);
     }
 }
 

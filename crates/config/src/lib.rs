@@ -42,11 +42,11 @@ mod node;
 mod place;
 mod render;
 mod scalar;
+mod secrets;
 mod substitute;
 mod syntax;
 pub mod testing;
 pub mod types;
-mod url;
 mod write;
 
 pub use check::{AsSchema, check};
@@ -59,5 +59,4 @@ pub use mistake::Mistake;
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
 pub use types::{ByteRange, ByteSize, FileMode, Paths, Pattern, TimeSpan};
-pub use url::without_secrets;
 pub use write::{Comments, write};

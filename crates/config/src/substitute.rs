@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::secrets::keep_substituted;
 use crate::{Diagnostics, FormatError, Node, Value, nearest, place, scalar};
 
 /// The largest file in bytes. Secrets and certificates are small; a larger file is probably a mistake.
@@ -111,7 +112,9 @@ fn expand(
 /// Returns the value of `${inside}`.
 fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<String, FormatError> {
     if let Some(path) = inside.strip_prefix("file:") {
-        return file(path.trim(), directory);
+        let content = file(path.trim(), directory)?;
+        keep_substituted(&content, &format!("${{{inside}}}"));
+        return Ok(content);
     }
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
@@ -133,7 +136,10 @@ fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<Str
     }
     match (variables(name), default) {
         (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
-        (Some(value), _) => Ok(value),
+        (Some(value), _) => {
+            keep_substituted(&value, &format!("${{{name}}}"));
+            Ok(value)
+        }
         (None, Some(default)) => Ok(default.to_owned()),
         (None, None) => Err(FormatError::new(format!("The variable `{name}` is not set."))
             .help(format!("Set it, or give it a default: `${{{name}:-default}}`."))),

@@ -12,6 +12,9 @@ use crate::{Node, Value, scalar};
 /// The longest line in characters. A longer value is split over several lines.
 const WIDTH: usize = 100;
 
+/// The longest key, in characters, that needs no question mark: YAML allows 1024 with quotes.
+const LONGEST_KEY: usize = 1000;
+
 /// The number of outer levels that are never written on one line: the sections, and the names in them.
 const OPEN_LEVELS: usize = 2;
 
@@ -84,10 +87,20 @@ impl Writer<'_> {
                 self.out.push('\n');
             }
             self.comment(&place, indent);
-            let _ = write!(self.out, "{:indent$}{}:", "", scalar_text(&key.name, false));
+            let _ = write!(self.out, "{:indent$}", "");
+            self.key(&key.name, indent);
             let column = indent + key.name.chars().count() + 2;
             self.value(value, &place, indent, level + 1, column);
         }
+    }
+
+    /// Writes a key and its colon. A reader looks for the colon only within [`LONGEST_KEY`].
+    fn key(&mut self, name: &str, indent: usize) {
+        let text = scalar_text(name, false);
+        let _ = match text.chars().count() > LONGEST_KEY {
+            true => write!(self.out, "? {text}\n{:indent$}:", ""),
+            false => write!(self.out, "{text}:"),
+        };
     }
 
     fn sequence(&mut self, node: &Node, place: &str, indent: usize, level: usize) {
@@ -98,7 +111,8 @@ impl Writer<'_> {
             match item.entries() {
                 // The usual element: one key with its options.
                 [(key, value)] if !self.comments.any_below(&place) => {
-                    let _ = write!(self.out, " {}:", scalar_text(&key.name, false));
+                    self.out.push(' ');
+                    self.key(&key.name, indent + 2);
                     let column = indent + key.name.chars().count() + 4;
                     self.value(value, &join(&place, &key.name), indent + 2, level + 1, column);
                 }
@@ -355,6 +369,16 @@ mod tests {
             let text = write(&root, &comments);
             prop_assert_eq!(read_back(&text), root, "{}", text);
         }
+    }
+
+    #[test]
+    fn keys_beyond_the_limit_of_yaml_read_back() {
+        let key = |name: String| Key { name, span: Span::default() };
+        let long = || node(Value::Mapping(vec![(key("k \" ".repeat(700)), node(Value::Integer(1)))]));
+        let list = node(Value::Sequence(vec![long(), long()]));
+        let root = node(Value::Mapping(vec![(key("a".into()), long()), (key("x".repeat(1100)), list)]));
+        let text = write(&root, &Comments::default());
+        assert_eq!(read_back(&text), root, "{text}");
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! Errors of components, and what the engine can do about them.
+//! Errors of components, and what the engine can do about them. Their texts have no secrets.
+
+use thalweg_redact::redacted;
 
 /// The engine's options after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,7 @@ impl ErrorKind {
 /// An error of a component as a whole. A message that cannot be processed is not an error: it leaves by the
 /// `errors` output.
 #[derive(Debug, thiserror::Error)]
-#[error("{message}")]
+#[error("{}", redacted(message))]
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -76,13 +78,13 @@ impl Error {
         self.kind
     }
 
-    /// The message and its causes, as one line.
+    /// The message and its causes, as one line without secrets.
     pub fn full(&self) -> String {
-        let mut text = self.message.clone();
+        let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {
             text.push_str(": ");
-            text.push_str(&error.to_string());
+            text.push_str(&redacted(&error.to_string()));
             cause = error.source();
         }
         text

@@ -19,7 +19,6 @@ mod metrics;
 mod parcel;
 mod plan;
 mod positions;
-mod private;
 mod read;
 mod reference;
 mod registry;
@@ -57,6 +56,6 @@ pub use settings::{
     ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings, WhenFull,
 };
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
-pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Store};
+pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Owner, Store};
 pub use temporary::Temporaries;
 pub use thalweg_record::{Output, Outputs};

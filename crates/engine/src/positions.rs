@@ -80,7 +80,7 @@ struct Sent {
     /// Where to resume after it. None if it only holds the position back.
     offset: Option<Value>,
     outcome: Option<Outcome>,
-    /// Told when the position moves past the batch.
+    /// Completed when the position moves past the batch.
     passage: Passage,
 }
 
@@ -192,7 +192,7 @@ impl Positions {
             && partitions.values().all(|partition| !partition.changed && partition.sent.is_empty())
     }
 
-    /// True if a batch failed: what its other parts have become is then in no state that may be saved.
+    /// True if a batch failed. Sinks may have its other parts, so their states must not be saved.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Relaxed)
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use arrow_array::{Array, UInt64Array};
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use serde_json::Value;
 use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
 
 use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Source, SourceConfig};
@@ -47,11 +48,49 @@ pub struct Replay {
 
 /// One run over letters.
 pub struct ReplayRun {
-    /// The graph to run: see [`Run::continuing`](crate::Run::continuing).
+    /// The graph to run: see [`Run::replaying`](crate::Run::replaying).
     pub graph: Graph,
-    /// The letters of each source.
+    /// Its letters.
+    pub replayed: Arc<Replayed>,
+}
+
+/// The letters that a run processes again. The run removes each from its store with the first checkpoint that
+/// covers it, or soon after it is settled in a run without checkpoints. So a replay that is killed does not
+/// deliver again what it had delivered.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// The letters of each source, in the order of their numbers.
     letters: BTreeMap<Arc<str>, Vec<DeadLetterId>>,
     skipped: Skipped,
+    /// For each source, how many of its letters have been removed or skipped.
+    removed: Mutex<BTreeMap<Arc<str>, usize>>,
+}
+
+impl Replayed {
+    /// Returns the letters that are settled when the position of a source is `offset`.
+    fn settled(&self, source: &str, offset: &Value) -> &[DeadLetterId] {
+        let letters = self.letters.get(source).map(Vec::as_slice).unwrap_or_default();
+        let reached = offset.as_u64().map_or(0, |reached| letters.partition_point(|id| *id <= reached));
+        letters.get(..reached).unwrap_or_default()
+    }
+
+    /// Removes the letters of a source up to a position.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub(crate) fn remove(&self, store: &Store, source: &Arc<str>, offset: &Value) -> Result<(), Error> {
+        let settled = self.settled(source, offset);
+        let mut removed = self.removed.lock();
+        let removed = removed.entry(source.clone()).or_default();
+        let skipped = self.skipped.lock().clone();
+        let new = settled.get(*removed..).unwrap_or_default().iter();
+        let new: Vec<DeadLetterId> = new.filter(|id| !skipped.contains(id)).copied().collect();
+        if !new.is_empty() {
+            store.remove_letters(&new)?;
+        }
+        *removed = settled.len().max(*removed);
+        Ok(())
+    }
 }
 
 /// The letters that a run left out, because their files have vanished since they were checked.
@@ -60,7 +99,7 @@ type Skipped = Arc<Mutex<BTreeSet<DeadLetterId>>>;
 impl ReplayRun {
     /// Returns the number of its letters.
     pub fn len(&self) -> usize {
-        self.letters.values().map(Vec::len).sum()
+        self.replayed.letters.values().map(Vec::len).sum()
     }
 
     /// True if it has no letters.
@@ -70,19 +109,18 @@ impl ReplayRun {
 
     /// Returns the letters that the run has settled: delivered, filtered, or kept as new letters.
     pub fn safe(&self, summary: &Summary) -> Vec<DeadLetterId> {
-        let skipped = self.skipped.lock();
-        let safe = self.letters.iter().flat_map(|(source, ids)| {
-            let reached =
-                summary.positions.get(&**source).and_then(|partitions| partitions.get(PARTITION)?.as_u64());
-            ids.iter().copied().filter(move |&id| reached.is_some_and(|reached| id <= reached))
+        let skipped = self.replayed.skipped.lock();
+        let safe = self.replayed.letters.keys().flat_map(|source| {
+            let offset = summary.positions.get(&**source).and_then(|partitions| partitions.get(PARTITION));
+            offset.map(|offset| self.replayed.settled(source, offset)).unwrap_or_default()
         });
-        safe.filter(|id| !skipped.contains(id)).collect()
+        safe.filter(|id| !skipped.contains(id)).copied().collect()
     }
 
     /// Deletes the positions of the sources of letters, which are valid during one run only.
     pub fn forget(&self, store: &Store) -> Result<(), Error> {
         let positions: Vec<_> =
-            self.letters.keys().map(|source| (source.clone(), Arc::from(PARTITION), None)).collect();
+            self.replayed.letters.keys().map(|source| (source.clone(), Arc::from(PARTITION), None)).collect();
         store.save(&positions, &[], &[])
     }
 }
@@ -220,8 +258,7 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
 }
 
 fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
-    let mut run =
-        ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new(), skipped: Skipped::default() };
+    let mut run = Draft { graph: nothing_of(graph), replayed: Replayed::default() };
     let mut pipelines = graph.pipelines.clone();
     pipelines.iter_mut().for_each(|pipeline| pipeline.from.retain(|feed| !matches!(feed, Feed::Source(_))));
     let mut entrances: BTreeMap<Arc<str>, BTreeMap<usize, Feed>> = BTreeMap::new();
@@ -243,7 +280,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, De
     let is_fed = |sink: &SinkNode| pipelines.iter().any(|pipeline| pipeline.to.names().contains(&sink.name));
     run.graph.sinks.extend(graph.sinks.iter().filter(|sink| is_fed(sink)).cloned());
     run.graph.pipelines = pipelines;
-    run
+    run.done()
 }
 
 /// Cuts a pipeline into parts that feed each other, so that letters can enter at the start of each part.
@@ -307,8 +344,7 @@ fn prune(pipelines: &mut Vec<Pipeline>) {
 }
 
 fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
-    let mut run =
-        ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new(), skipped: Skipped::default() };
+    let mut run = Draft { graph: nothing_of(graph), replayed: Replayed::default() };
     for (way, letters) in letters {
         let Way::Written(name) = &way else { continue };
         let sink = graph.sinks.iter().find(|sink| sink.name == *name).cloned();
@@ -317,7 +353,7 @@ fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)
         let source = run.add_source(&way, letters, true);
         run.graph.pipelines.push(straight(source, To::All(vec![name.clone()])));
     }
-    run
+    run.done()
 }
 
 fn nothing_of(graph: &Graph) -> Graph {
@@ -345,7 +381,17 @@ fn straight(source: Arc<str>, to: To) -> Pipeline {
     }
 }
 
-impl ReplayRun {
+/// A run that is being planned.
+struct Draft {
+    graph: Graph,
+    replayed: Replayed,
+}
+
+impl Draft {
+    fn done(self) -> ReplayRun {
+        ReplayRun { graph: self.graph, replayed: Arc::new(self.replayed) }
+    }
+
     fn add_source(
         &mut self,
         way: &Way,
@@ -353,9 +399,9 @@ impl ReplayRun {
         with_fields: bool,
     ) -> Arc<str> {
         let name = way.source();
-        self.letters.insert(name.clone(), letters.iter().map(|(id, _)| *id).collect());
-        let config =
-            Arc::new(Letters { letters: letters.into(), with_fields, skipped: self.skipped.clone() });
+        self.replayed.letters.insert(name.clone(), letters.iter().map(|(id, _)| *id).collect());
+        let skipped = self.replayed.skipped.clone();
+        let config = Arc::new(Letters { letters: letters.into(), with_fields, skipped });
         self.graph.sources.push(SourceNode { name: name.clone(), kind: KIND, config });
         name
     }

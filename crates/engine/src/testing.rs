@@ -413,6 +413,9 @@ pub async fn write_all<C: Component + SinkConfig>(
             Some(encoder) => {
                 let mut out = Outputs::new("test".into());
                 encoder.apply(batch, &mut out)?;
+                while out.take_held().is_some() {
+                    encoder.resume(&mut out)?;
+                }
                 out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, b)| b).collect()
             }
             None => vec![batch],

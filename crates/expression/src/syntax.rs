@@ -28,9 +28,18 @@ const MAX_TOKENS: usize = 10_000;
 /// The deepest nesting, after chains of AND and OR are balanced.
 const MAX_DEPTH: usize = 100;
 
+/// The deepest nesting of calls with a syntax of their own, such as `CAST(a AS b)`. If the innermost is
+/// wrong, sqlparser reads each of them a second time, as a call of a function: the time doubles with each
+/// level.
+const MAX_OWN_SYNTAX: usize = 12;
+
 /// Parses one expression and nothing after it. The caller must provide a deep stack.
 pub(crate) fn parse(sql: &str) -> Result<Expr, ExpressionError> {
     let tokens = tokens(sql)?;
+    if own_syntax(&tokens) > MAX_OWN_SYNTAX {
+        let message = format!("The expression has more than {MAX_OWN_SYNTAX} nested calls such as `CAST(`.");
+        return Err(ExpressionError::new(message).help("Divide it, for instance by setting a field first."));
+    }
     let mut parser = Parser::new(&GenericDialect {})
         .with_recursion_limit(MAX_DEPTH)
         .with_tokens_with_locations(tokens.clone());
@@ -62,6 +71,25 @@ fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, ExpressionError> {
         )));
     }
     Ok(tokens)
+}
+
+/// Returns the deepest nesting of calls with a syntax of their own.
+fn own_syntax(tokens: &[TokenWithSpan]) -> usize {
+    let (mut open, mut depth, mut deepest, mut is_own) = (Vec::new(), 0, 0, false);
+    for token in tokens {
+        match &token.token {
+            Token::Whitespace(_) => continue,
+            Token::LParen => {
+                open.push(is_own);
+                depth += usize::from(is_own);
+                deepest = deepest.max(depth);
+            }
+            Token::RParen => depth -= usize::from(open.pop().unwrap_or(false)),
+            _ => {}
+        }
+        is_own = matches!(&token.token, Token::Word(word) if word.keyword != Keyword::NoKeyword);
+    }
+    deepest
 }
 
 /// True if more than `MAX_DEPTH` `NOT` or `CASE WHEN` follow one another. Beyond its recursion limit
@@ -390,6 +418,11 @@ mod tests {
             let fewer = format!("{}n{}", open.repeat(60), close.repeat(60));
             let _ = check(&fewer);
         }
+        let casts = format!("{}n AS", "CAST(".repeat(60));
+        assert_eq!(
+            mistake(&casts).0,
+            "The expression has more than 12 nested calls such as `CAST(`. Divide it, for instance by setting a field first."
+        );
         let sum = vec!["1"; 4_000].join(" + ");
         assert_eq!(
             mistake(&sum).0,

@@ -3,6 +3,7 @@
 use serde_json::json;
 use thalweg_engine::{Graph, Plan};
 use thalweg_job::{Configuration, Job, LoadError, cores};
+use thalweg_redact::redacted;
 
 use crate::exit::{CommandError, Exit};
 use crate::format::counted;
@@ -35,7 +36,7 @@ pub fn check(opened: Result<Configuration, LoadError>, options: &CheckOptions) -
         checked => checked?,
     };
     let text = if options.json { format!("{}\n", json_of(&job, options)) } else { text(&job, options) };
-    print::out(&text)?;
+    print::out(&redacted(&text))?;
     Ok(Exit::Done)
 }
 

@@ -12,13 +12,13 @@ use crate::paint::Paint;
 use crate::print;
 use crate::screen::{Screen, Show};
 
-/// Prints the configuration that does the same as a copy.
+/// Prints the configuration that does the same as a copy, with variables in place of secrets.
 ///
 /// # Errors
 /// If the options are wrong, or the output cannot be written.
 pub fn print_config(options: &CopyOptions) -> Result<Exit, CommandError> {
     let job = CopyJob::new(options)?;
-    print::out(&thalweg_config::write(job.document.root(), &Comments::default()))?;
+    print::out(&thalweg_config::write(&job.printable(), &Comments::default()))?;
     Ok(Exit::Done)
 }
 

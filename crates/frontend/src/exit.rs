@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use thalweg_config::Diagnostics;
-use thalweg_job::{LoadError, RunError};
+use thalweg_job::{LoadError, RunError, Signal, signals};
 
 use crate::paint::Paint;
 use crate::print;
@@ -11,6 +11,8 @@ use crate::print;
 pub const WRONG: u8 = 2;
 /// The exit code of an attempt that failed.
 const FAILED: u8 = 3;
+/// Shells add the number of the signal to this.
+const SIGNALLED: u8 = 128;
 
 /// The exit code of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +73,32 @@ impl From<std::io::Error> for CommandError {
             _ => CommandError::Failed(error.to_string()),
         }
     }
+}
+
+/// The effect of a signal before the command heeds signals: while it reads its configuration, for example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Early {
+    /// The command ends as if the signal had arrived during its run, which stops without an error.
+    Done,
+    /// The same, of a command that failed if it was stopped.
+    Failed,
+    /// The process ends as programs do that heed no signals.
+    Dies,
+}
+
+/// Says what a signal does before the command heeds signals.
+pub fn until_heeded(early: Early, json: bool) {
+    signals::until_heeded(move |signal, number| {
+        let code = match (early, signal) {
+            (Early::Dies, _) => return Some(SIGNALLED.saturating_add(number)),
+            (Early::Done, Signal::End) => Exit::Done as u8,
+            (Early::Failed, Signal::End) => FAILED,
+            #[cfg(unix)]
+            (_, Signal::Reopen) => return None,
+        };
+        print::err(&print::event(json, false, "stopped", "stopped before the run began"));
+        Some(code)
+    });
 }
 
 /// Prints why a command failed, as JSON or for people.

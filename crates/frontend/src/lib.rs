@@ -35,7 +35,7 @@ pub use check::{CheckOptions, check, described};
 pub use convert::convert;
 #[cfg(feature = "stores")]
 pub use copy::{copy, print_config};
-pub use exit::{CommandError, Exit, WRONG, report};
+pub use exit::{CommandError, Early, Exit, WRONG, report, until_heeded};
 pub use paint::Paint;
 pub use repeat::Repeat;
 pub use run::{RunRequest, run};

@@ -7,7 +7,8 @@
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -18,10 +19,17 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_engine::{ComponentCounts, Error, Handle};
 use thalweg_job::LoadError;
+use thalweg_redact::redacted;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 /// The paths that are served.
 const PATHS: &str = "/metrics  counters, for Prometheus\n/health   200 if all is well, 503 and why if not\n";
+
+/// The connections that are served at the same time.
+const MOST_CONNECTIONS: usize = 64;
+/// How long one may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The server.
 pub struct MetricsServer {
@@ -48,15 +56,17 @@ impl MetricsServer {
         self.listener.local_addr()
     }
 
-    /// Serves until it is dropped.
+    /// Serves until it is dropped. Each connection gets one answer, so that a limited number of connections
+    /// serves every client in a bounded time. Other clients wait in the queue of the system.
     pub async fn run(self) {
-        loop {
+        let free = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        while let Ok(permit) = free.clone().acquire_owned().await {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // The process may be out of file descriptors for a while.
                     tracing::warn!("cannot accept a connection for /metrics: {error}");
-                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
                     continue;
                 }
             };
@@ -66,14 +76,15 @@ impl MetricsServer {
                     let answer = answer(&request, &handle, begun);
                     async { Ok::<_, Infallible>(answer) }
                 });
-                // The timer limits how long a client may take to send its request.
-                let served = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
-                if let Err(error) = served {
-                    tracing::debug!("a connection for /metrics ended: {error}");
+                let mut server = http1::Builder::new();
+                server.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).keep_alive(false);
+                let served = server.serve_connection(TokioIo::new(stream), service);
+                match tokio::time::timeout(TIMEOUT, served).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!("a connection for /metrics ended: {error}"),
+                    Err(_) => tracing::debug!("a client of /metrics was too slow"),
                 }
+                drop(permit);
             });
         }
     }
@@ -109,7 +120,7 @@ fn health(handle: &Handle) -> Response<Full<Bytes>> {
     let failing = counts.iter().filter_map(|counts| Some((counts, counts.retrying.as_ref()?)));
     let mut lines = String::new();
     for (component, problem) in failing {
-        let _ = writeln!(lines, "{} ({}): {problem}", component.name, component.kind);
+        let _ = writeln!(lines, "{} ({}): {}", component.name, component.kind, redacted(problem));
     }
     match (lines.is_empty(), handle.is_stopping()) {
         (false, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::json;
+use thalweg_redact::redacted;
 
 use crate::paint::Paint;
 
@@ -16,9 +17,10 @@ pub fn out(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes to the standard error output. An error is ignored, because no other output could report it.
+/// Writes to the standard error output, without secrets. An error is ignored, because no other output could
+/// report it.
 pub fn err(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(redacted(text).as_bytes());
 }
 
 /// Returns the line of an event: an object for programs, or a text whose part before a colon is coloured. The

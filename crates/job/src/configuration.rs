@@ -3,14 +3,16 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use thalweg_config::{Diagnostics, Document, without_secrets};
+use thalweg_config::{Diagnostics, Document};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, recognise};
-use thalweg_engine::{Graph, Registry};
+use thalweg_engine::{Graph, Registry, StateDir};
 use thalweg_net::fetch::Fetch;
+use thalweg_redact::without_secrets;
 
 use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait};
 use crate::error::{LoadError, did_you_mean};
-use crate::job::{Job, Overrides, Phase, restrict, state_folder};
+use crate::identity::Identity;
+use crate::job::{Job, Overrides, Phase, restrict};
 
 /// The path that stands for the standard input.
 const STDIN: &str = "-";
@@ -27,8 +29,9 @@ const USUAL: &str = "/etc/capyfile/service-definition.json";
 pub struct Configuration {
     document: Document,
     dialect: &'static dyn Dialect,
-    /// `state` is relative to the folder of this path.
     path: PathBuf,
+    /// `state` is relative to this folder.
+    folder: PathBuf,
 }
 
 impl Configuration {
@@ -43,7 +46,8 @@ impl Configuration {
     #[must_use]
     pub fn in_one_of(dialects: &[&'static dyn Dialect], document: Document, path: &Path) -> Self {
         let dialect = recognise(dialects, &document);
-        Self { document, dialect, path: path.to_owned() }
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Self { document, dialect, path: path.to_owned(), folder }
     }
 
     /// Reads a file, or the standard input if the path is `-`.
@@ -67,22 +71,22 @@ impl Configuration {
     pub fn find(given: Option<&Path>) -> Result<Self, LoadError> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         // The state directory of such a definition is in the current directory.
-        let found = |document| Ok(Self::new(document, Path::new("")));
+        let found = |document, path: &Path| Ok(Self { folder: PathBuf::new(), ..Self::new(document, path) });
         if let Some(path) = given {
             return match path == Path::new(STDIN) {
                 true => Self::open(path),
-                false => found(Document::open(path)?),
+                false => found(Document::open(path)?, path),
             };
         }
         if let Some(url) = set(URL) {
             let url = url.into_string().map_err(|_| LoadError::NotText(format!("`{URL}`")))?;
-            return found(fetch(&url)?);
+            return found(fetch(&url)?, Path::new(""));
         }
         if let Some(path) = set(FILE) {
-            return found(Document::open(Path::new(&path))?);
+            return found(Document::open(Path::new(&path))?, Path::new(&path));
         }
         if Path::new(USUAL).exists() {
-            return found(Document::open(Path::new(USUAL))?);
+            return found(Document::open(Path::new(USUAL))?, Path::new(USUAL));
         }
         Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL })
     }
@@ -181,18 +185,29 @@ impl Configuration {
         self.job_of(registry, service, Selection::WithoutRequest, &Overrides::default())
     }
 
-    /// The folder where a run keeps dead letters. Only `state` has to be valid in the configuration.
+    /// Where a run keeps dead letters. Only `state` has to be valid in the configuration.
     ///
     /// # Errors
     /// The mistakes that prevent reading `state`.
-    pub fn state_folder(&self, given: Option<&Path>) -> Result<PathBuf, LoadError> {
+    pub fn state_dir(&self, given: Option<&Path>) -> Result<StateDir, LoadError> {
+        let identity = self.identity()?;
         if given.is_some() || self.service()?.is_some() {
-            return Ok(state_folder(&self.folder(), None, given).folder);
+            return Ok(identity.state_dir(&self.folder, None, given));
         }
         let converted = self.converted(Selection::All)?;
         let root = converted.phases.first().map(|phase| phase.document.root());
         let state = root.and_then(|root| root.get("state")?.as_str()).map(Path::new);
-        Ok(state_folder(&self.folder(), state, None).folder)
+        Ok(identity.state_dir(&self.folder, state, None))
+    }
+
+    fn identity(&self) -> Result<Identity, LoadError> {
+        if self.is_stdin() || self.path.as_os_str().is_empty() {
+            return Ok(match self.name() {
+                name if name.contains("://") => Identity::of_address(name),
+                name => Identity::unknown(name),
+            });
+        }
+        Ok(Identity::of_file(&self.path)?)
     }
 
     fn job_of(
@@ -203,13 +218,14 @@ impl Configuration {
         overrides: &Overrides,
     ) -> Result<Job, LoadError> {
         let converted = self.converted(selection)?;
+        let identity = self.identity()?;
         let mut phases = Vec::new();
         for (number, found) in converted.phases.into_iter().enumerate() {
             let mut graph = thalweg_engine::read(&found.document, registry)?;
             self.refuse_stdin_twice(&graph)?;
             graph.memory = overrides.memory.unwrap_or(graph.memory);
-            let mut state_dir =
-                state_folder(&self.folder(), graph.state.as_deref(), overrides.state.as_deref());
+            let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());
+            let mut state_dir = identity.state_dir(&self.folder, configured, given);
             if let Some(processor) = &found.processor {
                 // The phases have sources of the same names, so each phase gets its own folder.
                 state_dir.folder.push(format!("{processor}-{}", number + 1));
@@ -245,10 +261,6 @@ impl Configuration {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             LoadError::UnknownProcessor { name: named.clone(), help: did_you_mean(named, &known) }
         })
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.path.parent().map(Path::to_owned).unwrap_or_default()
     }
 }
 

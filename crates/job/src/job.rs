@@ -1,6 +1,6 @@
 //! A job: the phases that one command runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thalweg_config::{ByteSize, Diagnostics};
 use thalweg_dialects::Service;
@@ -8,9 +8,6 @@ use thalweg_dialects::capyfile::Operations;
 use thalweg_engine::{Graph, StateDir};
 
 use crate::error::{LoadError, did_you_mean};
-
-/// The folder of dead letters of runs without a state directory.
-const HIDDEN: &str = ".thalweg";
 
 /// The phases that one command runs, one after the other.
 pub struct Job {
@@ -49,17 +46,6 @@ pub struct Overrides {
     pub memory: Option<ByteSize>,
 }
 
-/// The state directory of a run: `given`, else `configured` (relative to `folder`). Without either, only dead
-/// letters are kept, in a hidden folder.
-#[must_use]
-pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Path>) -> StateDir {
-    match (given, configured) {
-        (Some(given), _) => StateDir { folder: given.to_owned(), positions: true },
-        (None, Some(configured)) => StateDir { folder: folder.join(configured), positions: true },
-        (None, None) => StateDir { folder: folder.join(HIDDEN), positions: false },
-    }
-}
-
 /// Keeps only the pipelines of these names, if names are given.
 pub(crate) fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), LoadError> {
     for name in names {
@@ -72,21 +58,4 @@ pub(crate) fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), LoadEr
         graph.restrict(names);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_state_directory_that_is_given_goes_before_the_configured_one() {
-        let place = |configured: Option<&str>, given: Option<&str>| {
-            let state = state_folder(Path::new("conf"), configured.map(Path::new), given.map(Path::new));
-            (state.folder.display().to_string(), state.positions)
-        };
-        assert_eq!(place(None, None), ("conf/.thalweg".to_owned(), false));
-        assert_eq!(place(Some("state"), None), ("conf/state".to_owned(), true));
-        assert_eq!(place(Some("/state"), None), ("/state".to_owned(), true));
-        assert_eq!(place(Some("state"), Some("given")), ("given".to_owned(), true));
-    }
 }

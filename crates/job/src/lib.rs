@@ -21,9 +21,12 @@
 mod configuration;
 #[cfg(feature = "stores")]
 pub mod copy;
+#[cfg(unix)]
+mod descriptors;
 mod environment;
 mod error;
 mod events;
+mod identity;
 mod job;
 mod logs;
 mod memory;
@@ -33,13 +36,19 @@ mod run;
 use thalweg_engine::Registry;
 
 pub use configuration::Configuration;
+#[cfg(unix)]
+pub use descriptors::raise_descriptor_limit;
 pub use environment::EtcdLookup;
+#[doc(hidden)]
+pub use environment::etcd_value;
 pub use error::{LoadError, RunError, did_you_mean};
 pub use events::{FileEvents, steps};
-pub use job::{Job, Overrides, Phase, state_folder};
+pub use identity::{HIDDEN, Identity};
+pub use job::{Job, Overrides, Phase};
 pub use logs::{LogCollector, LogEvent};
 pub use memory::{peak_memory, process_memory};
 pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
+pub use run::signals;
 pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
 
 /// The components that come with thalweg.

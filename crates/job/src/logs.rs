@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 use thalweg_local::sources::internal_logs::{LogLevel, Record, record, wants};
+use thalweg_redact::redacted;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::dynamic_filter_fn;
@@ -46,7 +47,7 @@ fn level(level: &Level) -> LogLevel {
     }
 }
 
-/// The message and the fields of a log event.
+/// The message and the fields of a log event, without secrets.
 #[derive(Debug, Default)]
 pub struct LogEvent {
     /// The message.
@@ -57,7 +58,7 @@ pub struct LogEvent {
 
 impl Visit for LogEvent {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let text = format!("{value:?}");
+        let text = redacted(&format!("{value:?}")).into_owned();
         match field.name() {
             "message" => self.message = text,
             name => {

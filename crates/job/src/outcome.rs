@@ -40,11 +40,14 @@ impl Retries {
 }
 
 impl Outcome {
-    /// True if the run ended because the reader of the standard output is gone.
+    /// True if the run ended because the reader of the standard output is gone, and nothing else was to be
+    /// written. Another sink would lack messages, so the run has then failed.
     #[must_use]
     pub fn reader_is_gone(&self) -> bool {
-        let failure = self.summary.failure.as_ref();
-        failure.is_some_and(|failure| failure.error.kind() == ErrorKind::ReaderGone)
+        let Summary { failure, components, .. } = &self.summary;
+        let is_gone = failure.as_ref().is_some_and(|failure| failure.error.kind() == ErrorKind::ReaderGone);
+        let mut sinks = components.iter().filter(|component| component.role == "sink");
+        is_gone && sinks.all(|sink| ["stdout", "discard"].contains(&sink.kind))
     }
 
     /// The number of messages that no component could process.

@@ -155,7 +155,7 @@ fn each_phase_has_a_state_directory_of_its_own() {
             job.phases.iter().map(|phase| (phase.state_dir.folder.clone(), phase.state_dir.positions));
         places.collect::<Vec<_>>()
     };
-    let hidden = folder.path().join(".thalweg");
+    let hidden = folder.path().join(".thalweg/copies.yaml");
     assert_eq!(places(None)[0], (hidden.join("all-1"), false));
     assert_eq!(places(None)[2], (hidden.join("all-3"), false));
     assert_eq!(places(Some("/kept"))[1], ("/kept/all-2".into(), true));

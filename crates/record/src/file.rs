@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
+use thalweg_redact::redacted;
 
 use crate::{Ack, Lease, Outcome, Passage};
 
@@ -27,6 +28,9 @@ pub struct Origin {
     pub below: Option<PathBuf>,
     /// The version of the content, such as an entity tag, if the store has one.
     pub version: Option<Arc<str>>,
+    /// The same for a file that is built again after a crash, if it is stored nowhere and its source always
+    /// builds it again. The copy that a run delivered and did not save is then replaced.
+    pub key: Option<Arc<str>>,
     /// The folder that the source was configured to read; it contains [`path`](Self::path).
     pub folder: Option<Arc<Path>>,
     /// The original file name, without folders.
@@ -60,6 +64,7 @@ impl Origin {
             address: None,
             below: None,
             version: None,
+            key: None,
             folder: None,
             name,
             size,
@@ -257,7 +262,7 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem without a code.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { code: None, reason: reason.into(), component: "".into() }
+        Self { code: None, reason: redacted(&reason.into()).into_owned(), component: "".into() }
     }
 
     /// Sets the code for programs.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::{Batch, ERROR_COMPONENT, ERROR_REASON, File, all_but};
 use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{ArrowError, DataType, Field};
+use thalweg_redact::redacted;
 
 /// The output by which a batch leaves a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,7 +109,7 @@ pub fn split_rejected(
     let rejected = match rejected {
         Some(rejected) => {
             let reasons: ArrayRef =
-                Arc::new(StringArray::from_iter_values(failed.iter().map(|(_, reason)| reason)));
+                Arc::new(StringArray::from_iter_values(failed.iter().map(|(_, reason)| redacted(reason))));
             let components: ArrayRef =
                 Arc::new(StringArray::from_iter_values(std::iter::repeat_n(component, rejected.rows())));
             Some(rejected.set_fields([

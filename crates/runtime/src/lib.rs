@@ -18,6 +18,8 @@ mod channel;
 pub mod evaluation;
 mod failpoint;
 pub mod limit;
+#[cfg(unix)]
+pub mod private;
 mod sequence;
 mod stage;
 mod stop;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::Ticket;
 
@@ -15,6 +16,8 @@ use crate::Ticket;
 /// that, by the budget.
 pub struct Sequencer<R> {
     state: Mutex<State<R>>,
+    /// Notified when another ticket is in turn.
+    moved: Notify,
 }
 
 struct State<R> {
@@ -24,7 +27,7 @@ struct State<R> {
 
 impl<R> Default for Sequencer<R> {
     fn default() -> Self {
-        Self { state: Mutex::new(State { next: 0, early: BTreeMap::new() }) }
+        Self { state: Mutex::new(State { next: 0, early: BTreeMap::new() }), moved: Notify::new() }
     }
 }
 
@@ -41,9 +44,23 @@ impl<R> Sequencer<R> {
         state.next += 1;
         loop {
             let next = state.next;
-            let Some(result) = state.early.remove(&next) else { return };
+            let Some(result) = state.early.remove(&next) else { break };
             deliver(result);
             state.next += 1;
+        }
+        self.moved.notify_waiters();
+    }
+
+    /// Waits until the results of all earlier tickets are delivered. Until the ticket is submitted, its
+    /// holder may then deliver parts of its result itself.
+    pub async fn turn(&self, ticket: Ticket) {
+        loop {
+            let mut moved = std::pin::pin!(self.moved.notified());
+            moved.as_mut().enable();
+            if self.state.lock().next == ticket {
+                return;
+            }
+            moved.await;
         }
     }
 }
@@ -67,5 +84,20 @@ mod tests {
             }
             prop_assert_eq!(out, (0..order.len() as u64).collect::<Vec<_>>());
         }
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_in_turn_when_all_before_it_are_submitted() {
+        let sequencer = std::sync::Arc::new(Sequencer::default());
+        sequencer.turn(0).await;
+        let waiting = tokio::spawn({
+            let sequencer = sequencer.clone();
+            async move { sequencer.turn(2).await }
+        });
+        sequencer.submit(1, (), |()| {});
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        sequencer.submit(0, (), |()| {});
+        waiting.await.unwrap();
     }
 }

@@ -60,20 +60,28 @@ impl Traffic {
     pub async fn hold(&self) -> Hold<'_> {
         self.is_held.store(true, SeqCst);
         let hold = Hold(self);
-        loop {
-            let still = self.still.notified();
-            let mut still = std::pin::pin!(still);
-            still.as_mut().enable();
-            if self.is_still() {
-                return hold;
-            }
-            still.await;
-        }
+        hold.still().await;
+        hold
     }
 
     /// True if nothing moves.
     pub fn is_still(&self) -> bool {
         self.moving.load(SeqCst) == 0
+    }
+}
+
+impl Hold<'_> {
+    /// Waits until nothing moves.
+    pub async fn still(&self) {
+        loop {
+            let still = self.0.still.notified();
+            let mut still = std::pin::pin!(still);
+            still.as_mut().enable();
+            if self.0.is_still() {
+                return;
+            }
+            still.await;
+        }
     }
 }
 

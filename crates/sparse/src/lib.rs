@@ -95,6 +95,9 @@ mod touches;
 #[cfg(feature = "budget")]
 pub use budget::BudgetAccount;
 #[cfg(feature = "remote")]
+#[doc(hidden)]
+pub use cache::fuzzing;
+#[cfg(feature = "remote")]
 pub use cache::{Cache, CacheEntry, CachedFile};
 pub use clock::Clock;
 pub use counters::Counters;

@@ -57,6 +57,8 @@ pub use patience::Retries;
 pub use read::Take;
 pub use store::{Counts, Store};
 pub use transport::Seen;
+#[doc(hidden)]
+pub use upload::fuzzing;
 pub use upload::{
     Begun, Body, Limits, OnExisting, PartWriter, Sent, Stored, Upload, UploadedPart, Verified, Writing,
     part_size,

@@ -5,7 +5,7 @@ use opendal::{HttpTransporter, Operator};
 use parking_lot::Mutex;
 
 use crate::transport::{Looking, Seen};
-use crate::url::{self, Kind};
+use crate::url::Kind;
 use crate::{Store, StoreError};
 
 /// One file in a place that OpenDAL can read.
@@ -48,7 +48,10 @@ impl Origin {
     /// [`StoreError::NotAUrl`], also if the URL is that of a folder.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
         let (store, path) = Store::from_url(url)?;
-        let wrong = |why: &str| StoreError::NotAUrl { url: url::without_secrets(url), why: why.to_owned() };
+        let wrong = |why: &str| StoreError::NotAUrl {
+            url: thalweg_redact::without_secrets(url),
+            why: why.to_owned(),
+        };
         match store.kind() {
             Kind::Http => {}
             Kind::Folders if path.is_empty() => return Err(wrong("this is not a file")),

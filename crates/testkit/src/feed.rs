@@ -18,6 +18,8 @@ pub enum Nature {
     Acknowledged,
     /// They come only once. Messages that were in the output stay there.
     Once,
+    /// As `Once`, and they may be lost on their way to the source.
+    Datagrams,
 }
 
 /// How a run ends without being interrupted.

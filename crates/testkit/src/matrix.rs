@@ -51,9 +51,12 @@ pub fn pairs() -> Vec<Pair> {
     pairs
 }
 
-/// Returns a source with each of the sinks whose server hangs.
-pub fn hanging() -> Vec<Pair> {
-    outlets::hanging().into_iter().map(|outlet| Pair { feed: feeds::file(), outlet }).collect()
+/// Returns the pairs that take too long for every test: with a server that hangs, and with object stores.
+pub fn slow() -> Vec<Pair> {
+    let sinks = outlets::hanging().into_iter().chain(outlets::stored());
+    let feeds = [feeds::file(), feeds::files()].into_iter().chain(feeds::stored());
+    let pairs = sinks.flat_map(|outlet| feeds.clone().map(move |feed| Pair { feed, outlet }));
+    pairs.filter(|pair| fits(&pair.feed, &pair.outlet)).collect()
 }
 
 fn fits(feed: &Feed, outlet: &Outlet) -> bool {

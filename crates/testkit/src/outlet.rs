@@ -19,6 +19,7 @@ pub enum Delivery {
 }
 
 /// A sink as the last part of a pipeline under test.
+#[derive(Clone, Copy)]
 pub struct Outlet {
     /// The name of the case.
     pub name: &'static str,

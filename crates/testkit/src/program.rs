@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal};
@@ -20,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Program {
     binary: PathBuf,
     folder: TempDir,
+    /// The environment variables of all runs.
+    variables: Mutex<Vec<(String, String)>>,
 }
 
 /// How a run is started.
@@ -37,6 +40,8 @@ pub struct Launch {
     pub variables: Vec<(String, String)>,
     /// True if the test writes to its standard input. Otherwise that is empty.
     pub has_stdin: bool,
+    /// A file of the folder that is its standard input instead, such as a named pipe.
+    pub stdin: Option<String>,
     /// True if its standard output is appended to the file `stdout`. Otherwise it is dropped.
     pub has_stdout: bool,
     /// The largest file that it may write, in bytes, as `ulimit -f`.
@@ -110,7 +115,13 @@ impl Program {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let folder = tempfile::Builder::new().prefix("thalweg-kit-").tempdir_in(parent)?;
-        Ok(Self { binary: binary.to_owned(), folder })
+        Ok(Self { binary: binary.to_owned(), folder, variables: Mutex::default() })
+    }
+
+    /// Adds environment variables to all runs from now on, such as the keys of a server.
+    pub fn set(&self, variables: Vec<(&'static str, String)>) {
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value));
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner).extend(variables);
     }
 
     /// Returns the folder in which it runs.
@@ -145,6 +156,8 @@ impl Program {
             command.args(["--state", state]);
         }
         command.args(&launch.arguments).env("THALWEG_LOG", "info");
+        // A run takes less than the usual time between two checkpoints.
+        command.env("THALWEG_CHECKPOINT_MS", "20");
         if !launch.failpoints.is_empty() {
             command.env("THALWEG_FAILPOINTS", &launch.failpoints);
         }
@@ -154,7 +167,11 @@ impl Program {
             true => Stdio::from(File::options().create(true).append(true).open(self.path("stdout"))?),
             false => Stdio::null(),
         };
-        let stdin = if launch.has_stdin { Stdio::piped() } else { Stdio::null() };
+        let stdin = match &launch.stdin {
+            Some(name) => Stdio::from(File::open(self.path(name))?),
+            None if launch.has_stdin => Stdio::piped(),
+            None => Stdio::null(),
+        };
         command.stdin(stdin).stdout(stdout).stderr(File::create(&log)?);
         let child = command.spawn()?;
         let running = Running { child, log, started: Instant::now(), peak_kib: 0, ended: None, hung: false };
@@ -194,6 +211,7 @@ impl Program {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(arguments).current_dir(self.folder()).env_clear().env("COLUMNS", "200");
+        command.envs(self.variables.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         command.stdin(Stdio::null());
         command
     }
@@ -260,6 +278,14 @@ impl Running {
         self.ended.is_none()
     }
 
+    /// True if the process has a handler for a signal.
+    fn heeds(&self, signal: Signal) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
+    }
+
     fn look_at_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -269,6 +295,10 @@ impl Running {
 
     /// Sends a signal to the process, unless it has ended.
     pub fn signal(&mut self, signal: Signal) {
+        // No program can heed a signal between `exec` and its first line of code.
+        while signal == Signal::TERM && self.is_running() && !self.heeds(signal) {
+            std::thread::sleep(LOOK);
+        }
         // A process keeps its id until its status is read here, so the signal reaches no other process.
         if self.is_running() {
             let _ = rustix::process::kill_process(self.id(), signal);

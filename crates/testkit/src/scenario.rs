@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use thalweg_config::ByteSize;
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
@@ -21,6 +22,9 @@ use crate::servers::Server;
 
 /// How often a run is started again, after all interruptions, before the test fails.
 const RESTARTS: usize = 6;
+/// The memory that a process may have beside its budget: the program itself, stacks, and what the allocator
+/// keeps.
+const BESIDE_BUDGET: u64 = 48 << 20;
 /// How long all records may take to arrive before a source that does not end is stopped.
 const ARRIVAL: Duration = Duration::from_secs(4);
 
@@ -153,12 +157,26 @@ impl<'a> Scenario<'a> {
     /// Runs it through the interruptions.
     pub fn run(&self, interruptions: &[Interruption]) -> Verdict {
         let mut verdict = Verdict::default();
-        if let Err(broken) = self.try_run(interruptions, &mut verdict) {
+        let result = self.try_run(interruptions, &mut verdict).and_then(|()| self.check_memory(&verdict));
+        if let Err(broken) = result {
             let all: Vec<String> = interruptions.iter().map(|one| one.describe()).collect();
             let pair = format!("{} -> {}", self.feed.name, self.outlet.name);
             verdict.broken = Some(format!("{pair}, [{}]: {broken}", all.join(", ")));
         }
         verdict
+    }
+
+    fn check_memory(&self, verdict: &Verdict) -> Result<(), String> {
+        let budget: ByteSize = self.budget().parse().map_err(|error| format!("the budget: {error}"))?;
+        let most_kib = (budget.bytes() + BESIDE_BUDGET) >> 10;
+        if verdict.peak_kib > most_kib {
+            return Err(format!("{} KiB were resident; the bound is {most_kib} KiB", verdict.peak_kib));
+        }
+        Ok(())
+    }
+
+    fn budget(&self) -> &'a str {
+        self.outlet.memory.unwrap_or(self.memory)
     }
 
     fn try_run(&self, interruptions: &[Interruption], verdict: &mut Verdict) -> Result<(), String> {
@@ -224,7 +242,7 @@ impl<'a> Scenario<'a> {
         format!(
             "memory: {}\nsources:\n  in: {{ {source} }}\npipelines:\n  main:\n    from: in\n{steps}    to: {}\n\
              sinks:\n  {}\n",
-            self.outlet.memory.unwrap_or(self.memory),
+            self.budget(),
             self.outlet.to,
             self.outlet.config(server)
         )
@@ -248,6 +266,7 @@ impl<'a> Stage<'a> {
     fn new(scenario: &'a Scenario<'a>) -> io::Result<Self> {
         let program = Program::new(scenario.binary)?;
         let server = scenario.outlet.server.map(|start| start()).transpose()?;
+        program.set(server.as_ref().map(Server::variables).unwrap_or_default());
         let prepared = (scenario.feed.prepare)(&program, scenario.records)?;
         program.write("pipeline.yaml", scenario.config(&prepared.source, server.as_ref()))?;
         let mut sender = Sender::new(scenario.records, program.folder());
@@ -358,7 +377,7 @@ impl<'a> Stage<'a> {
 
     /// Notes what is in the output, of messages that come only once.
     fn keep(&mut self) -> Result<(), String> {
-        if self.scenario.feed.nature != Nature::Once {
+        if !matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
             return Ok(());
         }
         let oracle = self.oracle();
@@ -376,6 +395,7 @@ impl<'a> Stage<'a> {
         let count = self.scenario.records.count;
         match self.scenario.feed.nature {
             Nature::Replayable | Nature::Acknowledged => vec![true; count as usize],
+            Nature::Datagrams => self.kept.clone(),
             Nature::Once if verdict.runs == 1 => vec![true; count as usize],
             Nature::Once => {
                 let last = self.sender.run_began_at..count;
@@ -438,7 +458,7 @@ impl<'a> Stage<'a> {
         let oracle = self.oracle().requiring(self.required(verdict));
         let promise = self.promise(verdict);
         let mut letters = self.letters()?;
-        if self.scenario.feed.nature == Nature::Once {
+        if matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
             // Without the letters of messages that a stop or the end of a connection cut off.
             letters.retain(|letter| !oracle.numbers(&[letter.clone().into_bytes()]).is_empty());
         }

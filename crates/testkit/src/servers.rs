@@ -5,10 +5,13 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use thalweg_testbed::S3;
 
 /// How often a server looks whether it was dropped.
 const LOOK: Duration = Duration::from_millis(5);
@@ -61,12 +64,16 @@ pub enum Reply {
     Echo,
 }
 
-/// A server in this process. Dropping it closes its connections.
+/// A server in this process, or an object store in one of its own. Dropping it ends it.
 pub struct Server {
     address: SocketAddr,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
+    store: Option<S3>,
 }
+
+/// The bucket of a server of objects.
+pub const BUCKET: &str = "bucket";
 
 #[derive(Default)]
 struct State {
@@ -126,6 +133,16 @@ impl Server {
         }))
     }
 
+    /// Starts an S3 server with the bucket [`BUCKET`].
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn s3() -> io::Result<Self> {
+        let store = S3::start()?;
+        store.create_bucket(BUCKET)?;
+        Ok(Self { address: store.address(), state: Arc::default(), thread: None, store: Some(store) })
+    }
+
     fn tcp(serve: impl Fn(TcpStream, &State) -> io::Result<()> + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -148,12 +165,22 @@ impl Server {
         let state: Arc<State> = Arc::default();
         let shared = state.clone();
         let thread = Some(std::thread::spawn(move || run(shared)));
-        Self { address, state, thread }
+        Self { address, state, thread, store: None }
     }
 
     /// Returns `HOST:PORT`.
     pub fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Returns the environment variables that clients need.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        self.store.as_ref().map(S3::env).unwrap_or_default()
+    }
+
+    /// Returns the folder of the objects of a server of objects, each a file.
+    pub fn objects(&self) -> Option<PathBuf> {
+        Some(self.store.as_ref()?.folder().join(BUCKET))
     }
 
     /// Returns what it accepted so far.

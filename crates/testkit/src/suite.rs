@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
 use crate::cases::{feeds, files, outlets};
 use crate::feed::Feed;
+use crate::matrix;
 use crate::outlet::Outlet;
 use crate::scenario::{Action, Interruption, Scenario, Verdict, When};
 use crate::table::Table;
@@ -25,6 +27,8 @@ pub struct Hole {
     pub case: &'static str,
     /// The name of the failpoint, or another clause. `*` stands for any text.
     pub point: &'static str,
+    /// The text of the failure. Another failure of the case is not known. `*` stands for any text.
+    pub says: &'static str,
     /// The failure and its reason.
     pub reason: &'static str,
     /// The item of the issue or review.
@@ -34,8 +38,11 @@ pub struct Hole {
 }
 
 impl Hole {
-    fn is_of(&self, suite: &str, case: &str, point: &str) -> bool {
-        self.suite == suite && matches(self.case, case) && matches(self.point, point)
+    fn is_of(&self, suite: &str, case: &str, point: &str, failure: &str) -> bool {
+        self.suite == suite
+            && matches(self.case, case)
+            && matches(self.point, point)
+            && matches(self.says, failure)
     }
 }
 
@@ -81,7 +88,7 @@ impl<'a> Report<'a> {
             self.table.cell(case, clause).held += 1;
             return;
         };
-        let found = self.holes.iter().position(|hole| hole.is_of(self.suite, case, clause));
+        let found = self.holes.iter().position(|hole| hole.is_of(self.suite, case, clause, &broken));
         match found.and_then(|found| Some((found, self.holes.get(found)?))) {
             Some((found, hole)) => {
                 self.hit.insert(found);
@@ -132,7 +139,7 @@ impl<'a> Report<'a> {
 const PARALLEL: usize = 4;
 
 /// Interrupts each pair at every failpoint, and once not at all.
-fn at_every_failpoint(binary: &Path, pairs: Vec<(Feed, Outlet)>, report: &mut Report<'_>) {
+fn at_every_failpoint(binary: &Path, pairs: Pairs, report: &mut Report<'_>) {
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     let note = |case: &str, clause: &str, broken: Option<String>| {
         report.lock().unwrap_or_else(PoisonError::into_inner).note(case, clause, broken);
@@ -158,7 +165,7 @@ fn pair_at_every_failpoint(
     note: &dyn Fn(&str, &str, Option<String>),
     unreached: &dyn Fn(&str, &str),
 ) {
-    let case = format!("{} -> {}", feed.name, outlet.name);
+    let case = case_name(feed, outlet);
     let scenario = Scenario::new(binary, feed, outlet);
     let twice = Scenario {
         runs_again: feed.remembers && feed.client.is_none(),
@@ -198,41 +205,88 @@ fn interrupted(scenario: &Scenario<'_>, point: Failpoint, action: Action) -> Ver
     scenario.run(&times.iter().map(at).collect::<Vec<_>>())
 }
 
+/// The pairs of a suite.
+type Pairs = Vec<(Feed, Outlet)>;
+
+/// Returns the names of the cases of a suite of pairs, or of the matrix. None if there is no such suite.
+pub fn cases(suite: &str) -> Option<Vec<String>> {
+    let pairs: Pairs = match suite {
+        "source" => sources(),
+        "message_sink" => message_sinks(),
+        "file_sink" => file_sinks(),
+        "file_transform" => file_transforms(),
+        "file_reader" => file_readers(),
+        "buffer" => buffers(),
+        "matrix" => return Some(matrix::pairs().iter().map(matrix::Pair::name).collect()),
+        _ => return None,
+    };
+    Some(pairs.iter().map(|(feed, outlet)| case_name(feed, outlet)).collect())
+}
+
+fn case_name(feed: &Feed, outlet: &Outlet) -> String {
+    format!("{} -> {}", feed.name, outlet.name)
+}
+
+fn sources() -> Pairs {
+    let feeds = [feeds::all(), feeds::stored(), feeds::datagrams()].into_iter().flatten();
+    let pairs = feeds.map(|feed| (feed, outlets::file()));
+    pairs.chain([(feeds::proxy(), outlets::proxy())]).collect()
+}
+
+fn message_sinks() -> Pairs {
+    let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Messages);
+    let outlets = outlets::all().into_iter().chain(outlets::unreadable()).chain(stored);
+    outlets.map(|outlet| (feeds::file(), outlet)).collect()
+}
+
+fn file_sinks() -> Pairs {
+    let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Files);
+    let outlets = outlets::of_files().into_iter().chain(stored);
+    outlets.map(|outlet| (feeds::files(), outlet)).collect()
+}
+
+fn file_transforms() -> Pairs {
+    let of_any = files::all().into_iter().map(|outlet| (feeds::files(), outlet));
+    let of_pictures = files::of_pictures().into_iter().map(|outlet| (files::picture_feed(), outlet));
+    of_any.chain(of_pictures).collect()
+}
+
+fn file_readers() -> Pairs {
+    feeds::file_readers().into_iter().map(|feed| (feed, outlets::file())).collect()
+}
+
+fn buffers() -> Pairs {
+    vec![(feeds::file(), outlets::spool()), (feeds::buffer(), outlets::file())]
+}
+
 /// The suite of sources: each into a file.
 pub fn source(binary: &Path, report: &mut Report<'_>) {
-    let pairs = feeds::all().into_iter().map(|feed| (feed, outlets::file()));
-    at_every_failpoint(binary, pairs.chain([(feeds::proxy(), outlets::proxy())]).collect(), report);
+    at_every_failpoint(binary, sources(), report);
 }
 
 /// The suite of message sinks: a file into each.
 pub fn message_sink(binary: &Path, report: &mut Report<'_>) {
-    let outlets = outlets::all().into_iter().chain(outlets::unreadable());
-    at_every_failpoint(binary, outlets.map(|outlet| (feeds::file(), outlet)).collect(), report);
+    at_every_failpoint(binary, message_sinks(), report);
 }
 
 /// The suite of file sinks: several files into each.
 pub fn file_sink(binary: &Path, report: &mut Report<'_>) {
-    let outlets = outlets::of_files().into_iter();
-    at_every_failpoint(binary, outlets.map(|outlet| (feeds::files(), outlet)).collect(), report);
+    at_every_failpoint(binary, file_sinks(), report);
 }
 
 /// The suite of file transforms: several files through each into a folder.
 pub fn file_transform(binary: &Path, report: &mut Report<'_>) {
-    let of_any = files::all().into_iter().map(|outlet| (feeds::files(), outlet));
-    let of_pictures = files::of_pictures().into_iter().map(|outlet| (files::picture_feed(), outlet));
-    at_every_failpoint(binary, of_any.chain(of_pictures).collect(), report);
+    at_every_failpoint(binary, file_transforms(), report);
 }
 
 /// The suite of file readers: several files through each into a file.
 pub fn file_reader(binary: &Path, report: &mut Report<'_>) {
-    let pairs = feeds::file_readers().into_iter().map(|feed| (feed, outlets::file()));
-    at_every_failpoint(binary, pairs.collect(), report);
+    at_every_failpoint(binary, file_readers(), report);
 }
 
 /// The suite of buffers: a file into the buffer, and the buffer into a file.
 pub fn buffer(binary: &Path, report: &mut Report<'_>) {
-    let pairs = [(feeds::file(), outlets::spool()), (feeds::buffer(), outlets::file())];
-    at_every_failpoint(binary, pairs.into(), report);
+    at_every_failpoint(binary, buffers(), report);
 }
 
 #[cfg(test)]
@@ -255,14 +309,23 @@ mod tests {
 
     #[test]
     fn a_known_hole_is_no_failure_and_a_closed_one_is() {
-        let hole = |case, is_rare| Hole { suite: "s", case, point: "*", reason: "why", item: "A1", is_rare };
+        let hole = |case, is_rare| Hole {
+            suite: "s",
+            case,
+            point: "*",
+            says: "it broke*",
+            reason: "why",
+            item: "A1",
+            is_rare,
+        };
         let holes = [hole("a", false), hole("b", false), hole("c", true)];
         let mut report = Report::new("s", &holes);
         report.note("a", "p", Some("it broke".to_owned()));
+        report.note("a", "p", Some("records are missing".to_owned()));
         report.note("b", "p", None);
         report.note("d", "p", Some("it broke too".to_owned()));
         assert_eq!(report.known, ["a at p (A1, why): it broke"]);
-        assert_eq!(report.broken, ["d at p: it broke too"]);
+        assert_eq!(report.broken, ["a at p: records are missing", "d at p: it broke too"]);
         assert_eq!(report.closed(), ["b at * holds now: remove it from the list"]);
     }
 }

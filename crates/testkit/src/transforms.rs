@@ -135,6 +135,12 @@ fn apply(config: &dyn TransformConfig, payloads: &[Vec<u8>], size: usize) -> Res
         transform.apply(testing::batch_with(chunk, ack), &mut out).map_err(|error| error.to_string())?;
         given.batches += 1;
         given.take(&mut out);
+        // As the engine does before the next batch.
+        while let Some(pause) = out.take_held() {
+            std::thread::sleep(pause);
+            transform.resume(&mut out).map_err(|error| error.to_string())?;
+            given.take(&mut out);
+        }
     }
     transform.finish(&mut out).map_err(|error| error.to_string())?;
     given.take(&mut out);

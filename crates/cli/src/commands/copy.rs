@@ -51,6 +51,9 @@ pub struct Arguments {
     /// Do not copy objects that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
+    /// The treatment of links that lead out of the folder that is read. Without it, they are skipped.
+    #[arg(long, value_name = "WHAT")]
+    links: Option<Links>,
     /// The treatment of a target object that exists. Without it, the object is replaced.
     #[arg(long, value_name = "WHAT")]
     existing: Option<Existing>,
@@ -168,6 +171,15 @@ struct Pace {
     part_size: Option<String>,
 }
 
+/// The treatment of links that lead out of the folder.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Links {
+    /// Leave them out.
+    Skip,
+    /// Copy the files that they lead to.
+    Follow,
+}
+
 /// The treatment of an object that exists.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Existing {
@@ -240,6 +252,7 @@ impl From<Arguments> for CopyOptions {
             to: arguments.to,
             include: arguments.include,
             exclude: arguments.exclude,
+            links: arguments.links.map(Into::into),
             existing: arguments.existing.map(Into::into),
             content_type: arguments.content_type,
             dry_run: arguments.dry_run,
@@ -288,6 +301,15 @@ impl From<Existing> for copy::Existing {
             Existing::Update => Self::Update,
             Existing::Skip => Self::Skip,
             Existing::Error => Self::Error,
+        }
+    }
+}
+
+impl From<Links> for copy::Links {
+    fn from(links: Links) -> Self {
+        match links {
+            Links::Skip => Self::Skip,
+            Links::Follow => Self::Follow,
         }
     }
 }

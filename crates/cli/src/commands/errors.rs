@@ -11,8 +11,9 @@ use thalweg_frontend::{CommandError, Exit};
 ///
 /// A message that a component cannot process is kept as a dead letter, unless a pipeline reads it with `from:
 /// NAME.errors`. A dead letter has the payload, the fields, the origin and the reason. Dead letters are in
-/// the state folder (`--state`, or `state:` in the configuration); without one, in the folder `.thalweg`
-/// beside the configuration.
+/// the state folder (`--state`, or `state:` in the configuration); without one, in a folder in `.thalweg`
+/// beside the configuration. A state folder belongs to one configuration, and others are refused. When a
+/// configuration was moved, it continues. To hand the folder over otherwise, delete the file `owner` in it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg errors list logs.yaml
@@ -119,6 +120,13 @@ struct Clear {
     /// Remove without asking.
     #[arg(long, short)]
     yes: bool,
+}
+
+impl Arguments {
+    /// True if dead letters are replayed.
+    pub fn replays(&self) -> bool {
+        matches!(self.command, Command::Replay(_))
+    }
 }
 
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_frontend::{CommandError, Exit};
+use thalweg_frontend::{CommandError, Early, Exit};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -81,6 +81,19 @@ impl CommandLine {
             #[cfg(feature = "stores")]
             Command::Copy(arguments) => arguments.json,
             _ => false,
+        }
+    }
+}
+
+impl CommandLine {
+    /// The effect of a signal before the command heeds signals.
+    pub fn early(&self) -> Early {
+        match &self.command {
+            Command::Run(_) | Command::Serve(_) => Early::Done,
+            #[cfg(feature = "stores")]
+            Command::Copy(_) => Early::Failed,
+            Command::Errors(arguments) if arguments.replays() => Early::Failed,
+            _ => Early::Dies,
         }
     }
 }

@@ -4,8 +4,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bounds;
 mod holes;
 mod matrix;
+mod power;
+mod promises;
 mod roles;
 mod walk;
 

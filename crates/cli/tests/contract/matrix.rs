@@ -69,7 +69,7 @@ fn soak() {
             memory: "4MiB",
             is_soak: true,
         };
-        let pairs: Vec<Pair> = pairs().into_iter().chain(matrix::hanging()).collect();
+        let pairs: Vec<Pair> = pairs().into_iter().chain(matrix::slow()).collect();
         println!("round with SEED={seed}");
         totals.join(matrix.run(&pairs, &|pair, verdict| {
             if let Some(broken) = &verdict.broken {

@@ -1,8 +1,10 @@
 //! Every registered component has its suite.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use thalweg_engine::{Flow, Role};
+use thalweg_config::Document;
+use thalweg_engine::{Built, Flow, Role, SourceConfig};
 use thalweg_testkit::cases::{feeds, files, messages, outlets};
 
 /// The components that have no suite, and why.
@@ -64,4 +66,54 @@ fn every_case_is_of_a_registered_component() {
     assert!(sinks().iter().all(|name| is_known(Role::Sink, name)), "{:?}", sinks());
     let transforms: BTreeSet<&str> = message_transforms().union(&file_transforms()).copied().collect();
     assert!(transforms.iter().all(|name| is_known(Role::Transform, name)), "{transforms:?}");
+}
+
+/// For each source: whether messages that no checkpoint covers come again, and whether a run without a state
+/// gets all messages from the beginning. If not, sinks append.
+const SOURCES: &[(&str, &str, bool, bool)] = &[
+    ("file", "{ path: x }", true, true),
+    ("files", "{ path: x }", true, true),
+    ("generate", "{}", true, true),
+    ("http", "{ address: ':1' }", true, false),
+    ("http", "{ address: ':1', respond: received }", false, false),
+    ("http_upload", "{ address: ':1' }", true, false),
+    ("http_upload", "{ address: ':1', respond: accepted }", false, false),
+    ("internal_logs", "{}", false, true),
+    ("objects", "{ url: x/ }", true, true),
+    ("pipe", "{ path: x }", false, false),
+    ("proxy", "{ address: 'tcp://:1' }", false, false),
+    ("remote_files", "{ url: 'http://localhost/x' }", true, true),
+    ("socket", "{ address: 'tcp://:1' }", false, false),
+    ("socket", "{ address: 'tcp://:1', acknowledge: '+' }", true, false),
+    ("socket", "{ address: 'tcp://:1', acknowledge: '+', respond: received }", false, false),
+    ("socket", "{ address: 'udp://:1' }", false, false),
+    ("spool", "{ path: x }", true, false),
+    ("stdin", "{}", false, true),
+    ("syslog", "{ address: 'udp://:1' }", false, false),
+];
+
+fn source(name: &str, options: &str) -> Arc<dyn SourceConfig> {
+    let registry = thalweg_components::registry();
+    let known = registry.get(Role::Source, name).unwrap();
+    let document = Document::parse("case.yaml", options).map_err(|mistakes| mistakes.render(false)).unwrap();
+    let mut mistakes = document.diagnostics();
+    match known.decode(document.root(), document.root().span, &mut mistakes) {
+        Some(Built::Source(config)) => config,
+        _ => panic!("{name}: {mistakes}"),
+    }
+}
+
+#[test]
+fn every_source_says_whether_its_messages_come_again() {
+    for &(name, options, resends, starts_over) in SOURCES {
+        let config = source(name, options);
+        assert_eq!((config.resends(), config.starts_over()), (resends, starts_over), "{name} {options}");
+    }
+    let registry = thalweg_components::registry();
+    let sources = registry.iter().filter(|known| known.role == Role::Source);
+    let without: Vec<&str> = sources
+        .map(|known| known.name)
+        .filter(|name| SOURCES.iter().all(|source| source.0 != *name))
+        .collect();
+    assert!(without.is_empty(), "add to `SOURCES`: {without:?}");
 }

@@ -131,6 +131,49 @@ fn patterns_choose_what_is_copied() {
 }
 
 #[test]
+fn files_that_stay_are_not_counted_as_read() {
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    (0..3).for_each(|number| house.write(&format!("in/{number}"), &[b'x'; 1000]));
+    let figures = |arguments: &[&str]| {
+        let said = run_well(&house, &[&["in/", "out/", "--json"], arguments].concat());
+        let line: serde_json::Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
+        (line["copy"]["read_bytes"].as_u64().unwrap(), line["copy"]["skipped_files"].as_u64().unwrap())
+    };
+    assert_eq!(figures(&[]), (3000, 0));
+    assert_eq!(figures(&["--existing", "update"]), (0, 3));
+}
+
+#[test]
+fn links_that_lead_out_are_copied_only_if_asked() {
+    use std::os::unix::fs::symlink;
+    let house = House::with(&[("secret", "outside")]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    house.write("in/a", b"inside");
+    symlink("../secret", house.path().join("in/link")).unwrap();
+    symlink("loop", house.path().join("in/loop")).unwrap();
+    let said = run(&house, &["in/", "out/"]);
+    assert!(said.err.contains("1 link leads out") || said.err.contains("lead out"), "{}", said.err);
+    assert_eq!(tree(&house.path().join("out")).into_keys().collect::<Vec<_>>(), ["a"]);
+    run(&house, &["in/", "all/", "--links", "follow"]);
+    assert_eq!(tree(&house.path().join("all"))["link"], b"outside");
+}
+
+#[test]
+fn holes_of_a_file_stay_holes() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    let house = House::with(&[]);
+    let file = fs::File::create(house.path().join("sparse")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(b"data", 32 << 20).unwrap();
+    run_well(&house, &["sparse", "copied"]);
+    let copied = fs::metadata(house.path().join("copied")).unwrap();
+    assert_eq!(copied.len(), 64 << 20);
+    assert!(copied.blocks() * 512 < 8 << 20, "{} blocks", copied.blocks());
+    assert!(fs::read(house.path().join("copied")).unwrap() == fs::read(house.path().join("sparse")).unwrap());
+}
+
+#[test]
 fn existing_objects_are_replaced_skipped_or_rejected() {
     let house = House::with(&[("a", "new text"), ("b", "old")]);
     let said = run_well(&house, &["a", "b", "--existing", "skip"]);

@@ -1,5 +1,7 @@
 //! `thalweg errors`: dead letters are listed, shown, replayed and removed.
 
+use std::io::{BufRead, BufReader, Read, Write};
+
 use crate::common::House;
 use serde_json::Value;
 
@@ -31,7 +33,10 @@ sinks: {{ out: {{ file: {{ path: out.jsonl, encode: json }} }} }}
 #[test]
 fn letters_are_listed_shown_and_removed() {
     let house = House::with(&[("in.jsonl", INPUT), ("c.yaml", &configuration("parse_json", ""))]);
-    assert_eq!(house.run(&["errors", "list", "c.yaml"]).out, "there are no dead letters in `.thalweg`\n");
+    assert_eq!(
+        house.run(&["errors", "list", "c.yaml"]).out,
+        "there are no dead letters in `.thalweg/c.yaml`\n"
+    );
     assert!(!house.path().join(".thalweg").exists(), "looking made a folder");
     assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
 
@@ -46,7 +51,7 @@ fn letters_are_listed_shown_and_removed() {
     assert!(shown.contains("component: main.parse_json\n") && shown.ends_with("  rubbish\n"), "{shown}");
     assert_eq!(house.run(&["errors", "show", &id, "c.yaml", "--payload"]).out, "rubbish");
 
-    let nothing = "there are no dead letters of `other` in `.thalweg`\n";
+    let nothing = "there are no dead letters of `other` in `.thalweg/c.yaml`\n";
     assert_eq!(house.run(&["errors", "list", "--component", "other"]).out, nothing);
     assert_eq!(house.run(&["errors", "clear", "--component", "other"]).err, nothing);
     assert_eq!(house.run(&["errors", "replay", "c.yaml", "--component", "other"]).err, nothing);
@@ -106,6 +111,128 @@ fn letters_are_processed_again_once_the_configuration_is_right() {
             assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
             assert_eq!(house.read("out.jsonl").lines().count(), 5);
         }
+    }
+}
+
+/// Two configurations in one folder have equal names of components. See docs/decisions/075.
+#[test]
+fn letters_belong_to_one_configuration() {
+    let other = configuration("parse_json", "").replace("in.jsonl", "b.jsonl").replace("out.jsonl", "b.out");
+    let mine = configuration("parse_json", "");
+    let house =
+        House::with(&[("in.jsonl", "mine\n"), ("b.jsonl", "other\n"), ("c.yaml", &mine), ("b.yaml", &other)]);
+    for name in ["c.yaml", "b.yaml"] {
+        house.run_well(&["run", name]);
+    }
+    let said = house.run(&["errors", "list"]);
+    assert_eq!(said.code, Some(2));
+    assert_eq!(
+        said.err,
+        "error: `.thalweg` has the dead letters of several runs. Give one of them: `--state .thalweg/b.yaml`, \
+         `--state .thalweg/c.yaml`\n"
+    );
+    house.write("c.yaml", mine.replace("parse_json", "{ set: { text: payload } }").as_bytes());
+    let said = house.run_well(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.starts_with("1 dead letter: 1 processed"), "{}", said.err);
+    assert_eq!(house.read("out.jsonl"), "{\"text\":\"mine\"}\n");
+    let left = house.run_well(&["errors", "list", "b.yaml", "--json"]).out;
+    assert!(left.contains("\"other\"") && left.lines().count() == 1, "{left}");
+}
+
+#[test]
+fn a_state_folder_of_another_configuration_is_refused() {
+    let mine = configuration("parse_json", "");
+    let house = House::with(&[("in.jsonl", "rubbish\n"), ("c.yaml", &mine), ("b.yaml", &mine)]);
+    house.run_well(&["run", "c.yaml", "--state", "kept"]);
+    let refusals = [
+        &["run", "b.yaml", "--state", "kept"][..],
+        &["errors", "replay", "b.yaml", "--state", "kept"],
+        &["errors", "list", "b.yaml", "--state", "kept"],
+        &["errors", "clear", "b.yaml", "--state", "kept", "--yes"],
+    ];
+    for arguments in refusals {
+        let said = house.run(arguments);
+        let expected = "error: the state in `kept` belongs to another configuration: to `HOUSE/c.yaml`, and this is \
+                        `HOUSE/b.yaml`. Give this one another directory. If it takes the place of the other, \
+                        delete `kept/owner`: it then continues with those checkpoints and dead letters\n";
+        let place = house.path().canonicalize().unwrap().display().to_string();
+        assert_eq!((said.code, said.err.replace(&place, "HOUSE").as_str()), (Some(3), expected));
+    }
+    house.run_well(&["errors", "list", "--state", "kept"]);
+    // An edited configuration is the same one, and so is one that was renamed.
+    house.write("c.yaml", configuration("{ set: { text: payload } }", "").as_bytes());
+    house.run_well(&["errors", "list", "c.yaml", "--state", "kept"]);
+    std::fs::rename(house.path().join("c.yaml"), house.path().join("d.yaml")).unwrap();
+    let said = house.run_well(&["errors", "replay", "d.yaml", "--state", "kept"]);
+    assert!(said.err.contains("1 dead letter: 1 processed"), "{}", said.err);
+    assert_eq!(house.run(&["run", "b.yaml", "--state", "kept"]).code, Some(3));
+}
+
+/// A server that takes its time for each request, and passes the bodies on.
+fn slow_server() -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (bodies, received) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // One connection after the other, so that requests are answered one after the other.
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            while reader.read_line(&mut head).unwrap_or(0) > 2 {
+                let line = head.lines().last().unwrap().to_lowercase();
+                if let Some(number) = line.strip_prefix("content-length:") {
+                    length = number.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            if reader.read_exact(&mut body).is_err() {
+                continue;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let _ = bodies.send(String::from_utf8(body).unwrap());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    (address, received)
+}
+
+#[test]
+fn a_replay_that_was_killed_does_not_deliver_its_finished_part_again() {
+    const LETTERS: usize = 60;
+    for state in ["", "state: kept\n"] {
+        let (address, received) = slow_server();
+        let configuration = |transform: &str| {
+            format!(
+                "{state}sources: {{ in: {{ file: {{ path: 'in/*' }} }} }}
+pipelines: {{ main: {{ from: in, transforms: [ {transform} ], to: out }} }}
+sinks: {{ out: {{ http: {{ address: '{address}', batch: none, concurrency: 1 }} }} }}
+"
+            )
+        };
+        let house = House::with(&[("c.yaml", &configuration("parse_json"))]);
+        std::fs::create_dir(house.path().join("in")).unwrap();
+        // Letters of different files are batches of their own.
+        (0..LETTERS)
+            .for_each(|number| house.write(&format!("in/{number:03}"), format!("m{number:03}\n").as_bytes()));
+        house.run_well(&["run", "c.yaml"]);
+        assert_eq!(letters(&house).len(), LETTERS);
+        house.write("c.yaml", configuration("{ filter: 'true' }").as_bytes());
+        let mut child = house.command(&["errors", "replay", "c.yaml"]).spawn().unwrap();
+        let mut delivered: Vec<String> = (0..40).map(|_| received.recv().unwrap()).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let left = letters(&house).len();
+        // A checkpoint is taken twice a second, which is ten requests.
+        assert!(left < LETTERS - 5, "{left} letters are left of {LETTERS}");
+        delivered.extend(received.try_iter());
+        house.run_well(&["errors", "replay", "c.yaml"]);
+        delivered.extend(received.try_iter());
+        assert_eq!(letters(&house).len(), 0);
+        let again = delivered.len() - LETTERS;
+        assert!(again <= left + 40 - LETTERS + 1, "{again} were delivered again, {left} were left");
+        delivered.sort_unstable();
+        delivered.dedup();
+        assert_eq!(delivered.len(), LETTERS);
     }
 }
 
@@ -425,7 +552,10 @@ sinks: { out: { discard: {} } }
         assert!(bytes < 200 << 20, "{bytes} bytes in {folder}");
     }
     assert_eq!(house.run(&["errors", "clear", "c.yaml", "--yes"]).code, Some(0));
-    assert_eq!(house.run(&["errors", "list", "c.yaml"]).out, "there are no dead letters in `.thalweg`\n");
+    assert_eq!(
+        house.run(&["errors", "list", "c.yaml"]).out,
+        "there are no dead letters in `.thalweg/c.yaml`\n"
+    );
 }
 
 fn size_of_folder(folder: &std::path::Path) -> u64 {

@@ -22,6 +22,7 @@ mod many;
 mod mistakes;
 mod network;
 mod running;
+mod secrets;
 mod serving;
 #[cfg(feature = "stores")]
 mod sparse;

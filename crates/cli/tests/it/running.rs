@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::{self, House};
 use rustix::process::{Pid, Signal, kill_process};
+use thalweg_job::signals::ONE_REQUEST;
 
 const LINES: &str = "\
 sources: { in: stdin }
@@ -60,6 +61,25 @@ sinks: { out: stdout }
     assert_eq!(line.len(), 21);
     let said = common::said(child.wait_with_output().unwrap());
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_a_failure_of_a_run_with_another_sink() {
+    let house = House::with(&[(
+        "c.yaml",
+        "\
+sources: { in: { generate: { message: '%20s' } } }
+pipelines: { main: { from: in, to: [ out, file ] } }
+sinks: { out: stdout, file: { file: { path: out.txt } } }
+",
+    )]);
+    let mut child =
+        house.command(&["run", "c.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said = common::said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("the reader of the output has gone away"), "{}", said.err);
 }
 
 #[test]
@@ -198,13 +218,95 @@ sinks: { out: stdout }
     signal(&child, Signal::TERM);
     said.read_line(&mut line).unwrap();
     assert!(line.starts_with("stopping: "), "{line}");
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(2 * ONE_REQUEST);
     assert!(child.try_wait().unwrap().is_none(), "it ended though nothing was read");
     signal(&child, Signal::TERM);
     let status = child.wait().unwrap();
     said.read_to_string(&mut line).unwrap();
     assert_eq!(status.code(), Some(3), "{line}");
     assert!(line.contains("stopped"), "{line}");
+}
+
+/// Waits until the program has handlers for signals.
+fn wait_for_handlers(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    let caught = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    };
+    while caught() & 1 << (Signal::TERM.as_raw() - 1) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// The standard input stays open, so the program still reads its configuration when the signal arrives.
+#[test]
+fn a_signal_before_the_run_begins_ends_it_with_a_word() {
+    let house = House::with(&[]);
+    let mut outcomes = Vec::new();
+    for arguments in [&["run", "-"][..], &["run", "-", "--json"], &["errors", "replay", "-"], &["check", "-"]]
+    {
+        let mut command = house.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take();
+        wait_for_handlers(&child);
+        signal(&child, Signal::TERM);
+        let said = common::said(child.wait_with_output().unwrap());
+        drop(input);
+        outcomes.push((said.code.unwrap(), said.err));
+    }
+    let stopped = "stopped before the run began";
+    let expected = [
+        (0, format!("{stopped}\n")),
+        (0, format!("{{\"event\":\"stopped\",\"message\":\"{stopped}\"}}\n")),
+        (3, format!("{stopped}\n")),
+        (143, String::new()),
+    ];
+    assert_eq!(outcomes, expected);
+}
+
+/// The handlers are there before the configuration is read, so the signal is one of the run.
+#[test]
+fn a_signal_at_the_very_start_stops_the_run_as_any_other() {
+    let house = House::with(&[("c.yaml", ENDLESS)]);
+    for _ in 0..10 {
+        let child = house.command(&["run", "c.yaml"]).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for_handlers(&child);
+        signal(&child, Signal::TERM);
+        let said = common::said(child.wait_with_output().unwrap());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        assert!(said.err.contains("stopped "), "{}", said.err);
+    }
+}
+
+/// `timeout` and `npm` send a signal to the process and again to its group.
+#[test]
+fn signals_that_follow_at_once_are_one_request() {
+    let house = House::with(&[("c.yaml", FLOOD)]);
+    let mut child = flooding(&house, &["run", "c.yaml"]);
+    signal(&child, Signal::INT);
+    signal(&child, Signal::TERM);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("stopping: "), "{line}");
+    // It drains as soon as it is read.
+    let mut out = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(out.last(), Some(&b'\n'));
+}
+
+#[test]
+fn a_file_of_the_largest_size_is_an_error_with_a_message() {
+    let house = House::with(&[("c.yaml", ENDLESS)]);
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -f 8; exec \"$0\" run c.yaml", program]).current_dir(house.path());
+    let said = common::said(command.output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("larger than the system allows"), "{}", said.err);
 }
 
 /// Writes to the standard output, which the test does not read: the sink waits without end once the pipe is
@@ -245,8 +347,7 @@ fn a_quiet_run_that_is_ended_at_once_says_why_it_failed() {
     let house = House::with(&[("c.yaml", FLOOD)]);
     let mut child = flooding(&house, &["run", "c.yaml", "--quiet"]);
     signal(&child, Signal::TERM);
-    // Two signals at the same time would be one.
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(2 * ONE_REQUEST);
     signal(&child, Signal::TERM);
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();

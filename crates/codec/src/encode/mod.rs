@@ -26,15 +26,18 @@ use crate::values::Values;
 use flat::{Key, columns, quote_csv, write_csv, write_json, write_logfmt};
 use members::Members;
 
+/// The columns to write, as pairs: the name to write and the field's name.
+pub type Columns = Vec<(String, String)>;
+
 /// A format and its options, as a configuration names them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(from = "Written")]
 #[schemars(with = "Written")]
 pub struct Encoding {
     options: EncodeOptions,
-    /// The columns of a format with a header, as pairs: the name to write and the field's name. The first
-    /// batch decides them, for all encoders of this encoding and for the header.
-    decided: Arc<OnceLock<Vec<(String, String)>>>,
+    /// The columns of a format with a header. The first batch decides them, for all encoders of this encoding
+    /// and for the header.
+    decided: Arc<OnceLock<Columns>>,
 }
 
 /// How messages are written: the name of a format, or a format with its options.
@@ -201,6 +204,16 @@ impl Encoding {
         Some(header)
     }
 
+    /// Returns the columns that the first batch has decided, if the format needs the same ones in all files.
+    pub fn decided(&self) -> Option<&Columns> {
+        self.options.decides().then(|| self.decided.get()).flatten()
+    }
+
+    /// Sets the columns that an earlier run decided, unless this run has decided them.
+    pub fn decide(&self, columns: Columns) {
+        let _ = self.decided.set(columns);
+    }
+
     fn delimiter(&self) -> u8 {
         self.options.delimiter.and_then(|delimiter| u8::try_from(delimiter).ok()).unwrap_or(b',')
     }
@@ -312,8 +325,7 @@ impl Encoding {
         let slot = Slot::new(&options.into, kind);
         // Listed columns are a choice: the other fields are left out. Columns that the first batch decides
         // are not, so no field may be left out silently.
-        let is_decided = options.format == Format::Csv && options.fields.is_none();
-        let decided = is_decided.then(|| self.decided.clone());
+        let decided = options.decides().then(|| self.decided.clone());
         Ok(Encoder { writer, decided, options, known: None, row_bytes: 0, slot, skip })
     }
 }
@@ -331,7 +343,7 @@ pub struct Encoder {
     writer: Writer,
     options: EncodeOptions,
     /// The columns that the first batch decides, if the format needs the same ones in all messages.
-    decided: Option<Arc<OnceLock<Vec<(String, String)>>>>,
+    decided: Option<Arc<OnceLock<Columns>>>,
     /// The schema of the previous batch, and its layout.
     known: Option<(SchemaRef, Arc<Layout>)>,
     /// The bytes per message in the previous batch, as an estimate for the next.
@@ -350,8 +362,13 @@ enum Layout {
 }
 
 impl EncodeOptions {
-    /// Returns the columns to write, as pairs: the name to write and the field's name.
-    fn columns(&self, fields: &Schema) -> Vec<(String, String)> {
+    /// True if the first batch decides the columns.
+    fn decides(&self) -> bool {
+        self.format == Format::Csv && self.fields.is_none()
+    }
+
+    /// Returns the columns to write.
+    fn columns(&self, fields: &Schema) -> Columns {
         let same = |name: &String| (name.clone(), name.clone());
         if let Some(fields) = &self.fields {
             return fields.iter().map(same).collect();
@@ -471,7 +488,7 @@ impl Encoder {
     }
 
     /// Returns the columns to write, and the fields among `columns` for which there is none.
-    fn decide(&self, columns: Vec<(String, String)>) -> (Vec<(String, String)>, Vec<String>) {
+    fn decide(&self, columns: Columns) -> (Columns, Vec<String>) {
         let Some(decided) = &self.decided else { return (columns, Vec::new()) };
         let known = decided.get_or_init(|| columns.clone());
         let names: HashSet<&str> = known.iter().map(|(_, name)| name.as_str()).collect();

@@ -13,8 +13,11 @@ mod command;
 mod content;
 pub mod custom;
 mod directory;
-mod file_template;
+// Public for its fuzz target.
+#[doc(hidden)]
+pub mod file_template;
 mod group;
+mod links_out;
 pub mod mime;
 mod plain;
 pub mod sinks;

@@ -79,7 +79,7 @@ impl Plain {
     pub async fn more(&mut self, arenas: &mut Arenas, out: &SourceOutput) -> Buffer {
         if matches!(self.from, From::Ahead(_) | From::Undetected(..)) {
             // A share that holds memory may have to wait for more until others return theirs. Waiting for a
-            // slice while holding an arena for something else could last for ever.
+            // slice while holding an arena for something else might never end.
             arenas.clear();
         }
         if let Some(buffer) = self.slice(out).await {

@@ -10,7 +10,9 @@ mod input;
 pub mod report;
 pub mod sinks;
 pub mod sources;
-mod spool;
+// Public for its fuzz target.
+#[doc(hidden)]
+pub mod spool;
 mod standard_streams;
 
 /// Adds the components of this family to a registry.

@@ -47,10 +47,13 @@ impl Progress {
         }
     }
 
-    /// Records that a message can never be sent.
+    /// Records that a message can never be sent. A sink that checks its messages again after an error may
+    /// call this again: a message is rejected once.
     pub(crate) fn reject(&mut self, row: usize, reason: String) {
-        self.done(row);
-        self.rejected.push((row as u32, reason));
+        if !self.is_done(row) {
+            self.done(row);
+            self.rejected.push((row as u32, reason));
+        }
     }
 
     /// Forgets the batch, which will not be retried.
@@ -90,6 +93,8 @@ mod tests {
         assert!(!progress.is_done(1));
         progress.done(0);
         progress.reject(1, "no".to_owned());
+        progress.begin(one.share().payload());
+        progress.reject(1, "no again".to_owned());
         assert_eq!(progress.finish(), [(1, "no".to_owned())]);
         progress.begin(one.payload());
         assert!(!progress.is_done(0) && progress.finish().is_empty());

@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let document = Document::parse("own.yaml", &text).map_err(|mistakes| mistakes.render(false))?;
     let graph = thalweg_engine::read(&document, &registry).map_err(|mistakes| mistakes.render(false))?;
     let plan = Plan::new(&graph, 2);
-    let state_dir = StateDir { folder: folder.join("state"), positions: false };
+    let state_dir = StateDir { folder: folder.join("state"), positions: false, owner: None };
     let runtime = tokio::runtime::Runtime::new()?;
     let summary =
         runtime.block_on(async { Ok::<_, Box<dyn Error>>(Run::new(plan, state_dir)?.wait().await) })?;

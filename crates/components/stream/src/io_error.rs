@@ -49,11 +49,17 @@ pub fn io_error(action: &str, path: impl AsRef<Path>, error: &io::Error) -> Erro
         | ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted => Error::temporary(sentence(&format!("{error}."), "")),
         _ if has_too_many_files(error) => Error::temporary(sentence(
-            "too many files are open.",
+            &format!("too many files are open{}.", open_file_limit()),
             " Raise the limit (`ulimit -n`) if this does not pass.",
         )),
         _ => Error::permanent(sentence(&format!("{error}."), "")),
     }
+}
+
+/// The number of files that this process may have open, as a part of a sentence.
+fn open_file_limit() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map(|limit| format!("; this process may have {limit}")).unwrap_or_default()
 }
 
 /// True for `ENFILE` (the system's limit) and `EMFILE` (the process's limit). `ErrorKind` has no name for

@@ -7,6 +7,7 @@
 //! - [`cut`]: cuts messages from that memory and sends them to a source output.
 //! - [`io_error`]: errors of the operating system.
 //! - [`encode`]: the transform that encodes messages for a sink.
+//! - [`pieces`]: batches whose output is larger than they are.
 //!
 //! No component must live here, except `encode`, which is also an option of sinks in three families.
 //!
@@ -16,3 +17,4 @@ pub mod arenas;
 pub mod cut;
 pub mod encode;
 pub mod io_error;
+pub mod pieces;

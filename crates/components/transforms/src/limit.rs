@@ -133,6 +133,8 @@ impl TransformConfig for Limit {
 const FINEST: f64 = 0.01;
 /// The time after which messages that wait are released together, in seconds, if the burst allows.
 const STEP: f64 = 0.05;
+/// The shortest pause, in seconds. A pause for what rounding has left of a token would be no time at all.
+const SHORTEST: f64 = 1e-6;
 /// The longest pause, in seconds.
 const LONGEST: f64 = 1e9;
 
@@ -280,7 +282,7 @@ impl Limiter {
         if let Some(batch) = self.waiting.front() {
             let most = self.burst.min((self.per_second * STEP).max(1.0)).floor();
             let next = most.min((batch.rows() - self.passed) as f64);
-            let pause = ((next - tokens) / self.per_second).clamp(0.0, LONGEST);
+            let pause = ((next - tokens) / self.per_second).clamp(SHORTEST, LONGEST);
             out.hold(Duration::from_secs_f64(pause));
         }
         Ok(())
@@ -452,6 +454,19 @@ mod tests {
     }
 
     #[test]
+    fn tokens_that_rounding_keeps_just_below_one_are_waited_for() {
+        let mut limiter =
+            testing::options::<Limit>("{rate: 1000, burst: 1}").limiter(&testing::context().memory, now);
+        PASSED.set(Duration::ZERO);
+        limiter.single = Some(Bucket { tokens: 1.0 - 1e-12, filled: now() });
+        let mut out = Outputs::new("test".into());
+        limiter.apply(testing::batch(["a"]), &mut out).unwrap();
+        PASSED.set(out.take_held().unwrap());
+        limiter.resume(&mut out).unwrap();
+        assert_eq!(out.take().len(), 1);
+    }
+
+    #[test]
     fn a_restart_does_not_fill_the_bucket() {
         let build = || {
             testing::options::<Limit>("{rate: 1, per: 365d, burst: 3, on_excess: drop}")
@@ -469,6 +484,15 @@ mod tests {
         second.apply(testing::batch(["c", "d"]), &mut out).unwrap();
         let passed: Vec<_> = out.take().iter().flat_map(|(_, batch)| testing::payloads(batch)).collect();
         assert_eq!(passed, ["c"]);
+    }
+
+    #[test]
+    fn buckets_of_keys_are_full_after_a_restart() {
+        let yaml = "{rate: 1, per: 365d, burst: 1, key: payload, on_excess: drop}";
+        let mut limiter = testing::options::<Limit>(yaml).limiter(&testing::context().memory, Instant::now);
+        let mut out = Outputs::new("test".into());
+        limiter.apply(testing::batch(["a", "a"]), &mut out).unwrap();
+        assert_eq!((out.take().len(), limiter.state()), (1, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use arrow_array::UInt64Array;
 use proptest::prelude::*;
 use serde_json::Value;
 use thalweg_engine::{Component, Context, Journal, Output, Outputs, Store, TransformConfig, testing};
-use thalweg_record::{Ack, Batch, Meta};
+use thalweg_record::{Ack, Batch, Meta, Outcome};
 
 use crate::add_id::AddId;
 use crate::add_sequence::AddSequence;
@@ -48,6 +48,7 @@ fn passed<C: Component + TransformConfig>(yaml: &str, batches: Vec<Batch>, cuts:
             for (output, batch) in out.take() {
                 let rows = testing::payloads(&batch).into_iter().zip(testing::rows(batch.fields()));
                 left.extend(rows.map(|(payload, fields)| (output, payload, fields)));
+                batch.settle(Outcome::Delivered);
             }
             if out.take_held().is_none() {
                 break;

@@ -86,7 +86,7 @@ impl Setting {
             return Ok(batch.with_payload(present(payload))?);
         }
         let field = evaluated.field(&self.name);
-        if !self.field.as_ref().is_some_and(|(known, _)| **known == field) {
+        if self.field.as_ref().is_none_or(|(known, _)| **known != field) {
             let field = Arc::new(field);
             self.field = Some((field.clone(), Layout::new(vec![field])));
         }

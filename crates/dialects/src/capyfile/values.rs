@@ -234,6 +234,7 @@ impl<'v> Values<'v> {
                 .map_err(|error| unread(format!("file \"{name}\""), "readable", error)),
             SourceType::Secret => (around.file)(&around.secrets.join(name))
                 .map(without_line_feed)
+                .inspect(|secret| thalweg_redact::keep(secret, None))
                 .map_err(|error| unread(format!("secret \"{name}\""), "mounted", error)),
             SourceType::HttpGet | SourceType::HttpPost | SourceType::HttpHeader => {
                 let Some(request) = around.request else {

@@ -85,8 +85,8 @@ pub struct Context {
     /// replayed.
     pub resumes: bool,
     /// True if every source sends again what no checkpoint covers, so that a sink must cut off what it wrote
-    /// since. False if some messages come only once (a datagram, for example): what is whole stays, and what
-    /// other sources send again is there twice.
+    /// since. False if some messages come only once (a datagram, for example): whole messages stay, and
+    /// messages that other sources send again are there twice.
     pub resends: bool,
     /// True if a run without `--state` reads all input from its beginning, so that its output replaces that
     /// of earlier runs. False if a source takes messages as a service does: those of earlier runs never come

@@ -51,6 +51,12 @@ pub trait SourceConfig: Send + Sync {
         true
     }
 
+    /// True if a run with `--state` that was killed reads on at the last saved position. Then a checkpoint is
+    /// taken while nothing moves, so that no sink gets a message twice.
+    fn rereads(&self) -> bool {
+        self.resends() && self.starts_over()
+    }
+
     /// True if the source reads the standard input of the process, which then cannot hold the configuration.
     fn reads_stdin(&self) -> bool {
         false

@@ -10,8 +10,8 @@
 //! docs/decisions/074-a-checkpoint-is-taken-while-nothing-moves.md.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,9 +27,10 @@ use super::sink::CheckpointBarrier;
 use crate::Error;
 use crate::component::Transform;
 use crate::positions::Positions;
-use crate::store::{DeadLetterId, Store};
+use crate::replay::Replayed;
+use crate::store::{DeadLetterId, Owner, Store};
 
-/// How often checkpoints are saved.
+/// How often checkpoints are saved: see [`save_every`].
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 /// How soon they are saved if someone waits for it. All who ask meanwhile share the save.
 const SAVE_SOON: Duration = Duration::from_millis(5);
@@ -37,8 +38,8 @@ const SAVE_SOON: Duration = Duration::from_millis(5);
 const HOLD_SHARE: u32 = 20;
 /// But not longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long the sources are held back at most: a sink that retries would hold them back without end. Then
-/// what is settled is saved while messages move. A run that resumes there may write twice what was in flight.
+/// How long the sources are held back at most: a sink that retries would hold them back without end. Then the
+/// settled messages are saved while others move. A run that resumes there may write those twice.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// A component's name, and where its task puts its state for the next save.
@@ -57,7 +58,8 @@ pub(super) type ComponentPositions = Vec<(Arc<str>, Arc<Positions>)>;
 /// The state that a group of components saves, and its store.
 pub(super) struct Checkpoints {
     pub(super) store: Arc<LazyStore>,
-    /// False if the run keeps nothing: nothing is then ever due, and [`save`](Self::save) does nothing.
+    /// False if the run keeps no checkpoints. Then [`save`](Self::save) only removes dead letters that are
+    /// processed again.
     pub(super) are_kept: bool,
     pub(super) positions: ComponentPositions,
     pub(super) states: Vec<SavedState>,
@@ -68,7 +70,8 @@ pub(super) struct Checkpoints {
     pub(super) flushes: Arc<Flushes>,
     /// True if all sources of the group read their input again from their positions.
     pub(super) rereads: bool,
-    /// True once a sink or transform was seen to have state.
+    /// True once there is state that must be saved while nothing moves: see
+    /// [`must_be_still`](Self::must_be_still).
     pub(super) has_state: AtomicBool,
 }
 
@@ -78,6 +81,8 @@ struct Snapshot {
     number: u64,
     moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
     states: Vec<(Arc<str>, Value)>,
+    /// True if the states have those of transforms.
+    has_transforms: bool,
     /// The dead letters that are covered: see [`Store::save`].
     letters: Vec<(Arc<str>, Option<DeadLetterId>)>,
 }
@@ -95,7 +100,7 @@ impl Checkpoints {
                 () = timer.due() => {}
             }
             match self.checkpoint().await {
-                Ok(held) => timer.wait_at_least((held * HOLD_SHARE).min(LONGEST_PAUSE)),
+                Ok(held) => timer.rest_after(held),
                 Err(error) => {
                     // The supervisor is gone when the run is over.
                     let _ = failed.send(error.into());
@@ -130,22 +135,33 @@ impl Checkpoints {
     /// Holds the sources back, lets what is in flight be settled, and copies the state. Returns None if a
     /// batch has failed.
     async fn still_snapshot(&self) -> Option<Snapshot> {
-        let _hold = self.traffic.hold().await;
+        let hold = self.traffic.hold().await;
         self.flushes.flush().await;
+        // A sink whose flush fails sends its messages to the other sinks of a failover.
+        while !self.traffic.is_still() {
+            hold.still().await;
+            self.flushes.flush().await;
+        }
         if self.has_failed() {
             return None;
         }
-        Some(thalweg_runtime::blocking(|| self.snapshot()))
+        thalweg_runtime::blocking(|| self.snapshot())
     }
 
-    /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component
-    /// would have some of them twice.
+    /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component or
+    /// the dead letters would have some of them twice.
     fn must_be_still(&self) -> bool {
         let has_state = || self.states.iter().any(|(_, state)| state.lock().is_some());
-        if self.rereads && (!self.transforms.is_empty() || has_state()) {
+        let has_letters = || self.store.opened().is_some_and(|store| store.last_letter().is_some());
+        if self.rereads && (!self.transforms.is_empty() || has_state() || has_letters()) {
             self.has_state.store(true, Relaxed);
         }
         self.are_kept && self.has_state.load(Relaxed)
+    }
+
+    /// True if there is something to do when a checkpoint is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.are_kept || self.store.replays()
     }
 
     fn has_failed(&self) -> bool {
@@ -164,20 +180,16 @@ impl Checkpoints {
     /// # Errors
     /// As [`save`](Self::save).
     pub(super) fn save_last(&self) -> Result<(), Error> {
+        if !self.is_due() {
+            return Ok(());
+        }
+        let is_consistent = !self.must_be_still() || !self.has_failed() && self.traffic.is_still();
+        let Some(mut snapshot) = self.snapshot() else { return Ok(()) };
         // One sink alone has what is settled, and nothing else.
-        let is_unchanged = |(slot, transform): &(StateSlot, SharedTransform)| {
-            transform.lock().state().is_none() && slot.lock().is_none()
-        };
-        let is_alone =
-            self.states.len() == self.transforms.len() + 1 && self.transforms.iter().all(is_unchanged);
-        let is_consistent = is_alone || !self.has_failed() && self.traffic.is_still();
-        if self.must_be_still() && !is_consistent {
+        let is_alone = self.states.len() == self.transforms.len() + 1 && !snapshot.has_transforms;
+        if !is_consistent && !is_alone {
             return Ok(());
         }
-        if !self.are_kept {
-            return Ok(());
-        }
-        let mut snapshot = self.snapshot();
         // Nothing comes again of what the dead letters have.
         snapshot.letters.iter_mut().for_each(|(_, covered)| *covered = None);
         self.write_blocking(snapshot)
@@ -188,31 +200,41 @@ impl Checkpoints {
     /// # Errors
     /// If the store cannot be written. The changes are then saved by the next call.
     pub(super) fn save(&self) -> Result<(), Error> {
-        if !self.are_kept {
+        if !self.is_due() {
             return Ok(());
         }
-        self.write_blocking(self.snapshot())
+        self.snapshot().map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
     }
 
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`].
+    ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
     /// transform that writes to its journal blocks the thread.
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> Option<Snapshot> {
         let number = self.saver.begin();
+        // Before the barrier: a transform that is at work must not hold up the sinks.
+        let locked = self.transforms.iter().map(|(slot, transform)| {
+            let transform = transform.try_lock_for(LONGEST_HOLD)?;
+            Some((slot, transform))
+        });
+        let mut transforms = locked.collect::<Option<Vec<_>>>()?;
         let _barrier = self.barrier.write();
         let mut moved = Vec::new();
         for (source, positions) in &self.positions {
             let changes = positions.take_changes().into_iter();
             moved.extend(changes.map(|(partition, offset)| (source.clone(), partition, offset)));
         }
-        for (slot, transform) in &self.transforms {
-            if let Some(state) = transform.lock().state() {
-                *slot.lock() = Some(state);
-            }
+        let mut has_transforms = false;
+        for (slot, transform) in &mut transforms {
+            let mut slot = slot.lock();
+            // A transform returns a state once. The slot has one that could not be saved.
+            *slot = transform.state().or(slot.take());
+            has_transforms |= slot.is_some();
         }
         let states = self.states.iter();
         let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
-        Snapshot { number, moved, states, letters: self.covered_letters() }
+        Some(Snapshot { number, moved, states, has_transforms, letters: self.covered_letters() })
     }
 
     /// The last dead letter, for each source whose messages come again after it.
@@ -227,10 +249,16 @@ impl Checkpoints {
     }
 
     fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
-        let Snapshot { number, moved, states, letters } = snapshot;
-        if !moved.is_empty() || !states.is_empty() {
+        let Snapshot { number, moved, states, has_transforms: _, letters } = snapshot;
+        // With the mark of a run that has ended, the next one would remove the letters of a replay.
+        let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
+        if !moved.is_empty() || !states.is_empty() || clears_marks {
             let saved = Failpoint::CheckpointBefore.check().map_err(unwritable);
-            let saved = saved.and_then(|()| self.store.get()?.save(&moved, &states, &letters));
+            let saved = saved.and_then(|()| match self.are_kept {
+                true => self.store.get()?.save(&moved, &states, &letters),
+                false => Ok(()),
+            });
+            let saved = saved.and_then(|()| self.store.remove_replayed(&moved));
             if let Err(error) = saved {
                 self.put_back(moved, states);
                 return Err(error);
@@ -290,6 +318,16 @@ fn unwritable(error: std::io::Error) -> Error {
     Error::permanent("the state cannot be written").caused_by(error)
 }
 
+/// How often checkpoints are saved. Tests set `THALWEG_CHECKPOINT_MS`, so that a run of moments has several.
+fn save_every() -> Duration {
+    static EVERY: OnceLock<Duration> = OnceLock::new();
+    *EVERY.get_or_init(|| {
+        let wanted = std::env::var("THALWEG_CHECKPOINT_MS").ok();
+        let wanted = wanted.and_then(|text| text.parse::<u64>().ok()).filter(|ms| *ms > 0);
+        wanted.map_or(SAVE_EVERY, Duration::from_millis)
+    })
+}
+
 /// When the next save is due: by the clock, or soon after someone asked for it.
 pub(super) struct SaveTimer {
     timer: Interval,
@@ -300,7 +338,7 @@ pub(super) struct SaveTimer {
 
 impl SaveTimer {
     pub(super) fn new() -> Self {
-        let mut timer = tokio::time::interval(SAVE_EVERY);
+        let mut timer = tokio::time::interval(save_every());
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { timer, asked: None, earliest: Instant::now() }
     }
@@ -310,9 +348,9 @@ impl SaveTimer {
         self.asked.get_or_insert_with(|| Instant::now() + SAVE_SOON);
     }
 
-    /// The next save is not due before this time has passed.
-    pub(super) fn wait_at_least(&mut self, pause: Duration) {
-        self.earliest = Instant::now() + pause;
+    /// A checkpoint held the sources back for this time: the next one is not due soon.
+    pub(super) fn rest_after(&mut self, held: Duration) {
+        self.earliest = Instant::now() + (held * HOLD_SHARE).min(LONGEST_PAUSE);
     }
 
     /// Waits until a save is due.
@@ -333,12 +371,37 @@ impl SaveTimer {
 /// The store, opened when it is first needed: a run that has nothing to keep leaves no folder behind.
 pub(super) struct LazyStore {
     folder: PathBuf,
+    owner: Option<Owner>,
     open: Mutex<Option<Arc<Store>>>,
+    /// The dead letters that the run processes again.
+    replayed: Option<Arc<Replayed>>,
 }
 
 impl LazyStore {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, open: Mutex::default() }
+    pub(super) fn new(folder: PathBuf, owner: Option<Owner>) -> Self {
+        Self { folder, owner, open: Mutex::default(), replayed: None }
+    }
+
+    /// Lets the run remove dead letters as they are settled.
+    pub(super) fn replaying(&self, replayed: Arc<Replayed>) -> Self {
+        let open = Mutex::new(self.opened());
+        Self { folder: self.folder.clone(), owner: self.owner.clone(), open, replayed: Some(replayed) }
+    }
+
+    /// True if the run removes dead letters as they are settled.
+    pub(super) fn replays(&self) -> bool {
+        self.replayed.is_some()
+    }
+
+    /// Removes the dead letters that positions cover.
+    fn remove_replayed(&self, moved: &[(Arc<str>, Arc<str>, Option<Value>)]) -> Result<(), Error> {
+        let Some(replayed) = &self.replayed else { return Ok(()) };
+        for (source, _, offset) in moved {
+            if let Some(offset) = offset {
+                replayed.remove(&*self.get()?, source, offset)?;
+            }
+        }
+        Ok(())
     }
 
     /// The store, if it is open.
@@ -351,7 +414,7 @@ impl LazyStore {
         if let Some(store) = &*open {
             return Ok(store.clone());
         }
-        let store = Arc::new(Store::open(&self.folder)?);
+        let store = Arc::new(Store::open_for(&self.folder, self.owner.as_ref())?);
         *open = Some(store.clone());
         Ok(store)
     }
@@ -360,27 +423,26 @@ impl LazyStore {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::path::Path;
 
-    use thalweg_record::Outcome;
+    use serde_json::json;
+    use thalweg_record::{Batch, Outcome, Outputs};
 
     use super::*;
-    use crate::Role;
     use crate::positions::Checkpoint;
+    use crate::store::DeadLetter;
+    use crate::{DeadLetterLimits, Role};
 
-    #[test]
-    fn what_could_not_be_saved_is_saved_by_the_next_save() {
-        let folder = tempfile::tempdir().unwrap();
-        let blocked = folder.path().join("state");
-        std::fs::write(&blocked, "a file where the folder should be").unwrap();
+    /// The checkpoints of a group with the source `in`.
+    fn checkpoints(folder: &Path, states: Vec<SavedState>) -> Checkpoints {
         let (failures, _) = tokio::sync::mpsc::unbounded_channel();
         let positions = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
         positions.keep();
-        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
-        let checkpoints = Checkpoints {
-            store: Arc::new(LazyStore::new(blocked.clone())),
+        Checkpoints {
+            store: Arc::new(LazyStore::new(folder.to_owned(), None)),
             are_kept: true,
-            positions: vec![("in".into(), positions.clone())],
-            states: vec![("out".into(), state.clone())],
+            positions: vec![("in".into(), positions)],
+            states,
             transforms: Vec::new(),
             barrier: CheckpointBarrier::default(),
             saver: Saver::new(),
@@ -388,12 +450,22 @@ mod tests {
             flushes: Arc::new(Flushes::new(Arc::default())),
             rereads: true,
             has_state: AtomicBool::default(),
-        };
-        let settle = |offset: u64| {
-            let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
-            positions.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
-        };
-        settle(1);
+        }
+    }
+
+    fn settle(checkpoints: &Checkpoints, offset: u64) {
+        let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
+        checkpoints.positions[0].1.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
+    }
+
+    #[test]
+    fn what_could_not_be_saved_is_saved_by_the_next_save() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("state");
+        std::fs::write(&blocked, "a file where the folder should be").unwrap();
+        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
+        let checkpoints = checkpoints(&blocked, vec![("out".into(), state.clone())]);
+        settle(&checkpoints, 1);
         let error = checkpoints.save().unwrap_err().to_string();
         assert_eq!(
             error.replace(&folder.path().display().to_string(), "FOLDER"),
@@ -405,6 +477,93 @@ mod tests {
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
         assert_eq!(store.sink_state("out").unwrap(), Some(10.into()));
-        assert_eq!(positions.committed("l"), Some(1.into()));
+        assert_eq!(checkpoints.positions[0].1.committed("l"), Some(1.into()));
+    }
+
+    /// A transform whose state has changed, if true.
+    struct Counting(bool);
+
+    impl Transform for Counting {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            out.send(batch);
+            Ok(())
+        }
+
+        fn state(&mut self) -> Option<Value> {
+            std::mem::take(&mut self.0).then(|| 7.into())
+        }
+    }
+
+    #[test]
+    fn the_last_save_has_what_a_transform_learned_since_the_save_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let slots = [StateSlot::default(), StateSlot::default()];
+        let states = vec![("main.count".into(), slots[0].clone()), ("out".into(), slots[1].clone())];
+        let mut checkpoints = checkpoints(folder.path(), states);
+        let transform: Box<dyn Transform> = Box::new(Counting(true));
+        checkpoints.transforms.push((slots[0].clone(), Arc::new(Mutex::new(transform))));
+        settle(&checkpoints, 1);
+        checkpoints.save_last().unwrap();
+        let store = checkpoints.store.get().unwrap();
+        assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
+        assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
+    }
+
+    fn letter() -> DeadLetter {
+        let letter = json!({ "time_us": 1, "component": "main.c", "reason": "none", "source": "in" });
+        serde_json::from_value(letter).unwrap()
+    }
+
+    #[test]
+    fn dead_letters_are_a_state_that_is_saved_while_nothing_moves() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(folder.path(), Vec::new());
+        let store = checkpoints.store.get().unwrap();
+        assert!(!checkpoints.must_be_still());
+        store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
+        assert!(checkpoints.must_be_still());
+    }
+
+    #[test]
+    fn dead_letters_that_follow_a_run_which_ended_stay_even_if_it_had_nothing_left_to_save() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(folder.path(), Vec::new());
+        let (store, source): (_, Arc<str>) = (checkpoints.store.get().unwrap(), "in".into());
+        store.cover_letters(std::iter::once(&source)).unwrap();
+        checkpoints.save_last().unwrap();
+        store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
+        assert!(store.uncovered_letters().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long() {
+        let (mut timer, start) = (SaveTimer::new(), Instant::now());
+        let mut times = Vec::new();
+        timer.due().await;
+        for held in [0, 0, 100, 5000, 0] {
+            timer.rest_after(Duration::from_millis(held));
+            timer.due().await;
+            times.push(start.elapsed().as_millis());
+        }
+        timer.ask();
+        timer.due().await;
+        times.push(start.elapsed().as_millis());
+        assert_eq!(times, [500, 1000, 3000, 13_000, 13_500, 13_505]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_settled_is_saved_after_five_seconds_in_which_something_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let state: StateSlot = Arc::new(Mutex::new(Some(10.into())));
+        let checkpoints = checkpoints(folder.path(), vec![("out".into(), state)]);
+        let committed = || checkpoints.positions[0].1.committed("l");
+        settle(&checkpoints, 1);
+        let moves = checkpoints.traffic.pass();
+        let held = checkpoints.checkpoint().await.unwrap();
+        assert_eq!((held.as_millis(), committed()), (LONGEST_HOLD.as_millis(), Some(1.into())));
+        drop(moves);
+        settle(&checkpoints, 2);
+        let held = checkpoints.checkpoint().await.unwrap();
+        assert_eq!((held, committed()), (Duration::ZERO, Some(2.into())));
     }
 }

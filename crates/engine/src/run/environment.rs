@@ -41,11 +41,13 @@ pub(super) struct Input {
     pub(super) resends: bool,
     /// True if all read their input from its beginning in a run without state.
     pub(super) starts_over: bool,
+    /// True if all read on at their saved positions in a run with state.
+    pub(super) rereads: bool,
 }
 
 impl Default for Input {
     fn default() -> Self {
-        Self { resends: true, starts_over: true }
+        Self { resends: true, starts_over: true, rereads: true }
     }
 }
 

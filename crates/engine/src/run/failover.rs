@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_record::{Ack, Batch};
+use thalweg_record::{Ack, Batch, Outcome};
 use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 
 use super::RunFailure;
@@ -46,16 +46,16 @@ impl Way {
 
     /// The batch to send this way: a copy whose failure sends the batch the next way, or the batch if there
     /// is none.
-    fn guard(&self, batch: Batch) -> Batch {
+    fn guard(&self, mut batch: Batch) -> Batch {
         let Some(next) = self.next.clone() else { return batch };
         let mut copy = batch.with_ack(Ack::noop());
-        *copy.ack_mut() = Ack::with_failover(self.metrics.name.clone(), move |settlement| {
-            if settlement.outcome.is_safe() {
-                batch.settle(settlement.outcome);
-            } else {
-                next.take_over(batch);
-            }
-        });
+        *copy.ack_mut() =
+            Ack::with_failover(self.metrics.name.clone(), move |settlement| match settlement.outcome {
+                // Not all of its messages, if only some were.
+                Outcome::Rejected => batch.take_ack().reject(settlement.rejected),
+                outcome if outcome.is_safe() => batch.settle(outcome),
+                _ => next.take_over(batch),
+            });
         copy
     }
 
@@ -150,5 +150,32 @@ impl Worker for Failover {
 
     async fn finish(self) -> Result<(), RunFailure> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use thalweg_record::Settlement;
+    use thalweg_runtime::channel;
+
+    use super::*;
+    use crate::{Role, testing};
+
+    #[tokio::test]
+    async fn a_batch_of_which_a_way_rejects_a_part_has_that_many_rejected_messages() {
+        let ((to, sink), (other, _)) = (channel(usize::MAX), channel(usize::MAX));
+        let metrics = ComponentMetrics::new("failover".into(), Role::Transform, "test");
+        let first = Way::first_of([vec![to], vec![other]].into_iter(), &metrics).unwrap();
+        let settled: Arc<Mutex<Option<Settlement>>> = Arc::default();
+        let noted = settled.clone();
+        let ack = Ack::new("in".into(), move |settlement| *noted.lock() = Some(settlement));
+        let batch = testing::batch_with(["a", "b", "c"], ack);
+        first.give(batch, |stage, batch, bytes| drop(stage.push(batch, bytes)));
+        let copy = sink.take().await.unwrap().item.take_ack();
+        copy.split().reject(1);
+        copy.settle(Outcome::Delivered);
+        let expected = Settlement { outcome: Outcome::Rejected, rejected: 1, reason: None };
+        assert_eq!(*settled.lock(), Some(expected));
     }
 }

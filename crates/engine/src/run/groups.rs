@@ -69,9 +69,9 @@ impl Groups {
         self.stages.get(&stage).copied().unwrap_or_default()
     }
 
-    /// True if what is sent to a stage counts as moving: a checkpoint waits until it has been processed. Not
-    /// so for files that lead to a file reader. It is held back like a source, in the middle of a file, so
-    /// files would wait for it in vain. They are sent again by a later run, like input that was not read.
+    /// True if items sent to a stage count as moving: a checkpoint waits until they are processed. Not so for
+    /// files that lead to a file reader. It is held back like a source, in the middle of a file, so files
+    /// would wait for it in vain. They are sent again by a later run, like input that was not read.
     pub(super) fn counts(&self, to: Destination) -> bool {
         !self.before_readers.contains(&to)
     }

@@ -47,7 +47,8 @@ use thalweg_record::Budget;
 use tokio::sync::mpsc;
 
 use crate::plan::Plan;
-use crate::{Error, Role, Temporaries};
+use crate::replay::Replayed;
+use crate::{Error, Owner, Role, Temporaries};
 
 pub use failure::RunFailure;
 pub use files::{FileEvent, FileWatcher};
@@ -72,6 +73,8 @@ pub struct StateDir {
     pub folder: PathBuf,
     /// True if checkpoints are kept, so that the next run resumes where this one ended.
     pub positions: bool,
+    /// The configuration of the run. Another one is refused. Without an owner, anything goes.
+    pub owner: Option<Owner>,
 }
 
 /// A run that has been prepared and can be started.
@@ -94,7 +97,7 @@ impl Run {
     /// # Errors
     /// If the store cannot be opened.
     pub fn new(plan: Plan, state_dir: StateDir) -> Result<Self, Error> {
-        let store = Arc::new(LazyStore::new(state_dir.folder.clone()));
+        let store = Arc::new(LazyStore::new(state_dir.folder.clone(), state_dir.owner.clone()));
         if state_dir.positions {
             store.get()?;
         }
@@ -134,6 +137,12 @@ impl Run {
     pub fn continuing(mut self) -> Self {
         self.continues = true;
         self
+    }
+
+    /// Processes dead letters again: sinks append, and the letters are removed as they are settled.
+    pub fn replaying(mut self, replayed: Arc<Replayed>) -> Self {
+        self.store = Arc::new(self.store.replaying(replayed));
+        self.continuing()
     }
 
     /// Limits how long the run may drain, counted from the request to stop ([`Handle::stop`], or a failure).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Budget};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Traffic, Worker};
 
 use super::RunFailure;
 use super::channels::Exits;
@@ -68,6 +68,8 @@ pub(super) struct SegmentWorker {
     /// Shared by the workers. None if the number of those at work is fixed.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) budget: Budget,
+    /// The items that move in the group of the segment.
+    pub(super) traffic: Arc<Traffic>,
 }
 
 impl Worker for SegmentWorker {
@@ -90,7 +92,7 @@ impl Worker for SegmentWorker {
         };
         let mut results = Results::default();
         let done = match self.begin(batch, &mut results).await {
-            Ok(()) => self.resume(&mut results).await,
+            Ok(()) => self.resume(Some(ticket), &mut results).await,
             failed => failed,
         };
         match (&done, permit) {
@@ -111,6 +113,8 @@ impl Worker for SegmentWorker {
     }
 
     async fn finish(mut self) -> Result<(), RunFailure> {
+        // A checkpoint has either the messages that the transforms hold back, or those that they send now.
+        let _pass = self.traffic.enter().await;
         let mut results = Results::default();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
@@ -123,7 +127,7 @@ impl Worker for SegmentWorker {
             operator.metrics.add_busy(start);
             finished.map_err(|error| failed(&operator.metrics, error))?;
             self.pass_on(at, &mut results)?;
-            self.resume(&mut results).await?;
+            self.resume(None, &mut results).await?;
         }
         self.deliver_all(&mut results);
         Ok(())
@@ -146,14 +150,16 @@ impl SegmentWorker {
     }
 
     /// Calls the operators that hold messages back, until none does. The last one of the segment comes first,
-    /// so that it has nothing left when those before it send more.
-    async fn resume(&mut self, results: &mut Results) -> Result<(), RunFailure> {
+    /// so that it has nothing left when those before it send more. The results so far leave as soon as those
+    /// of earlier tickets have left: together they may be much larger than the batch. At the end of the
+    /// segment there is no ticket: all have been submitted.
+    async fn resume(&mut self, ticket: Option<Ticket>, results: &mut Results) -> Result<(), RunFailure> {
         while let Some((at, pause)) = self.holding() {
-            // With a sequencer, the results of a ticket are submitted together.
-            if self.sequencer.is_none() {
-                self.deliver_all(results);
-                self.room().await;
+            if let (Some(sequencer), Some(ticket)) = (&self.sequencer, ticket) {
+                sequencer.turn(ticket).await;
             }
+            self.deliver_all(results);
+            self.room().await;
             if pause > Duration::ZERO {
                 tokio::time::sleep(pause).await;
             }
@@ -237,7 +243,6 @@ impl SegmentWorker {
 
     /// Hands over the results so far, and does the work that the next stages take at once.
     fn deliver_all(&self, results: &mut Results) {
-        // Before the results leave: what is settled must not be newer than the state beside it.
         let mut at_once = Vec::new();
         self.deliver(std::mem::take(results), &mut at_once);
         at_once.into_iter().for_each(HandOver::run);
@@ -329,6 +334,7 @@ mod tests {
                 sequencer: Some(sequencer.clone()),
                 limit: None,
                 budget: Budget::new(1 << 20),
+                traffic: Arc::default(),
             }
         };
         let (mut first, mut second) = (worker(), worker());
@@ -360,6 +366,7 @@ mod tests {
             sequencer: None,
             limit: None,
             budget: Budget::new(1 << 20),
+            traffic: Arc::default(),
         };
         let (input, taken) = channel(usize::MAX);
         input.hand_over(testing::batch(["one"]), 1).map(HandOver::run).ok();
@@ -418,6 +425,7 @@ mod tests {
             sequencer: None,
             limit: None,
             budget: Budget::new(1 << 20),
+            traffic: Arc::default(),
         };
         let start = tokio::time::Instant::now();
         let received = tokio::spawn(async move {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::checkpoints::Checkpoints;
 use super::summary::{Ended, Undrained};
-use super::threads::Tasks;
+use super::threads::{Tasks, not_ended};
 use super::{Handle, RunFailure};
 use crate::Error;
 
@@ -62,7 +62,7 @@ impl Supervisor {
     ) -> Self {
         let (not_saved, unsaved) = mpsc::unbounded_channel();
         let mut keepers = JoinSet::new();
-        for group in checkpoints.iter().filter(|group| group.are_kept) {
+        for group in checkpoints.iter().filter(|group| group.is_due()) {
             keepers.spawn(group.clone().keep(not_saved.clone()));
         }
         Self {
@@ -112,7 +112,7 @@ impl Supervisor {
     }
 
     async fn next(&mut self, tasks: &mut Tasks) -> Event {
-        let Self { handle, failed, unsaved, deadline, .. } = self;
+        let Self { handle, failed, unsaved, keepers, deadline, .. } = self;
         tokio::select! {
             // A run whose tasks have all ended has drained, even if the deadline has passed meanwhile.
             biased;
@@ -122,6 +122,8 @@ impl Supervisor {
             () = handle.stop.requested(), if deadline.is_none() => Event::Stopping,
             () = reached(*deadline) => Event::DrainExpired,
             Some(failure) = unsaved.recv() => Event::NotSaved(failure),
+            // Without its keeper, a group has no checkpoints, and its clients no answers.
+            Some(Err(error)) = keepers.join_next() => Event::Ended(not_ended(error)),
         }
     }
 

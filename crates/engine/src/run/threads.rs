@@ -251,7 +251,7 @@ fn panicked() -> RunFailure {
 }
 
 /// The result of a task that did not end by itself: it panicked or was cancelled.
-fn not_ended(error: JoinError) -> Result<(), RunFailure> {
+pub(super) fn not_ended(error: JoinError) -> Result<(), RunFailure> {
     if error.is_panic() { Err(panicked()) } else { Ok(()) }
 }
 

@@ -22,8 +22,13 @@ pub(crate) struct OpenFile {
     partition: Option<Arc<str>>,
     /// Where the file came from.
     meta: Arc<Meta>,
-    /// True if a later run gets the file again: reading may then stop within it.
+    /// True if a later run gets the file again.
     comes_again: bool,
+    /// True if a later run could resume before the last batch: the batch before it had an offset, or there is
+    /// none.
+    resumes_before_last: bool,
+    /// True if a later run could resume after the last batch.
+    resumes_after_last: bool,
 }
 
 impl OpenFile {
@@ -35,6 +40,8 @@ impl OpenFile {
             partition: None,
             meta: Arc::new(Meta { source: reader.clone(), path: None, time_us: 0 }),
             comes_again: false,
+            resumes_before_last: true,
+            resumes_after_last: true,
         }
     }
 
@@ -44,7 +51,7 @@ impl OpenFile {
         Self { ack: file.ack().split(), meta: Arc::new(meta), ..Self::none(reader, None) }
     }
 
-    /// Opens a file: what is sent from here on is out of it. Its offset is forgotten when the position of its
+    /// Opens a file: all messages sent from here on are its. Its offset is deleted when the position of its
     /// source moves past the file. Until then the file would come again: it may be settled long before a
     /// larger one that its source sent earlier.
     pub(crate) fn open(&mut self, file: &File, meta: Meta) {
@@ -52,6 +59,7 @@ impl OpenFile {
         self.meta = Arc::new(meta);
         let known = file.passage().and_then(|passage| Some((passage, file.origin().identity()?)));
         self.comes_again = known.is_some();
+        (self.resumes_before_last, self.resumes_after_last) = (true, true);
         self.partition = None;
         if let (Some(positions), Some((passage, identity))) = (&self.positions, known) {
             let partition: Arc<str> = format!("{} {identity}", file.origin().source).into();
@@ -66,9 +74,11 @@ impl OpenFile {
         self.saved().is_some_and(|saved| saved == END)
     }
 
-    /// True if a run that was asked to stop may leave the rest of the open file to a later run.
-    pub(crate) fn comes_again(&self) -> bool {
-        self.comes_again
+    /// True if a run that was asked to stop may leave the open file to a later run, from the last batch on.
+    /// If offsets are kept, there must be one before that batch: the later run would send again what no
+    /// offset covers.
+    pub(crate) fn may_be_left(&self) -> bool {
+        self.comes_again && (self.partition.is_none() || self.resumes_before_last)
     }
 
     /// All of the file was sent.
@@ -101,7 +111,8 @@ impl OpenFile {
 
     /// The ack of the next batch, after which the file is resumed at `offset`. Without one, the batch only
     /// holds the file's position back.
-    pub(super) fn ack(&self, offset: Option<Value>) -> Ack {
+    pub(super) fn ack(&mut self, offset: Option<Value>) -> Ack {
+        self.resumes_before_last = std::mem::replace(&mut self.resumes_after_last, offset.is_some());
         let file = self.ack.split();
         let (Some(positions), Some(partition)) = (&self.positions, &self.partition) else { return file };
         // The checkpoint first: it is to be settled before the file may be.

@@ -96,15 +96,15 @@ impl SourceOutput {
     }
 
     /// True if the run was asked to stop. A source then returns, having sent what it has read. A file reader
-    /// may ignore it: what it sends of a file that comes again is not taken any more.
+    /// may ignore it: sending ends with an error where a later run can resume the file.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// True if the open file is not to be read any further: the run was asked to stop, and a later run gets
-    /// the file again.
+    /// True if the open file is not to be read any further: the run was asked to stop, and a later run can
+    /// resume the file.
     pub(crate) fn may_stop(&self, file: &OpenFile) -> bool {
-        self.is_stopping() && file.comes_again()
+        self.is_stopping() && file.may_be_left()
     }
 
     /// Waits until the run is asked to stop: for `select!` beside a wait for input.
@@ -115,6 +115,12 @@ impl SourceOutput {
     /// Waits. Returns true if the run was asked to stop meanwhile.
     pub async fn sleep(&self, duration: Duration) -> bool {
         self.stop.sleep(duration).await
+    }
+
+    /// Ends the input of the stages behind the source, which waits for them from now on: some settle messages
+    /// only then. Nothing can be sent through this output any more.
+    pub fn end(&mut self) {
+        (self.main, self.errors) = (Route::default(), Route::default());
     }
 
     /// Counts what others read later of what the source has sent.
@@ -339,7 +345,7 @@ impl SourceOutput {
                 Ok(batch)
             }
             Upstream::File(file) => {
-                let file = file.lock();
+                let mut file = file.lock();
                 let ack = file.ack(checkpoint.map(|checkpoint| checkpoint.offset));
                 received.into_batch(meta.map_or_else(|| file.meta(), Arc::new), ack)
             }

@@ -190,3 +190,20 @@ async fn a_run_that_is_asked_to_stop_leaves_the_rest_of_a_file_to_a_later_run() 
     assert_eq!(source.saved("l"), Some(1.into()));
     assert!(!source.has_failed());
 }
+
+#[tokio::test]
+async fn a_file_whose_messages_have_no_offsets_is_read_to_its_end_by_a_run_that_is_asked_to_stop() {
+    let mut reader = Reader::open();
+    reader.output.send(payloads(&["x"], None)).await.unwrap();
+    reader.output.stop.request();
+    // A later run would send the first message again.
+    reader.output.send(payloads(&["y"], None)).await.unwrap();
+    // After this message it can resume.
+    reader.send(10).await;
+    assert!(reader.output.send(payloads(&["z"], None)).await.is_err());
+    for _ in 0..3 {
+        taken(&reader.main).await.settle(Outcome::Delivered);
+    }
+    assert_eq!(reader.saved(), Some(10.into()));
+    reader.opened().close(Outcome::Unfinished);
+}

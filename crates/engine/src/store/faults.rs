@@ -32,6 +32,17 @@ impl Faults {
         Error::permanent(format!("the state in `{}` cannot be opened: {why}", self.folder()))
     }
 
+    /// The directory belongs to another configuration.
+    pub(super) fn owned(&self, known: &str, given: &str, record: &Path) -> Error {
+        Error::permanent(format!(
+            "the state in `{}` belongs to another configuration: to `{known}`, and this is `{given}`. Give this one \
+             another directory. If it takes the place of the other, delete `{}`: it then continues with those \
+             checkpoints and dead letters",
+            self.folder(),
+            record.display()
+        ))
+    }
+
     /// A file is not as the store left it.
     pub(super) fn damaged(&self, file: &Path, what: &str) -> Error {
         Error::permanent(format!(

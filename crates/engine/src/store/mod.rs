@@ -7,8 +7,9 @@ mod faults;
 mod inventory;
 mod letter;
 mod letters;
+mod owner;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -16,14 +17,15 @@ use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
+use thalweg_runtime::private::create_private;
 
-use crate::private::create_private;
 use crate::{DeadLetterLimits, Error};
 use faults::Faults;
 use inventory::Inventory;
 pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
+pub use owner::Owner;
 
 /// The files of the database that exist before it is complete.
 const LOCK: &str = "lock";
@@ -55,10 +57,28 @@ impl Store {
     /// If the directory cannot be used, another process uses it, or a file in it is damaged. A damaged
     /// directory is not changed.
     pub fn open(folder: &Path) -> Result<Self, Error> {
+        Self::open_for(folder, None)
+    }
+
+    /// True if a store was created in this directory.
+    #[must_use]
+    pub fn exists(folder: &Path) -> bool {
+        folder.join(inventory::KEYSPACES).exists()
+    }
+
+    /// Opens the store for a configuration, which owns it from now on.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the directory belongs to another configuration. It is not changed
+    /// then.
+    pub fn open_for(folder: &Path, owner: Option<&Owner>) -> Result<Self, Error> {
         let faults = Faults::of(folder);
         create_private(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
+        if let Some(owner) = owner {
+            owner::check(folder, owner, &faults)?;
+        }
         let inventory = Arc::new(Inventory::open(folder, &faults)?);
         clear_unfinished(folder).map_err(|error| faults.unopened(&error.to_string()))?;
         // Small, since positions are a few kilobytes and the run's memory belongs to its budget.
@@ -73,6 +93,9 @@ impl Store {
         let journals = keyspace("journals")?;
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
         inventory.begin().map_err(|error| faults.recording(&error))?;
+        if let Some(owner) = owner {
+            owner::record(folder, owner).map_err(|error| faults.recording(&error))?;
+        }
         Ok(Self { database, positions, sinks, journals, letters, faults, inventory })
     }
 
@@ -162,8 +185,17 @@ impl Store {
     /// If it cannot be written.
     pub(crate) fn cover_letters<'a>(&self, sources: impl Iterator<Item = &'a Arc<str>>) -> Result<(), Error> {
         let last = self.last_letter().unwrap_or_default().to_string();
+        let sources: BTreeSet<&str> = sources.map(|source| &**source).collect();
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
-        sources.for_each(|source| batch.insert(&self.positions, format!("{COVERED}{source}"), &*last));
+        // Nothing of other sources comes again in this run, such as a replay: its letters of them stay.
+        for (source, _) in self.below(&self.positions, COVERED, "")? {
+            if !sources.contains(&*source) {
+                batch.remove(&self.positions, format!("{COVERED}{source}"));
+            }
+        }
+        for source in sources {
+            batch.insert(&self.positions, format!("{COVERED}{source}"), &*last);
+        }
         self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
     }
 
@@ -351,6 +383,20 @@ mod tests {
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("b".to_owned(), json!(2))]));
         assert_eq!(store.positions("i").unwrap(), BTreeMap::new());
         assert_eq!(store.sink_state("out").unwrap(), Some(json!({"length": 5})));
+    }
+
+    #[test]
+    fn the_letters_of_a_replay_stay_although_the_run_before_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let (source, replay): (Arc<str>, Arc<str>) = ("in".into(), "letters.main".into());
+        let add = || store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
+        store.cover_letters(std::iter::once(&source)).unwrap();
+        add();
+        assert_eq!(store.uncovered_letters().unwrap().len(), 1);
+        store.cover_letters(std::iter::once(&replay)).unwrap();
+        add();
+        assert!(store.uncovered_letters().unwrap().is_empty());
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl Evaluator {
         let names = self.expression.possible_columns();
         let schema = batch.fields().schema_ref();
         let columns: Vec<Option<Present>> =
-            names.iter().map(|name| Some(Present::field(schema, batch, name)?)).collect();
+            names.iter().map(|name| Present::field(schema, batch, name)).collect();
         let has_nulls = |column: &Present| column.values.logical_null_count() > 0;
         let is_mixed = |column: &Present| column.kind != Kind::Plain;
         let split_nulls = columns.iter().flatten().any(has_nulls)

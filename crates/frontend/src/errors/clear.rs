@@ -27,9 +27,10 @@ pub struct ClearOptions {
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
-    let folder = options.location.folder()?;
-    let Some(store) = open(&folder)? else {
-        print::err(&nothing_in(&folder, &options.filter));
+    let state_dir = options.location.state_dir()?;
+    let folder = &state_dir.folder;
+    let Some(store) = open(&state_dir)? else {
+        print::err(&nothing_in(folder, &options.filter));
         return Ok(Exit::Done);
     };
     let mut ids = Vec::new();
@@ -41,7 +42,7 @@ pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
     }
     if ids.is_empty() {
         forget_dropped(&store, options)?;
-        print::err(&nothing_in(&folder, &options.filter));
+        print::err(&nothing_in(folder, &options.filter));
         return Ok(Exit::Done);
     }
     let letters = counted(ids.len() as u64, "dead letter");

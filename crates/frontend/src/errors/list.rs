@@ -28,8 +28,9 @@ pub struct ListOptions {
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
-    let folder = options.location.folder()?;
-    let store = open(&folder)?;
+    let state_dir = options.location.state_dir()?;
+    let folder = &state_dir.folder;
+    let store = open(&state_dir)?;
     let paint = Paint::stdout();
     let width = print::width().clamp(40, 160);
     let mut by_component: BTreeMap<String, u64> = BTreeMap::new();
@@ -54,7 +55,7 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
     };
     let dropped = dropped_of(dropped);
     if all == 0 {
-        print::out(&format!("{}{dropped}", nothing_in(&folder, &options.filter)))?;
+        print::out(&format!("{}{dropped}", nothing_in(folder, &options.filter)))?;
         return Ok(Exit::Done);
     }
     let parts = by_component.iter().map(|(component, number)| format!("{} of `{component}`", count(*number)));

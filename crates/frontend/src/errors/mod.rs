@@ -8,8 +8,8 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use thalweg_engine::{DeadLetter, DeadLetterId, Store};
-use thalweg_job::{Configuration, state_folder};
+use thalweg_engine::{DeadLetter, DeadLetterId, StateDir, Store};
+use thalweg_job::{Configuration, HIDDEN};
 
 use crate::exit::CommandError;
 
@@ -17,6 +17,9 @@ pub use clear::{ClearOptions, clear};
 pub use list::{ListOptions, list};
 pub use replay::{ReplayOptions, replay};
 pub use show::{ShowOptions, show};
+
+/// How deep below a directory its stores may be.
+const STORES_BELOW: usize = 2;
 
 /// Where dead letters are.
 #[derive(Debug, Clone, Default)]
@@ -35,12 +38,43 @@ pub struct Filter {
 }
 
 impl StateLocation {
-    fn folder(&self) -> Result<PathBuf, CommandError> {
-        match (&self.config, &self.state) {
-            (Some(path), None) => Ok(Configuration::open(path)?.state_folder(None)?),
-            (_, state) => Ok(state_folder(Path::new(""), None, state.as_deref()).folder),
+    fn state_dir(&self) -> Result<StateDir, CommandError> {
+        let state_dir = match (&self.config, &self.state) {
+            (Some(path), state) => Configuration::open(path)?.state_dir(state.as_deref())?,
+            (None, state) => {
+                let folder = state.clone().unwrap_or_else(|| PathBuf::from(HIDDEN));
+                StateDir { folder, positions: false, owner: None }
+            }
+        };
+        let mut stores = Vec::new();
+        find_stores(&state_dir.folder, STORES_BELOW, &mut stores);
+        match &stores[..] {
+            [] => Ok(state_dir),
+            [folder] => Ok(StateDir { folder: folder.clone(), ..state_dir }),
+            several => {
+                let several: Vec<String> =
+                    several.iter().map(|folder| format!("`--state {}`", folder.display())).collect();
+                Err(CommandError::Usage(format!(
+                    "`{}` has the dead letters of several runs. Give one of them: {}",
+                    state_dir.folder.display(),
+                    several.join(", ")
+                )))
+            }
         }
     }
+}
+
+/// Collects the directories of stores at or below a directory, in the order of their names. A run may have a
+/// directory for each configuration, and one for each phase below that.
+fn find_stores(folder: &Path, levels: usize, stores: &mut Vec<PathBuf>) {
+    if Store::exists(folder) {
+        return stores.push(folder.to_owned());
+    }
+    let Some(levels) = levels.checked_sub(1) else { return };
+    let below = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut below: Vec<PathBuf> = below.filter(|path| path.is_dir()).collect();
+    below.sort();
+    below.iter().for_each(|folder| find_stores(folder, levels, stores));
 }
 
 impl Filter {
@@ -53,11 +87,11 @@ impl Filter {
 }
 
 /// Opens the store, if there is one. Looking for dead letters must create nothing.
-fn open(folder: &Path) -> Result<Option<Store>, CommandError> {
-    if !folder.join("keyspaces").exists() {
+fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
+    if !Store::exists(&state_dir.folder) {
         return Ok(None);
     }
-    Ok(Some(Store::open(folder)?))
+    Ok(Some(Store::open_for(&state_dir.folder, state_dir.owner.as_ref())?))
 }
 
 /// The message if there is nothing to list, remove or process.

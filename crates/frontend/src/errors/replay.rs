@@ -56,7 +56,7 @@ pub fn replay(options: &ReplayOptions) -> Result<Exit, CommandError> {
     // Only services have several phases.
     let [phase] = &job.phases[..] else { return Err(of_service()) };
     let mut outcome = ReplayOutcome::default();
-    if let Some(last) = last_letter(&phase.state_dir.folder)? {
+    if let Some(last) = last_letter(&phase.state_dir)? {
         replay_all(options, phase, last, &mut outcome)?;
     }
     tell(&outcome, &phase.state_dir.folder, options);
@@ -74,16 +74,15 @@ fn replay_all(
     last: DeadLetterId,
     outcome: &mut ReplayOutcome,
 ) -> Result<(), CommandError> {
-    let folder = &phase.state_dir.folder;
     // One value for all runs, so that a signal between two of them counts.
     let signals = Some(Signals::new()?);
-    let run_options = RunOptions { appends: true, signals, ..RunOptions::default() };
+    let run_options = RunOptions { signals, ..RunOptions::default() };
     let mut after = 0;
     let mut left_over = options.limit.unwrap_or(u64::MAX);
     while outcome.failure.is_none() && left_over > 0 {
         // A portion is in memory twice: here and in the run.
         let bytes = phase.graph.memory.bytes() / 4;
-        let portion = portion(folder, (after, last), &options.filter, left_over, bytes)?;
+        let portion = portion(&phase.state_dir, (after, last), &options.filter, left_over, bytes)?;
         let Some((id, _)) = portion.last() else { break };
         after = *id;
         left_over -= portion.len() as u64;
@@ -108,14 +107,15 @@ fn replay_one(
         outcome.unsettled += replayed.len() as u64;
         return Ok(());
     }
-    if let Some(store) = open(&state_dir.folder)? {
+    if let Some(store) = open(state_dir)? {
         replayed.forget(&store)?;
     }
+    let run_options = RunOptions { replayed: Some(replayed.replayed.clone()), ..run_options };
     let mut screen = Screen::new(Show { quiet: options.json, ..Show::default() });
     let Outcome { summary, .. } =
         run_graph(replayed.graph.clone(), state_dir.clone(), run_options, &mut screen)?;
     let settled = replayed.safe(&summary);
-    if let Some(store) = open(&state_dir.folder)? {
+    if let Some(store) = open(state_dir)? {
         store.remove_letters(&settled)?;
         replayed.forget(&store)?;
     }
@@ -128,8 +128,8 @@ fn replay_one(
     Ok(())
 }
 
-fn last_letter(folder: &Path) -> Result<Option<DeadLetterId>, CommandError> {
-    Ok(match open(folder)? {
+fn last_letter(state_dir: &StateDir) -> Result<Option<DeadLetterId>, CommandError> {
+    Ok(match open(state_dir)? {
         Some(store) => store.last_letter(),
         None => None,
     })
@@ -139,7 +139,7 @@ type DeadLetters = Vec<(DeadLetterId, DeadLetter)>;
 
 /// The next dead letters: at most `most`, and about `bytes` in size.
 fn portion(
-    folder: &Path,
+    state_dir: &StateDir,
     (after, last): (DeadLetterId, DeadLetterId),
     filter: &Filter,
     most: u64,
@@ -147,7 +147,7 @@ fn portion(
 ) -> Result<DeadLetters, CommandError> {
     let mut letters = Vec::new();
     let mut size = 0;
-    let store = open(folder)?;
+    let store = open(state_dir)?;
     for found in store.iter().flat_map(|store| store.letters_after(after)) {
         let (id, letter) = found?;
         if id > last || size > bytes || letters.len() as u64 >= most {

@@ -26,8 +26,9 @@ pub struct ShowOptions {
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
-    let folder = options.location.folder()?;
-    let store = open(&folder)?;
+    let state_dir = options.location.state_dir()?;
+    let folder = &state_dir.folder;
+    let store = open(&state_dir)?;
     let letter = match &store {
         Some(store) => store.letter(options.id)?,
         None => None,

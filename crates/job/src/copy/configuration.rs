@@ -4,11 +4,12 @@
 //! there.
 
 use thalweg_config::{Document, Key, Node, Span, Value};
+use thalweg_redact::with_variables;
 
-use super::CopyOptions;
 use super::endpoints::{Endpoints, shown};
 use super::pace::Pace;
 use super::rows::{Encode, Parse, Rows};
+use super::{CopyOptions, Links};
 
 /// The name of the source.
 const SOURCE: &str = "origin";
@@ -105,6 +106,10 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
     if let Some(kind) = &options.content_type {
         to.put("content_type", line.option("--content-type", kind));
     }
+    if options.links == Some(Links::Follow) {
+        let span = line.option("--links", "follow").span;
+        from.put("follow_links", Node::plain(span, "true"));
+    }
     if let Some(slice) = &options.pace.slice {
         from.put("slice", line.option("--slice", slice));
     }
@@ -126,6 +131,16 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
     section("pipelines", PIPELINE, pipeline.done());
     section("sinks", SINK, to.called("objects"));
     Document::made("the command line", &line.text, root.done())
+}
+
+/// Returns a copy of a node with variables in place of secrets.
+pub(super) fn printable(node: &Node) -> Node {
+    let Value::Mapping(entries) = &node.value else { return node.clone() };
+    let shown = entries.iter().map(|(key, value)| match (key.name.as_str(), value.as_str()) {
+        ("url", Some(url)) if url.contains("://") => (key.clone(), text(&with_variables(url), value.span)),
+        _ => (key.clone(), printable(value)),
+    });
+    Node::new(node.span, Value::Mapping(shown.collect()))
 }
 
 /// The options of the source and of the sink, with their URLs. The text of the command line contains no

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use thalweg_config::without_secrets;
 use thalweg_files::sources::objects::ObjectsSource;
+use thalweg_redact::without_secrets;
 use thalweg_store::Store;
 
 use super::rows::Rows;

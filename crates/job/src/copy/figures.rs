@@ -51,7 +51,12 @@ impl Figures {
             is_rows,
             read_objects: sum("source", |counts| counts.rows_in),
             copied: sum("sink", |counts| counts.rows_out).saturating_sub(skipped),
-            read_bytes: if fetched > 0 { fetched } else { sum("source", |counts| counts.bytes_in) },
+            // Bytes of local files are read when they are written. The source counts whole files.
+            read_bytes: match (fetched, is_rows) {
+                (0, true) => sum("source", |counts| counts.bytes_in),
+                (0, false) => detail("sink", "sent_bytes"),
+                (fetched, _) => fetched,
+            },
             written_bytes: detail("sink", "sent_bytes"),
             requests: both("requests"),
             retries: both("retries"),

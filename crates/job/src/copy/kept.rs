@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Journal, StateDir, Store};
+use thalweg_engine::{Journal, Owner, StateDir, Store};
 use thalweg_files::sinks::objects::discard_unfinished;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::CopyOptions;
 use super::configuration::SINK;
 use super::endpoints::Endpoints;
+use super::{CopyOptions, Links};
 use crate::error::LoadError;
-use crate::job::state_folder;
+use crate::identity::Identity;
 
 /// The options of resuming.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -72,12 +72,14 @@ impl Kept {
     pub(super) fn new(options: &CopyOptions, endpoints: &Endpoints) -> Result<Self, LoadError> {
         let kept = &options.state;
         if let Some(folder) = &kept.state {
-            let state_dir = StateDir { folder: folder.clone(), positions: true };
+            let (from, to) = (plain(&endpoints.from), plain(&endpoints.to));
+            let owner = Some(Owner::named(format!("a copy from {from} to {to}")));
+            let state_dir = StateDir { folder: folder.clone(), positions: true, owner };
             return Ok(Self { resumes: !is_empty(folder), state_dir, job: None });
         }
         let Some(jobs) = jobs_folder().filter(|_| !kept.no_resume) else {
             return Ok(Self {
-                state_dir: state_folder(Path::new(""), None, None),
+                state_dir: Identity::unknown("copy").state_dir(Path::new(""), None, None),
                 resumes: false,
                 job: None,
             });
@@ -88,7 +90,8 @@ impl Kept {
         }
         let folder = job.join(STORE);
         let resumes = !is_empty(&folder);
-        Ok(Self { state_dir: StateDir { folder, positions: true }, resumes, job: Some(job) })
+        let state_dir = StateDir { folder, positions: true, owner: None };
+        Ok(Self { state_dir, resumes, job: Some(job) })
     }
 
     /// Removes the state of an earlier copy, here and in the target store.
@@ -119,7 +122,7 @@ impl Kept {
 
     /// Removes unfinished objects from the target. Returns the store that lists them.
     fn discard(&self, endpoints: &Endpoints) -> Result<Arc<Store>, LoadError> {
-        let store = Arc::new(Store::open(&self.state_dir.folder)?);
+        let store = Arc::new(Store::open_for(&self.state_dir.folder, self.state_dir.owner.as_ref())?);
         let journal = Journal::new(store.clone(), SINK);
         let saved = store.sink_state(SINK)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -156,6 +159,7 @@ fn name(options: &CopyOptions, endpoints: &Endpoints) -> String {
         plain(&endpoints.to),
         options.include,
         options.exclude,
+        options.links == Some(Links::Follow),
         options.existing.map(super::Existing::name),
         options.content_type,
         rows.parse.map(|parse| format!("{parse:?}")),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use thalweg_config::{ByteSize, Document};
+use thalweg_config::{ByteSize, Document, Node};
 use thalweg_engine::{Graph, Handle};
 use thalweg_files::sources::objects::{ObjectsSource, is_sendable};
 
@@ -47,6 +47,8 @@ pub struct CopyOptions {
     pub include: Vec<String>,
     /// Patterns of the objects not to copy.
     pub exclude: Vec<String>,
+    /// The treatment of links that lead out of a folder of this machine. They are skipped without it.
+    pub links: Option<Links>,
     /// The treatment of an object that exists.
     pub existing: Option<Existing>,
     /// The content type of written objects.
@@ -95,6 +97,16 @@ impl Existing {
             Self::Error => "error",
         }
     }
+}
+
+/// The treatment of links that lead out of the folder that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Links {
+    /// They are not copied, and a warning names the first.
+    Skip,
+    /// The files that they lead to are copied.
+    Follow,
 }
 
 impl CopyOptions {
@@ -176,6 +188,12 @@ impl<'a> CopyJob<'a> {
             None if is_empty => Err(LoadError::NothingToCopy(shown(&self.options.from))),
             None => Ok(()),
         }
+    }
+
+    /// The configuration, with variables in place of secrets.
+    #[must_use]
+    pub fn printable(&self) -> Node {
+        configuration::printable(self.document.root())
     }
 
     /// Finds the state of an earlier copy, or removes it if the options say so.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use thalweg_config::without_secrets;
 use thalweg_engine::Error;
 use thalweg_net::fetch::Fetch;
+use thalweg_redact::without_secrets;
 
 use super::wait;
 use crate::error::LoadError;
@@ -90,7 +90,12 @@ impl Etcd {
 
 async fn post(client: &Fetch, url: &str, question: &Value, token: Option<&str>) -> Result<Value, Error> {
     let (status, answer) = client.post(url, question.to_string(), token).await?;
-    let answer = serde_json::from_slice(&answer).unwrap_or(Value::Null);
+    parsed(status, &answer)
+}
+
+/// The answer with this status, if it is no error.
+fn parsed(status: u16, answer: &[u8]) -> Result<Value, Error> {
+    let answer = serde_json::from_slice(answer).unwrap_or(Value::Null);
     match (status, answer) {
         (200, answer @ Value::Object(_)) => Ok(answer),
         (_, answer) => {
@@ -98,6 +103,12 @@ async fn post(client: &Fetch, url: &str, question: &Value, token: Option<&str>) 
             Err(Error::permanent(format!("it answered with the status {status} and said {said}")))
         }
     }
+}
+
+/// Reads the answer to a question for a key. Public for its fuzz target.
+#[doc(hidden)]
+pub fn etcd_value(status: u16, answer: &[u8]) -> Result<Option<String>, Error> {
+    value(&parsed(status, answer)?)
 }
 
 /// The value in an answer. etcd omits empty values, and an empty list of values.

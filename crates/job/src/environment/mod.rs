@@ -9,6 +9,9 @@ use thalweg_dialects::capyfile::Request;
 use thalweg_engine::Error;
 
 use crate::error::LoadError;
+#[doc(hidden)]
+pub use etcd::etcd_value;
+
 use etcd::Etcd;
 
 /// How long a server may take to send a service definition.

@@ -1,12 +1,13 @@
 //! Runs a job: its phases one after the other, each to its end.
 
 mod control;
-mod signals;
+pub mod signals;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_engine::replay::Replayed;
 use thalweg_engine::{Error, FileWatcher, Graph, Handle, Plan, Run, StateDir, Summary};
 use tokio::time::MissedTickBehavior;
 
@@ -27,8 +28,9 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct RunOptions {
     /// The number of cores to use.
     pub cores: usize,
-    /// True if sinks append to the output of earlier runs, also without checkpoints.
-    pub appends: bool,
+    /// The dead letters that the run processes again, if it does. Sinks then append to the output of earlier
+    /// runs, also without checkpoints.
+    pub replayed: Option<Arc<Replayed>>,
     /// How long a stopped run may take to deliver what is in flight.
     pub drain_timeout: Duration,
     /// The signals that stop the run (SIGINT, SIGTERM) and reopen its outputs (SIGHUP), if it heeds any. A
@@ -43,7 +45,7 @@ impl RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { cores: cores(), appends: false, drain_timeout: Self::DRAIN_TIMEOUT, signals: None }
+        Self { cores: cores(), replayed: None, drain_timeout: Self::DRAIN_TIMEOUT, signals: None }
     }
 }
 
@@ -192,7 +194,10 @@ pub fn run_graph(
 fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Run, Error> {
     let run = Run::new(Plan::new(&phase.graph, options.cores), phase.state_dir.clone())?;
     let run = run.drain_timeout(options.drain_timeout);
-    let run = if options.appends { run.continuing() } else { run };
+    let run = match &options.replayed {
+        Some(replayed) => run.replaying(replayed.clone()),
+        None => run,
+    };
     Ok(match observer.watcher() {
         Some(watcher) => run.watched(watcher),
         None => run,

@@ -3,12 +3,23 @@
 //! One thread per process counts the signals and never ends. Listening only while a phase runs was rejected:
 //! tokio keeps its signal handlers installed, so a signal that arrived between two phases, runs or pauses had
 //! no effect.
+//!
+//! A program installs the handlers before anything else ([`install`]), so that a signal during its start is
+//! counted. Until the command is known, a signal only counts. Then the command decides about it: see
+//! [`until_heeded`].
+//!
+//! Programs such as `timeout` and `npm` send a signal to the process and again to its group. So signals to
+//! end that follow each other within [`ONE_REQUEST`] are one request: the second one would abort the run.
 
 use std::io;
-use std::time::Duration;
+use std::process::exit;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+/// Signals to end that arrive within this time of the first are one request.
+pub const ONE_REQUEST: Duration = Duration::from_millis(300);
 
 /// The request behind a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +37,84 @@ struct Counts {
     ends: u64,
     #[cfg(unix)]
     reopens: u64,
+    /// The system's number of the last signal.
+    number: u8,
+}
+
+impl Counts {
+    /// The signal to decide about: one to end, if there is one.
+    fn arrived(self) -> Option<Signal> {
+        #[cfg(unix)]
+        if self.ends == 0 && self.reopens > 0 {
+            return Some(Signal::Reopen);
+        }
+        (self.ends > 0).then_some(Signal::End)
+    }
+}
+
+/// Joins signals to end that are one request.
+#[derive(Debug, Default)]
+struct Requests(Option<Instant>);
+
+impl Requests {
+    /// True if a signal to end is a request of its own.
+    fn is_new(&mut self, now: Instant) -> bool {
+        let is_new = self.0.is_none_or(|last| now.saturating_duration_since(last) >= ONE_REQUEST);
+        if is_new {
+            self.0 = Some(now);
+        }
+        is_new
+    }
+}
+
+/// Decides about a signal that nothing heeds yet, by its kind and its number. Returns the exit code if the
+/// process ends.
+type Unheeded = Box<dyn Fn(Signal, u8) -> Option<u8> + Send>;
+
+/// The listener of this process.
+struct Listener {
+    received: watch::Receiver<Counts>,
+    /// True once a part of the process heeds signals.
+    is_heeded: bool,
+    unheeded: Option<Unheeded>,
+}
+
+impl Listener {
+    /// Ends the process if a signal arrived that nothing heeds, and the command says so.
+    fn decide(&self) {
+        let Some(unheeded) = self.unheeded.as_ref().filter(|_| !self.is_heeded) else { return };
+        let counts = *self.received.borrow();
+        if let Some(code) = counts.arrived().and_then(|signal| unheeded(signal, counts.number)) {
+            exit(code.into());
+        }
+    }
+}
+
+static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+
+/// Begins to count signals, which no longer end the process. Call it first in a program. A write beyond the
+/// largest file size of the process then fails instead of ending it.
+///
+/// # Errors
+/// If the system does not allow it.
+pub fn install() -> io::Result<()> {
+    let mut listener = LISTENER.lock();
+    if listener.is_none() {
+        let (counts, received) = watch::channel(Counts::default());
+        listen(counts)?;
+        *listener = Some(Listener { received, is_heeded: false, unheeded: None });
+    }
+    Ok(())
+}
+
+/// Says what a signal does until [`Signals::new`] is called, in a program that has called [`install`].
+/// `unheeded` returns the exit code with which the process then ends. It also applies to signals that have
+/// arrived already.
+pub fn until_heeded(unheeded: impl Fn(Signal, u8) -> Option<u8> + Send + 'static) {
+    if let Some(listener) = &mut *LISTENER.lock() {
+        listener.unheeded = Some(Box::new(unheeded));
+        listener.decide();
+    }
 }
 
 /// Receives signals. Once the first one was created, these signals no longer end the process. A clone
@@ -38,19 +127,21 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to receive signals. It may be called within a runtime.
+    /// Begins to receive signals. It may be called within a runtime. The first value of a process receives
+    /// all signals since [`install`], later ones those that arrive from now on.
     ///
     /// # Errors
     /// If the system does not allow it.
     pub fn new() -> io::Result<Self> {
-        static RECEIVED: Mutex<Option<watch::Receiver<Counts>>> = Mutex::new(None);
-        let mut known = RECEIVED.lock();
-        let received = match (*known).clone() {
-            Some(received) => received,
-            None => listen()?,
-        };
-        *known = Some(received.clone());
-        Ok(Self::of(received))
+        install()?;
+        let mut listener = LISTENER.lock();
+        let Some(listener) = &mut *listener else { return Err(io::ErrorKind::Other.into()) };
+        let is_first = !std::mem::replace(&mut listener.is_heeded, true);
+        let received = listener.received.clone();
+        Ok(match is_first {
+            true => Self { received, seen: Counts::default() },
+            false => Self::of(received),
+        })
     }
 
     /// Receives what is counted from now on.
@@ -107,46 +198,62 @@ impl Signals {
     }
 }
 
-/// Starts the thread that counts signals.
-#[cfg(unix)]
-fn listen() -> io::Result<watch::Receiver<Counts>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The handlers are installed before this function returns.
-    let (mut interrupt, mut terminate, mut hang_up) = {
-        let _context = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
-    };
-    let (counts, received) = watch::channel(Counts::default());
-    let count = async move {
-        while !counts.is_closed() {
-            let is_end = tokio::select! {
-                _ = interrupt.recv() => true,
-                _ = terminate.recv() => true,
-                _ = hang_up.recv() => false,
-            };
-            counts.send_modify(|counts| match is_end {
-                true => counts.ends += 1,
-                false => counts.reopens += 1,
-            });
+/// Counts a signal.
+fn count(counts: &watch::Sender<Counts>, requests: &mut Requests, signal: Signal, number: i32) {
+    counts.send_modify(|counts| {
+        counts.number = u8::try_from(number).unwrap_or_default();
+        match signal {
+            Signal::End => counts.ends += u64::from(requests.is_new(Instant::now())),
+            #[cfg(unix)]
+            Signal::Reopen => counts.reopens += 1,
         }
-    };
-    begin(runtime, count)?;
-    Ok(received)
+    });
+    if let Some(listener) = &*LISTENER.lock() {
+        listener.decide();
+    }
 }
 
 /// Starts the thread that counts signals.
-#[cfg(not(unix))]
-fn listen() -> io::Result<watch::Receiver<Counts>> {
+#[cfg(unix)]
+fn listen(counts: watch::Sender<Counts>) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (counts, received) = watch::channel(Counts::default());
-    let count = async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            counts.send_modify(|counts| counts.ends += 1);
+    // The handlers are installed before this function returns.
+    let context = runtime.enter();
+    let (mut interrupt, mut terminate, mut hang_up) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+    // With a handler, the write fails. Child processes do not inherit it, as they would a signal that is
+    // ignored.
+    let largest_file = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    drop(context);
+    begin(runtime, async move {
+        let _largest_file = largest_file;
+        let mut requests = Requests::default();
+        loop {
+            let (signal, kind) = tokio::select! {
+                _ = interrupt.recv() => (Signal::End, SignalKind::interrupt()),
+                _ = terminate.recv() => (Signal::End, SignalKind::terminate()),
+                _ = hang_up.recv() => (Signal::Reopen, SignalKind::hangup()),
+            };
+            count(&counts, &mut requests, signal, kind.as_raw_value());
         }
-    };
-    begin(runtime, count)?;
-    Ok(received)
+    })
+}
+
+/// The number of SIGINT.
+#[cfg(not(unix))]
+const CTRL_C: i32 = 2;
+
+/// Starts the thread that counts signals.
+#[cfg(not(unix))]
+fn listen(counts: watch::Sender<Counts>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    begin(runtime, async move {
+        let mut requests = Requests::default();
+        while tokio::signal::ctrl_c().await.is_ok() {
+            count(&counts, &mut requests, Signal::End, CTRL_C);
+        }
+    })
 }
 
 fn begin(
@@ -180,12 +287,20 @@ mod tests {
         assert!(signals.has_end() && pause(Duration::from_secs(3600), &signals).unwrap());
     }
 
+    #[test]
+    fn signals_of_one_request_count_once() {
+        let (mut requests, first) = (Requests::default(), Instant::now());
+        let after = |millis| first + Duration::from_millis(millis);
+        let news = [0, 1, 299, 300, 599, 601].map(|millis| requests.is_new(after(millis)));
+        assert_eq!(news, [true, false, false, true, false, true]);
+    }
+
     #[cfg(unix)]
     #[test]
     fn each_signal_is_received_once_and_ends_before_reopens() {
         let (counts, received) = watch::channel(Counts::default());
         let mut signals = Signals::of(received);
-        counts.send_modify(|counts| *counts = Counts { ends: 2, reopens: 1 });
+        counts.send_modify(|counts| *counts = Counts { ends: 2, reopens: 1, number: 1 });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let next = |signals: &mut Signals| runtime.block_on(signals.next());
         let mut later = signals.clone().without_reopens();

@@ -13,6 +13,12 @@ const XMP: &[u8] = b"XML:com.adobe.xmp\0";
 /// The maximum size of a profile or XMP in bytes; larger ones are ignored.
 const MAX_PROFILE: u64 = 16 << 20;
 
+/// Returns the most memory that decompressing a profile or text takes, in bytes. Deflate has at most 1032
+/// bytes for one, and a growing list has room for twice its content.
+pub(crate) fn most_inflated(payload: &[u8]) -> u64 {
+    (payload.len() as u64 * 1032).min(MAX_PROFILE) * 2
+}
+
 /// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk<'a> {

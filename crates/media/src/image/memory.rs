@@ -25,8 +25,9 @@ pub fn memory_needed(info: &ImageInfo, conversion: &Conversion) -> u64 {
     let turning = if conversion.rotate && info.orientation > 1 { after.saturating_mul(2) } else { 0 };
     let pixels = after / channels.max(1);
     let encoding = after.saturating_add(pixels.saturating_mul(beside(info, conversion)));
-    // Tables and buffers that even a picture of one pixel needs.
-    let fixed = 1 << 20;
+    // Tables and buffers that even a picture of one pixel needs. The LZW encoder of TIFF takes 16 MiB of
+    // them.
+    let fixed = if conversion.to == Format::Tiff { 17 << 20 } else { 1 << 20 };
     info.decoded_bytes.max(resizing).max(turning).max(encoding).saturating_add(fixed)
 }
 

@@ -27,7 +27,7 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
     }
     let pixels = u64::from(read.width).saturating_mul(read.height.into());
     // Half bytes, since some decoders need half a byte per pixel.
-    let decoded_bytes = (pixels.saturating_mul(read.halves.into()) / 2).saturating_add(64 << 10);
+    let decoded_bytes = (pixels.saturating_mul(read.halves.into()) / 2).saturating_add(read.beside);
     Ok(ImageInfo {
         format,
         width: read.width,
@@ -40,6 +40,9 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
     })
 }
 
+/// The memory of a decoder's own tables, in bytes.
+const TABLES: u64 = 64 << 10;
+
 /// The values in a header.
 struct Header {
     width: u32,
@@ -47,6 +50,8 @@ struct Header {
     channels: u8,
     /// Half bytes that decoding needs per pixel.
     halves: u32,
+    /// Bytes that decoding needs beside the pixels.
+    beside: u64,
     orientation: u8,
     is_animated: bool,
 }
@@ -70,6 +75,7 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
                     height: u16::from_be_bytes([h1, h2]).into(),
                     channels,
                     halves: 2 * u32::from(channels) + coefficients,
+                    beside: TABLES,
                     orientation: orientation.unwrap_or(1),
                     is_animated: false,
                 });
@@ -83,15 +89,18 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
 
 fn of_png(bytes: &[u8]) -> Option<Header> {
     // The header is read by its position, not as a chunk: the rest may be cut off.
-    let header: &[u8; 13] = bytes.get(16..)?.first_chunk()?;
+    let header: &[u8; 13] = bytes.get(12..)?.strip_prefix(b"IHDR")?.first_chunk()?;
     let [w1, w2, w3, w4, h1, h2, h3, h4, _, colour, _, _, _] = *header;
-    let mut orientation = 1;
-    let (mut is_animated, mut has_transparency) = (false, false);
-    for chunk in png::chunks(bytes)?.take_while(|chunk| &chunk.name != b"IDAT") {
+    let (mut orientation, mut beside) = (None, TABLES);
+    let (mut is_animated, mut has_transparency, mut has_pixels) = (false, false, false);
+    for chunk in png::chunks(bytes)? {
         match &chunk.name {
-            b"eXIf" => orientation = exif::orientation(chunk.payload),
-            b"acTL" => is_animated = true,
-            b"tRNS" => has_transparency = true,
+            b"IDAT" => has_pixels = true,
+            // EXIF may also follow the pixels.
+            b"eXIf" if orientation.is_none() => orientation = Some(exif::orientation(chunk.payload)),
+            b"acTL" if !has_pixels => is_animated = true,
+            b"tRNS" if !has_pixels => has_transparency = true,
+            b"iCCP" | b"iTXt" => beside += png::most_inflated(chunk.payload),
             _ => {}
         }
     }
@@ -108,7 +117,8 @@ fn of_png(bytes: &[u8]) -> Option<Header> {
         height: u32::from_be_bytes([h1, h2, h3, h4]),
         channels,
         halves: 2 * u32::from(channels),
-        orientation,
+        beside,
+        orientation: orientation.unwrap_or(1),
         is_animated,
     })
 }
@@ -121,6 +131,7 @@ fn of_gif(bytes: &[u8]) -> Option<Header> {
         channels: 4,
         // A frame smaller than the picture is decoded into a separate buffer.
         halves: 2 * (4 + 4),
+        beside: TABLES,
         orientation: 1,
         // A repeating animation says so near the beginning; to find a second frame, the first would have to
         // be parsed.
@@ -141,6 +152,7 @@ fn of_webp(bytes: &[u8]) -> Option<Header> {
         height: header.height,
         channels,
         halves: 4 * u32::from(channels) + own,
+        beside: TABLES,
         orientation: exif.map_or(1, exif::orientation),
         is_animated: header.is_animated,
     })
@@ -152,6 +164,21 @@ const HEIGHT: u16 = 257;
 const BITS: u16 = 258;
 const MEANING: u16 = 262;
 const SAMPLES: u16 = 277;
+
+/// Tags of a TIFF whose values the decoder reads into memory before any limit applies: the positions and
+/// lengths of strips and tiles, colours, tables, and values per channel.
+const LISTS: [u16; 10] = [BITS, 273, 279, 320, 324, 325, 338, 339, 347, 530];
+/// The bytes that the decoder takes for each of these values: as read, and as a number.
+const PER_VALUE: u64 = 48;
+
+/// Returns the memory for the lists of a TIFF of `length` bytes, or `None` if one would exceed the file: the
+/// decoder would allocate 256 MiB because of its count.
+fn lists(directory: Directory<'_>, length: usize) -> Option<u64> {
+    let lists = directory.entries().filter(|entry| LISTS.contains(&entry.tag));
+    let memory = lists
+        .map(|entry| (u64::from(entry.count) <= length as u64).then_some(u64::from(entry.count) * PER_VALUE));
+    memory.sum()
+}
 
 fn of_tiff(bytes: &[u8]) -> Option<Header> {
     let directory = Directory::first(bytes)?;
@@ -173,6 +200,7 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
         height: number(HEIGHT)?,
         channels,
         halves: stored.saturating_mul(2).saturating_add(2 * u32::from(channels)),
+        beside: TABLES + lists(directory, bytes.len())?,
         orientation: exif::orientation(bytes),
         is_animated: false,
     })
@@ -194,7 +222,8 @@ fn of_heif(bytes: &[u8]) -> Option<Header> {
         || memchr::memmem::find(properties, b":auxiliary:alpha").is_some();
     let channels: u8 = if has_alpha { 4 } else { 3 };
     let is_animated = matches!(bytes.get(8..12), Some(b"avis" | b"msf1" | b"hevc" | b"hevx"));
-    Some(Header { width, height, channels, halves: 2 * u32::from(channels) + 6, orientation: 1, is_animated })
+    let halves = 2 * u32::from(channels) + 6;
+    Some(Header { width, height, channels, halves, beside: TABLES, orientation: 1, is_animated })
 }
 
 /// Returns the content of the first box with this name.

@@ -287,3 +287,21 @@ proptest! {
         let _ = crate::metadata::strip(&bytes);
     }
 }
+
+#[test]
+fn a_list_in_a_tiff_takes_no_more_memory_than_the_file_allows() {
+    let file = file(Format::Tiff, 9, 5, 1);
+    let entry = (0..file.len()).find(|at| file[*at..].starts_with(&[0x11, 1, 4, 0])).unwrap();
+    let mut long = file.clone();
+    long[entry + 4..entry + 8].copy_from_slice(&10_000_000u32.to_le_bytes());
+    assert!(probe(&file).is_ok());
+    assert!(matches!(probe(&long), Err(ImageError::Damaged { .. })));
+}
+
+#[test]
+fn a_png_begins_with_its_header() {
+    let mut file = file(Format::Png, 9, 5, 1);
+    file[12] = b'i';
+    assert!(matches!(probe(&file), Err(ImageError::Damaged { .. })));
+    assert!(matches!(crate::metadata::strip(&file), Err(ImageError::Damaged { .. })));
+}

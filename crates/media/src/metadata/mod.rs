@@ -89,6 +89,9 @@ fn strip_png(bytes: &[u8]) -> Option<Vec<u8>> {
     kept.extend_from_slice(png::SIGNATURE);
     let mut exif =
         png::chunks(bytes)?.find(|chunk| &chunk.name == b"eXIf").and_then(|chunk| stays(chunk.payload));
+    if png::chunks(bytes)?.next().is_none_or(|chunk| &chunk.name != b"IHDR") {
+        return None;
+    }
     let mut has_pixels = false;
     for chunk in png::chunks(bytes)? {
         has_pixels |= &chunk.name == b"IDAT";

@@ -93,7 +93,7 @@ impl Budget {
     }
 
     /// Returns the bytes that sources may fill; the rest is left for the stages downstream.
-    fn ceiling(&self) -> usize {
+    pub fn ceiling(&self) -> usize {
         self.0.limit - self.0.limit / 4
     }
 

@@ -281,11 +281,17 @@ impl<W: Worker> Seats<W> {
         u128::from(self.cost.load(Ordering::Relaxed)) > WORTH_WAKING.as_nanos()
     }
 
-    fn give_back(&self, worker: W) {
+    /// Takes a worker back. Returns true if it has work to do although no item has arrived.
+    fn give_back(&self, worker: W) -> bool {
         let mut state = self.state.lock();
-        if state.tasks > 0 {
-            state.resting.push(worker);
+        if state.tasks == 0 {
+            return false;
         }
+        // Asked under the lock: a task that was nudged before did not find the worker, one that is nudged
+        // later does.
+        let is_restless = worker.is_restless();
+        state.resting.push(worker);
+        is_restless
     }
 
     /// Returns work that callers began and the stage's tasks must finish, or the failure of such work.
@@ -356,8 +362,7 @@ fn work_at_once<W: Worker>(
     // over.
     let failure = match catch_unwind(AssertUnwindSafe(|| proc.call_nonblock(argument))) {
         Ok(Called::Concluded((worker, Ok(())))) => {
-            let is_restless = worker.is_restless();
-            seats.give_back(worker);
+            let is_restless = seats.give_back(worker);
             return if is_restless { news.wake() } else { news.wake_if_any() };
         }
         Ok(Called::Waiting(running)) => {

@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use thalweg_runtime::private::private_file;
+
 /// The paths of the files of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EntryPaths {
@@ -58,7 +60,7 @@ impl EntryPaths {
     }
 
     fn lock_file(&self) -> io::Result<File> {
-        File::options().create(true).truncate(false).write(true).open(&self.lock)
+        private_file().create(true).truncate(false).write(true).open(&self.lock)
     }
 
     /// True if the previous holder of the lock did not remove the file.

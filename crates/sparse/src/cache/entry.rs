@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant, SystemTime};
+use thalweg_runtime::private::private_file;
 use thalweg_store::Fingerprint;
 
 /// The maximum length of a piece in bytes. No piece crosses a multiple of it.
@@ -233,7 +234,7 @@ impl CachedFile {
             return Ok(false);
         }
         self.places.clear()?;
-        File::create_new(&self.places.data)?;
+        private_file().write(true).create_new(true).open(&self.places.data)?;
         journal::replace(&self.places, &Header::new(&state.name, &state.fingerprint), std::iter::empty())?;
         self.reopen(state)?;
         Ok(state.open.is_some())

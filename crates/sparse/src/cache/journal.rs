@@ -3,8 +3,9 @@
 
 use super::disk::EntryPaths;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
+use thalweg_runtime::private::private_file;
 use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -124,6 +125,11 @@ impl Header {
         Some(Self { number: u64_at(header, 8)?, name, fingerprint, bytes: header.len() as u64 })
     }
 
+    /// Decodes a head without its checksum, for the fuzz target.
+    pub(super) fn sealed(inner: &[u8]) -> Option<Self> {
+        Self::decode(&[inner, &xxh3_64(inner).to_le_bytes()].concat())
+    }
+
     /// Reads the head of an open journal. Returns `None` if the head is incomplete.
     pub fn read(file: &File) -> io::Result<Option<Self>> {
         let mut fixed = [0; FIXED];
@@ -176,7 +182,7 @@ pub(super) fn replace(
 ) -> io::Result<()> {
     let mut bytes = header.encode();
     notes.for_each(|note| bytes.extend(note.encode(header.number)));
-    fs::write(&places.new, bytes)?;
+    private_file().write(true).create(true).truncate(true).open(&places.new)?.write_all(&bytes)?;
     fs::rename(&places.new, &places.ranges)
 }
 

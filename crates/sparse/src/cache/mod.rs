@@ -36,6 +36,7 @@
 
 mod disk;
 mod entry;
+pub mod fuzzing;
 mod journal;
 mod room;
 
@@ -43,6 +44,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use thalweg_runtime::private::create_private;
 use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -88,7 +90,7 @@ impl Cache {
     /// If the folder cannot be created.
     pub fn new(path: impl Into<PathBuf>, limit: Option<u64>) -> io::Result<Self> {
         let path = path.into();
-        std::fs::create_dir_all(&path)?;
+        create_private(&path)?;
         Ok(Self(Arc::new(Folder { path, limit, room: parking_lot::Mutex::default() })))
     }
 

@@ -20,6 +20,9 @@ const ID_DIGITS: usize = 16;
 /// How many bytes are read again at a time.
 const BLOCK: usize = 1 << 20;
 
+/// The smallest hole that is kept, in bytes.
+const HOLE: usize = 64 << 10;
+
 /// An open draft. Clones are the same draft.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
@@ -95,8 +98,20 @@ impl Draft {
         }
     }
 
+    /// Writes bytes. Blocks of zeros become holes, so that a sparse file stays sparse.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        let mut at = offset;
+        for run in bytes.chunks(HOLE).collect::<Vec<_>>().chunk_by(|one, next| is_zero(one) == is_zero(next))
+        {
+            let length: usize = run.iter().map(|block| block.len()).sum();
+            let from = usize::try_from(at - offset).unwrap_or(usize::MAX);
+            let run = bytes.get(from..from + length).unwrap_or_default();
+            if !is_zero(run) || !make_hole(&self.file, at, length as u64)? {
+                self.file.write_all_at(run, at)?;
+            }
+            at += length as u64;
+        }
+        Ok(())
     }
 
     /// Returns the CRC-32C of the bytes in a range of the draft.
@@ -129,6 +144,36 @@ impl Draft {
         }
         sync_folder(&self.target)
     }
+}
+
+/// True if all bytes are zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Turns a range of a file into a hole, and makes the file at least as long. Returns false if the file system
+/// has no holes.
+#[cfg(target_os = "linux")]
+fn make_hole(file: &File, offset: u64, length: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    if length < HOLE as u64 {
+        return Ok(false);
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if fallocate(file, flags, offset, length).is_err() {
+        return Ok(false);
+    }
+    // Other parts are written at the same time, so the length must not be set.
+    if file.metadata()?.len() < offset + length {
+        file.write_all_at(&[0], offset + length - 1)?;
+    }
+    Ok(true)
+}
+
+/// Holes are not supported on this system.
+#[cfg(not(target_os = "linux"))]
+fn make_hole(_: &File, _: u64, _: u64) -> io::Result<bool> {
+    Ok(false)
 }
 
 fn new_file(path: &Path, mode: Option<u32>) -> io::Result<File> {
@@ -243,6 +288,26 @@ fn place_if_free(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_become_holes_and_replace_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (draft, _) = Draft::create(&folder.path().join("a"), None).unwrap();
+        let mut content = vec![0_u8; 4 << 20];
+        draft.write(0, &content).unwrap();
+        assert_eq!(draft.file.metadata().unwrap().len(), 4 << 20);
+        content[2 << 20] = 7;
+        content.extend(b"end");
+        draft.write(0, &content).unwrap();
+        let blocks = draft.file.metadata().unwrap().blocks();
+        if cfg!(target_os = "linux") {
+            assert!(blocks * 512 < 512 << 10, "{blocks} blocks");
+        }
+        let half = vec![0_u8; 1 << 20];
+        draft.write(2 << 20, &half).unwrap();
+        content[2 << 20] = 0;
+        assert_eq!(std::fs::read(&draft.path).unwrap(), content);
+    }
 
     #[test]
     fn only_names_of_drafts_are_taken_for_them() {

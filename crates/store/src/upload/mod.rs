@@ -19,6 +19,7 @@ mod body;
 mod crc;
 mod draft;
 mod folder;
+pub mod fuzzing;
 mod multipart;
 mod parts;
 mod put;

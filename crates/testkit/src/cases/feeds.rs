@@ -3,12 +3,13 @@
 use std::io;
 
 use thalweg_engine::Flow;
-use thalweg_testbed::WebFiles;
+use thalweg_testbed::{S3, WebFiles};
 
 use super::clients;
 use crate::feed::{Ends, Feed, Nature, Prepared};
 use crate::program::{Launch, Program};
 use crate::records::{Form, Records};
+use crate::servers::BUCKET;
 
 /// The files into which the input of sources of files is divided.
 pub const FILES: u64 = 5;
@@ -154,10 +155,14 @@ fn streams() -> Vec<Feed> {
     ]
 }
 
-/// Returns the sources whose records may be lost on the way to them, so that only the clauses on torn
-/// records, order and repeats are tested.
+/// Returns the sources that read from an object store.
+pub fn stored() -> Vec<Feed> {
+    vec![Feed { name: "objects of S3, lines", component: "objects", prepare: uploaded, ..FILE_READER }]
+}
+
+/// Returns the sources whose records may be lost on the way to them.
 pub fn datagrams() -> Vec<Feed> {
-    let socket = |name, component| Feed { name, component, nature: Nature::Once, ..READER };
+    let socket = |name, component| Feed { name, component, nature: Nature::Datagrams, ..READER };
     vec![
         Feed {
             prepare: |_, _| listening("socket", "address: 'udp://127.0.0.1:0'"),
@@ -266,6 +271,23 @@ fn spool(program: &Program, records: Records) -> io::Result<Prepared> {
     match ended.is_done() {
         true => Ok(Prepared::of("spool: { path: in-spool, follow: false, poll_interval: 10ms }")),
         false => Err(io::Error::other(ended.log)),
+    }
+}
+
+/// A run of its own uploads the files.
+fn uploaded(program: &Program, records: Records) -> io::Result<Prepared> {
+    several_files(program, records, "jsonl", Form::Json)?;
+    let server = S3::start()?;
+    server.create_bucket(BUCKET)?;
+    program.set(server.env());
+    let url = server.url(BUCKET, "");
+    let uploaded = program.output(&["copy", "in/", &url])?;
+    match uploaded.status.success() {
+        true => {
+            let source = format!("objects: {{ url: {} }}", serde_json::to_string(&url)?);
+            Ok(Prepared { source, held: Some(Box::new(server)) })
+        }
+        false => Err(io::Error::other(String::from_utf8_lossy(&uploaded.stderr).into_owned())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sinks.
 
 use std::io;
+use std::path::Path;
 
 use thalweg_engine::Flow;
 
@@ -203,6 +204,37 @@ pub fn unreadable() -> Vec<Outlet> {
     ]
 }
 
+/// Returns the sinks of an object store.
+pub fn stored() -> Vec<Outlet> {
+    let objects = |name, sinks| Outlet {
+        name,
+        component: "objects",
+        sinks,
+        server: Some(Server::s3),
+        read: Some(|output| Ok(vec![vec![read::joined(uploaded(output)?)]])),
+        ..FILE
+    };
+    vec![
+        objects(
+            "objects, S3",
+            "out: { objects: { url: 's3://bucket/all.jsonl?endpoint=http://{address}' } }",
+        ),
+        objects(
+            "objects, S3, rotate",
+            "out: { objects: { url: 's3://bucket/all.jsonl?endpoint=http://{address}', \
+             rotate: { size: 20KiB, every: 300ms } } }",
+        ),
+        Outlet {
+            takes: Flow::Files,
+            read: Some(|output| Ok(vec![uploaded(output)?])),
+            ..objects(
+                "objects, S3, files",
+                "out: { objects: { url: 's3://bucket/?endpoint=http://{address}' } }",
+            )
+        },
+    ]
+}
+
 /// Returns sinks whose servers do not answer for a while. They take seconds.
 pub fn hanging() -> Vec<Outlet> {
     let server = |name, component| Outlet {
@@ -263,6 +295,16 @@ fn in_order(output: &Output<'_>) -> io::Result<Vec<Replica>> {
 /// The files of `out`, each in an order of its own.
 fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     Ok(vec![read::contents(&output.program.path("out"), output.also_unfinished)?])
+}
+
+/// Returns the complete objects. Parts of others are in hidden folders.
+fn uploaded(output: &Output<'_>) -> io::Result<Vec<Vec<u8>>> {
+    let Some(folder) = output.server.and_then(Server::objects) else { return Ok(Vec::new()) };
+    let is_hidden = |path: &Path| {
+        let below = path.strip_prefix(&folder).unwrap_or(path);
+        below.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
+    };
+    read::files(&folder)?.iter().filter(|path| !is_hidden(path)).map(|path| read::content(path)).collect()
 }
 
 /// Returns the bytes that the server accepted.

@@ -55,8 +55,7 @@ impl Directory {
 
     /// Writes the file unless an existing one stays. Returns the folder of the file.
     fn write(&self, file: &mut File) -> Result<PathBuf, FileError> {
-        let name = self.options.name.render(file)?;
-        let wanted = path_below(&self.options.path, Path::new(&name))?;
+        let wanted = self.wanted(file)?;
         let folder = wanted.parent().unwrap_or(&self.options.path);
         let mut draft = self.draft(file, folder)?;
         let mut number = 1;
@@ -93,6 +92,17 @@ impl Directory {
                 }
             }
         }
+    }
+
+    /// Returns the path that the file gets if it is free.
+    fn wanted(&self, file: &mut File) -> Result<PathBuf, FileError> {
+        let earlier = self.names.earlier(self.journal.as_ref(), file.origin())?;
+        // The configured folder may have changed since.
+        if let Some(path) = earlier.filter(|path| path.starts_with(&self.options.path)) {
+            return Ok(path);
+        }
+        let name = self.options.name.render(file)?;
+        path_below(&self.options.path, Path::new(&name))
     }
 
     /// Creates the draft of the file in its folder, with content and properties.

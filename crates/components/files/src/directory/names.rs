@@ -2,7 +2,8 @@
 //!
 //! Two files of one name must not replace each other, also if they come in two runs that share a state. The
 //! names are therefore claimed in the journal before a file is visible. A file that comes again, because its
-//! delivery was not saved, finds its claim and gets the same name.
+//! delivery was not saved, finds its claim and gets the same name. A file that is built again, such as one of
+//! packed messages, may have other content and another name then: it replaces the first one.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,9 +23,18 @@ use super::options::OnExists;
 /// came from. If two names have the same hash, the second file gets another name without need. For a million
 /// files, that happens once in thirty million runs.
 #[derive(Debug, Default)]
-pub struct Names(Mutex<HashMap<u64, Place>>);
+pub struct Names(Mutex<HashMap<u64, Given>>);
 
-/// The hash of the path or address that a file came from. `None` if it is stored nowhere, such as an upload.
+/// The file that a name was given to.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    place: Place,
+    /// The hash of its identifier. All outputs of one file have the same.
+    file: u64,
+}
+
+/// The hash of the path or address that a file came from, or of its key. `None` if it is stored nowhere, such
+/// as an upload.
 type Place = Option<u64>;
 
 /// The owner of a name that a file claims.
@@ -32,11 +42,11 @@ type Place = Option<u64>;
 pub enum Claim {
     /// It was free, and belongs to this file now.
     New,
-    /// This run or an earlier one gave it to a file of the same place.
+    /// A file of the same place has it, which an earlier run wrote, or which this run has read again since.
     Same,
     /// An earlier run gave it to a file that cannot be compared by its place.
     Unknown,
-    /// It belongs to another file.
+    /// It belongs to another file, or to another output of this one.
     Other,
 }
 
@@ -56,6 +66,8 @@ pub enum Taken {
 
 /// The beginning of the names of claims in the journal.
 const CLAIM: &str = "claim/";
+/// The beginning of the names of entries in the journal that have the path of a file with a key.
+const KEY: &str = "key/";
 
 impl Names {
     /// Claims a name for a file, here and in the journal of runs that share a state.
@@ -63,26 +75,47 @@ impl Names {
     /// # Errors
     /// If the journal cannot be read or written.
     pub fn claim(&self, journal: Option<&Journal>, path: &Path, origin: &Origin) -> Result<Claim, Error> {
-        let place = place_of(origin);
+        let (place, file) = (place_of(origin), xxh3_64(origin.id().as_bytes()));
         // Held throughout, so that two workers do not claim one name.
         let mut names = self.0.lock();
         if let Some(known) = names.get(&hash(path)) {
-            let is_same = known.is_some() && *known == place;
+            let is_same = known.place.is_some() && known.place == place && known.file != file;
             return Ok(if is_same { Claim::Same } else { Claim::Other });
         }
         let claim = match journal {
             Some(journal) => claim_in(journal, path, place)?,
             None => Claim::New,
         };
+        if claim == Claim::New
+            && let (Some(journal), Some(entry), Some(path)) = (journal, key_entry(origin), path.to_str())
+        {
+            journal.note(&entry, &path.into())?;
+        }
         if matches!(claim, Claim::New | Claim::Same) {
-            names.insert(hash(path), place);
+            names.insert(hash(path), Given { place, file });
         }
         Ok(claim)
+    }
+
+    /// Returns the path that an earlier run gave to the file with this key.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn earlier(&self, journal: Option<&Journal>, origin: &Origin) -> Result<Option<PathBuf>, Error> {
+        let (Some(journal), Some(entry)) = (journal, key_entry(origin)) else { return Ok(None) };
+        let entries = journal.entries(&entry)?;
+        let known = entries.into_iter().find(|(name, _)| *name == entry);
+        Ok(known.and_then(|(_, path)| path.as_str().map(PathBuf::from)))
     }
 
     /// True if this run has given the name away.
     fn is_given(&self, path: &Path) -> bool {
         self.0.lock().contains_key(&hash(path))
+    }
+
+    /// Gives a name away. Returns false if this run has done so before.
+    fn give(&self, path: &Path) -> bool {
+        self.0.lock().insert(hash(path), Given { place: None, file: 0 }).is_none()
     }
 
     /// Takes a name for a file. Returns true if an existing file may be replaced, or why the name cannot be
@@ -97,13 +130,22 @@ impl Names {
         file: &File,
         on_exists: OnExists,
     ) -> Result<Result<bool, Taken>, Error> {
-        if on_exists == OnExists::Overwrite {
+        let has_key = file.origin().key.is_some();
+        if on_exists == OnExists::Overwrite && !has_key {
             return Ok(Ok(true));
         }
         let is_given = self.is_given(path);
         let claim = self.claim(journal, path, file.origin())?;
+        if has_key && !is_given && claim == Claim::Same {
+            return Ok(Ok(true));
+        }
         let is_there = || path.symlink_metadata().is_ok();
-        let is_other = is_given || claim == Claim::Other;
+        let is_other = match claim {
+            Claim::Other => true,
+            // Of two workers that find the name free, one gets it.
+            Claim::Unknown if !is_there() => !self.give(path),
+            Claim::New | Claim::Same | Claim::Unknown => is_given,
+        };
         Ok(match on_exists {
             OnExists::Overwrite => Ok(true),
             OnExists::Replace | OnExists::Rename if is_other => Err(Taken::NextName),
@@ -144,7 +186,13 @@ fn claim_in(journal: &Journal, path: &Path, place: Place) -> Result<Claim, Error
 fn place_of(origin: &Origin) -> Place {
     let address = || origin.address.as_deref().map(str::as_bytes);
     let place = origin.path.as_deref().map(|path| path.as_os_str().as_bytes()).or_else(address);
-    place.map(xxh3_64)
+    place.map(xxh3_64).or_else(|| key_entry(origin).map(|entry| xxh3_64(entry.as_bytes())))
+}
+
+/// Returns the name of the journal's entry for a file with a key.
+fn key_entry(origin: &Origin) -> Option<String> {
+    // With a slash at its end, so that no entry is found by the beginning of another key.
+    Some(format!("{KEY}{}/{}/", origin.source, origin.key.as_deref()?))
 }
 
 fn hash(path: &Path) -> u64 {

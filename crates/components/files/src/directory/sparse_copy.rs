@@ -44,6 +44,8 @@ fn copy_data(from: &mut File, to: &mut File) -> io::Result<()> {
         io::copy(&mut Read::by_ref(from).take(hole - data), to)?;
         position = hole.max(data);
     }
+    // The file may have been cut meanwhile: the copy has no zeros in place of what is gone.
+    let end = end.min(from.metadata()?.len());
     to.set_len(end)?;
     from.seek(SeekFrom::Start(end))?;
     to.seek(SeekFrom::Start(end)).map(drop)

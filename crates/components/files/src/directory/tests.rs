@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use super::options::OnExists;
 use super::*;
 use thalweg_engine::testing::{context, file_at, file_of, options};
 use thalweg_record::{Origin, Temporary};
@@ -261,6 +262,27 @@ async fn uploads_of_one_name_in_two_runs_are_both_there() {
 }
 
 #[tokio::test]
+async fn of_two_uploads_one_gets_a_name_that_an_earlier_run_gave_away_and_that_is_free_again() {
+    for (on_exists, second) in [
+        (OnExists::Replace, Taken::NextName),
+        (OnExists::Rename, Taken::NextName),
+        (OnExists::Skip, Taken::LeftAlone),
+        (OnExists::Error, Taken::Refused),
+    ] {
+        let runs = Runs::new();
+        runs.run("replace", &["x=one"]).await;
+        let path = runs.folder.path("out/x");
+        // A reader of the folder took the file away.
+        fs::remove_file(&path).unwrap();
+        let (names, upload) = (Names::default(), file_of("x", b"two"));
+        // Two workers take the name before either of them has written.
+        let take = || names.take(Some(&runs.journal), &path, &upload, on_exists).unwrap();
+        let replaces = on_exists == OnExists::Replace;
+        assert_eq!((take(), take()), (Ok(replaces), Err(second)));
+    }
+}
+
+#[tokio::test]
 async fn a_copy_has_no_setuid_bit_and_gives_others_no_more_than_its_source() {
     let folder = Folder::new();
     let path = folder.put("in/tool", "text");
@@ -286,4 +308,21 @@ async fn what_a_killed_run_left_is_removed_by_the_next_file_of_that_name_unless_
     owner.lock().unwrap();
     folder.writer("").apply(&mut file_of("a", b"newer")).await.unwrap();
     assert_eq!((folder.read(&hidden), folder.read("out/a")), ("of another process".into(), "newer".into()));
+}
+
+#[tokio::test]
+async fn a_file_that_is_built_again_replaces_what_it_was_before() {
+    for on_exists in ["replace", "overwrite", "rename", "skip", "error"] {
+        let runs = Runs::new();
+        let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+        let yaml = format!("{{ path: {}, on_exists: {on_exists} }}", runs.folder.path("out").display());
+        for (name, key, content) in [("x-1", "1", "old"), ("x-2", "1", "new"), ("x-3", "2", "next")] {
+            let mut origin = Origin::new("main.pack".into(), name.into(), 3);
+            origin.key = Some(key.into());
+            let mut file = File::new(origin, Content::from(content.as_bytes().to_vec()));
+            let mut writer = Directory::new(options(&yaml), Arc::default(), &context, true);
+            writer.apply(&mut file).await.unwrap();
+        }
+        assert_eq!(runs.written(), texts(&[("x-1", "new"), ("x-3", "next")]), "{on_exists}");
+    }
 }

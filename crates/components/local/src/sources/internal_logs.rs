@@ -249,6 +249,11 @@ impl SourceConfig for InternalLogs {
         true
     }
 
+    // A record is logged only once.
+    fn resends(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         // It listens from here on, so that it receives the records of other components as they start.
         let listener = Listener::new(self.level, self.buffer.max(1));

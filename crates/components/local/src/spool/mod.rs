@@ -16,6 +16,7 @@
 //! See docs/decisions/024-a-spool-is-a-directory-of-segments.md.
 
 mod block;
+pub mod fuzzing;
 pub(crate) mod read;
 #[cfg(test)]
 mod tests;

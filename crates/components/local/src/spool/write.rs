@@ -1,6 +1,6 @@
 //! Writing segments.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Error;
 use thalweg_record::Batch;
 use thalweg_runtime::Failpoint;
+use thalweg_runtime::private::{create_private, private_file};
 
 use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, OPEN, block, entries, path_of};
 use thalweg_stream::io_error::io_error;
@@ -64,7 +65,7 @@ impl Writer {
     /// Creates the folder, and measures its content.
     pub(crate) fn open(&mut self) -> Result<(), Error> {
         let folder = &self.bounds.folder;
-        fs::create_dir_all(folder).map_err(|error| io_error("create", folder, &error))?;
+        create_private(folder).map_err(|error| io_error("create", folder, &error))?;
         self.used = None;
         self.look().map(drop)
     }
@@ -130,7 +131,7 @@ impl Writer {
     fn begin(&self) -> Result<Segment, Error> {
         let folder = &self.bounds.folder;
         let failed = |error: &io::Error| io_error("create a file in", folder, error);
-        fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        create_private(folder).map_err(|error| failed(&error))?;
         let mut number =
             entries(folder).map_err(|error| failed(&error))?.last().map_or(0, |last| last.number);
         loop {
@@ -139,7 +140,7 @@ impl Writer {
             })?;
             let path = path_of(folder, number, OPEN);
             // Opened for appending: after a failed write it is cut, and writing continues at its end.
-            let mut file = match OpenOptions::new().append(true).create_new(true).open(&path) {
+            let mut file = match private_file().append(true).create_new(true).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(failed(&error)),

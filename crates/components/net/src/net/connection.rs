@@ -1,9 +1,17 @@
 //! One connection of a source: reads messages, sends them on, and writes answers back.
+//!
+//! All answers are the same text, so a client can only count them: the n-th answer is taken as that of the
+//! n-th message. The messages of one [`Cut`] leave in several batches, the rejected ones in a batch of their
+//! own. They are therefore answered together, once all of those batches are settled. The rejected alternative
+//! was to answer each batch when it is settled: an answer could then stand for another message, which is lost
+//! if the program is killed.
 
 use std::collections::VecDeque;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +19,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Settled, SourceOutput};
-use thalweg_record::{Outcome, Settlement};
 use thalweg_runtime::Failpoint;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -19,10 +26,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
-use super::{Client, Cut, Format, Incomplete, Stream, StreamReader, incomplete};
+use super::{Client, Cut, Format, Incomplete, Sent, Stream, StreamReader, incomplete};
 use thalweg_codec::stream_framing::StreamCutter;
 
-/// The largest number of batches of a connection that may wait for their answers. Above it, the connection is
+/// The largest number of cuts of a connection that may wait for their answers. Above it, the connection is
 /// not read.
 const MAX_WAITING: usize = 256;
 
@@ -71,6 +78,14 @@ enum End {
     Broken,
 }
 
+/// The messages of one cut, which are answered together.
+struct Unanswered {
+    /// Their batches that are not known to be safe.
+    unsettled: Vec<Settled>,
+    /// The number of messages, rejected ones included.
+    messages: usize,
+}
+
 /// An open connection.
 struct Talk<'a, F> {
     options: &'a Connection,
@@ -78,8 +93,8 @@ struct Talk<'a, F> {
     peer: Arc<str>,
     format: F,
     reader: StreamReader,
-    /// Batches to be answered, each with its number of messages.
-    waiting: VecDeque<(Settled, usize)>,
+    /// The messages to be answered, those of each cut together.
+    waiting: VecDeque<Unanswered>,
     answers: Option<Answers>,
     activity: Activity,
     /// When data last arrived.
@@ -136,7 +151,8 @@ impl Connection {
 /// The next event of a connection.
 enum Event {
     Stop,
-    Settled(Settlement),
+    /// The oldest unanswered messages are safe, with their number; or `None` if one of their batches failed.
+    Settled(Option<usize>),
     Answer(Bytes),
     Ready(io::Result<()>),
     /// The lines held back are complete.
@@ -168,7 +184,7 @@ impl<F: Format> Talk<'_, F> {
                 self.reject_rest("the run was stopped", out).await?;
                 return Ok(Some(End::Done));
             }
-            Event::Settled(settlement) => self.answer(&settlement).await,
+            Event::Settled(safe) => self.answer(safe).await,
             Event::Answer(answer) => self.write(&answer).await,
             Event::Quiet => {
                 self.was_quiet = true;
@@ -191,7 +207,7 @@ impl<F: Format> Talk<'_, F> {
         }
     }
 
-    /// False if too many batches wait for their answers.
+    /// False if too many cuts wait for their answers.
     fn is_read(&self) -> bool {
         self.waiting.len() < MAX_WAITING
     }
@@ -225,7 +241,7 @@ impl<F: Format> Talk<'_, F> {
         tokio::select! {
             biased;
             () = out.stopping() => Event::Stop,
-            settlement = first(&mut self.waiting) => Event::Settled(settlement),
+            safe = first(&mut self.waiting) => Event::Settled(safe),
             answer = next(&mut self.answers) => Event::Answer(answer),
             () = self.reader.dropped() => Event::Dropped,
             ready = self.reader.ready(&self.stream), if is_read => Event::Ready(ready),
@@ -243,19 +259,26 @@ impl<F: Format> Talk<'_, F> {
     }
 
     /// Sends the messages of a read. Returns the end of the connection if it ends now.
-    async fn send_taken(&mut self, taken: Taken, out: &mut SourceOutput) -> Result<Option<End>, Error> {
-        match taken {
-            Taken::Nothing => Ok(None),
-            Taken::NoRoom(reason) => self.end(End::Done, reason, out).await.map(Some),
-            Taken::Cut(cut) => match self.send(cut, out).await? {
-                true => Ok(None),
-                false => self.end(End::Broken, UNANSWERED, out).await.map(Some),
-            },
-            Taken::End(None) => Ok(Some(End::Done)),
-            Taken::End(Some(cut)) => {
-                let answered = self.send(cut, out).await?;
-                Ok(Some(if answered { End::Done } else { End::Broken }))
+    async fn send_taken(&mut self, mut taken: Taken, out: &mut SourceOutput) -> Result<Option<End>, Error> {
+        loop {
+            match taken {
+                Taken::Nothing => {}
+                Taken::NoRoom(reason) => return self.end(End::Done, reason, out).await.map(Some),
+                Taken::Cut(cut) => {
+                    if !self.send(cut, out).await? {
+                        return self.end(End::Broken, UNANSWERED, out).await.map(Some);
+                    }
+                }
+                Taken::End(None) => return Ok(Some(End::Done)),
+                Taken::End(Some(cut)) => {
+                    let answered = self.send(cut, out).await?;
+                    return Ok(Some(if answered { End::Done } else { End::Broken }));
+                }
             }
+            taken = match self.reader.next_cut() {
+                Some(next) => next,
+                None => return Ok(None),
+            };
         }
     }
 
@@ -270,25 +293,29 @@ impl<F: Format> Talk<'_, F> {
     async fn send(&mut self, cut: Cut, out: &mut SourceOutput) -> Result<bool, Error> {
         let at_once = matches!(self.options.acknowledge, Some((_, Respond::Received)));
         let is_answered = self.answers.is_some() || self.options.acknowledge.is_some();
-        let mut received = 0;
-        let waiting = &mut self.waiting;
-        let note = |count, settled: Option<Settled>| {
-            received += count;
-            waiting.extend(settled.map(|settled| (settled, count)));
+        let (mut messages, mut unsettled) = (0, Vec::<Settled>::new());
+        let note = |sent: Sent| {
+            messages += sent.messages;
+            unsettled.extend(sent.settled);
         };
         cut.send(&mut self.format, &self.peer, is_answered && !at_once, out, note).await?;
-        if at_once { Ok(self.acknowledge(received).await) } else { Ok(true) }
+        if at_once {
+            return Ok(self.acknowledge(messages).await);
+        }
+        if !unsettled.is_empty() {
+            self.waiting.push_back(Unanswered { unsettled, messages });
+        }
+        Ok(true)
     }
 
-    /// Answers the oldest unanswered batch. Returns false if the connection must be closed.
-    async fn answer(&mut self, settlement: &Settlement) -> bool {
-        let Some((_, count)) = self.waiting.pop_front() else { return true };
-        if settlement.outcome == Outcome::Failed {
+    /// Answers messages that are safe. Returns false if the connection must be closed.
+    async fn answer(&mut self, safe: Option<usize>) -> bool {
+        let Some(messages) = safe else {
             // Without an acknowledgement, the client knows that it has to resend the messages.
             tracing::debug!("{}: its messages failed; the connection is closed", self.peer);
             return false;
-        }
-        self.acknowledge(count).await
+        };
+        self.acknowledge(messages).await
     }
 
     async fn acknowledge(&mut self, count: usize) -> bool {
@@ -315,7 +342,7 @@ impl<F: Format> Talk<'_, F> {
 
     async fn reject_rest(&mut self, reason: &str, out: &mut SourceOutput) -> Result<(), Error> {
         match self.reader.abandon(reason) {
-            Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_, _| {}).await,
+            Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_| {}).await,
             None => Ok(()),
         }
     }
@@ -325,11 +352,11 @@ impl<F: Format> Talk<'_, F> {
         while !self.waiting.is_empty() {
             let event = tokio::select! {
                 biased;
-                settlement = first(&mut self.waiting) => Event::Settled(settlement),
+                safe = first(&mut self.waiting) => Event::Settled(safe),
                 answer = next(&mut self.answers) => Event::Answer(answer),
             };
             let goes_on = match event {
-                Event::Settled(settlement) => self.answer(&settlement).await,
+                Event::Settled(safe) => self.answer(safe).await,
                 Event::Answer(answer) => self.write(&answer).await,
                 _ => true,
             };
@@ -347,12 +374,28 @@ impl<F: Format> Talk<'_, F> {
     }
 }
 
-/// Waits until the oldest batch is settled.
-async fn first(waiting: &mut VecDeque<(Settled, usize)>) -> Settlement {
-    match waiting.front_mut() {
-        Some((settled, _)) => settled.await,
-        None => pending().await,
-    }
+/// Waits until all batches of the oldest unanswered messages are settled, and removes these messages from
+/// `waiting`. Returns their number, or `None` as soon as one of the batches failed. Dropping the future loses
+/// nothing: it changes `waiting` only while it is polled.
+async fn first(waiting: &mut VecDeque<Unanswered>) -> Option<usize> {
+    poll_fn(|context| {
+        let Some(oldest) = waiting.front_mut() else { return Poll::Pending };
+        let mut has_failed = false;
+        // All are polled at once, so that those that wait for a saved checkpoint share it.
+        oldest.unsettled.retain_mut(|settled| match Pin::new(settled).poll(context) {
+            Poll::Ready(settlement) => {
+                has_failed |= !settlement.outcome.is_safe();
+                false
+            }
+            Poll::Pending => true,
+        });
+        if !has_failed && !oldest.unsettled.is_empty() {
+            return Poll::Pending;
+        }
+        let answered = waiting.pop_front().filter(|_| !has_failed);
+        Poll::Ready(answered.map(|oldest| oldest.messages))
+    })
+    .await
 }
 
 async fn next(answers: &mut Option<Answers>) -> Bytes {

@@ -11,7 +11,7 @@ use thalweg_engine::{Error, SourceOutput};
 use tokio::time::Instant;
 
 use super::listener::Sender;
-use super::{Cut, Datagrams, Format};
+use super::{Cut, Cuts, Datagrams, Format};
 use thalweg_codec::framing::KEPT;
 use thalweg_codec::stream_framing::StreamFraming;
 
@@ -65,11 +65,11 @@ pub async fn receive<F: Format>(
                 _ => socket.name(*sender),
             };
             peer = Some((*sender, name.clone()));
-            let mut cut = Cut { buffer: buffer.clone(), messages: Vec::new(), rejected: Vec::new() };
+            let mut cut = Cut::of(buffer.clone());
             for (_, range) in group {
                 divide(&mut cut, range.clone(), framing, limit);
             }
-            cut.send(&mut format, &name, false, out, |_, _| {}).await?;
+            cut.send(&mut format, &name, false, out, |_| {}).await?;
         }
     }
 }
@@ -110,10 +110,11 @@ fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, l
         return;
     };
     let datagram = cut.buffer.slice_with_length(range.start, range.len());
-    let found = Cut::all(datagram, framing.begin(limit, false), limit);
     let moved = |piece: Range<usize>| piece.start + range.start..piece.end + range.start;
-    cut.messages.extend(found.messages.into_iter().map(moved));
-    cut.rejected.extend(found.rejected.into_iter().map(|(piece, reason)| (moved(piece), reason)));
+    for found in Cuts::new(datagram, framing.begin(limit, false), limit) {
+        cut.messages.extend(found.messages.into_iter().map(moved));
+        cut.rejected.extend(found.rejected.into_iter().map(|(piece, reason)| (moved(piece), reason)));
+    }
 }
 
 fn broken(out: &SourceOutput, error: &io::Error) -> Error {

@@ -6,7 +6,8 @@
 //!
 //! Nothing is dropped while complete messages of the source are still being delivered: their memory returns
 //! by itself, and slow delivery is not the client's fault. For the same reason nothing is dropped while
-//! incomplete messages hold less than half of the budget: others use it.
+//! incomplete messages hold less than half of the budget: others use it. A message is not dropped for its own
+//! rest either, as long as it alone holds memory: it then competes with no other.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -48,23 +49,28 @@ impl Incomplete {
     }
 
     /// Waits until `bytes` of the source's share are available, as [`Share::reserve`] does. If incomplete
-    /// messages hold its memory, the oldest of them are dropped meanwhile.
-    pub async fn reserve(&self, share: &Share, bytes: usize) -> Lease {
+    /// messages hold its memory, the oldest of them are dropped meanwhile. `part` is the incomplete message
+    /// that the bytes are for, if it has begun.
+    pub async fn reserve(&self, share: &Share, bytes: usize, part: Option<&Part>) -> Lease {
         let mut reserved = pin!(share.reserve(bytes));
         loop {
             tokio::select! {
                 biased;
                 lease = reserved.as_mut() => return lease,
-                () = tokio::time::sleep(LOOK) => self.relieve(share),
+                () = tokio::time::sleep(LOOK) => self.relieve(share, part),
             }
         }
     }
 
     /// Drops the oldest message if incomplete messages hold all memory of the source, and at least half of
-    /// the budget.
-    fn relieve(&self, share: &Share) {
+    /// the budget, unless all of that is held by `part` itself.
+    fn relieve(&self, share: &Share, part: Option<&Part>) {
         let mut state = self.0.lock();
         if state.bytes < share.held() || state.bytes < share.budget().limit() / 2 {
+            return;
+        }
+        let own = part.and_then(|part| state.parts.get(&part.number)).map_or(0, |(bytes, _)| *bytes);
+        if own == state.bytes {
             return;
         }
         if let Some((_, (bytes, dropped))) = state.parts.pop_first() {
@@ -72,6 +78,12 @@ impl Incomplete {
             dropped.notify_one();
         }
     }
+}
+
+/// Returns by how many bytes to enlarge the memory of an incomplete message that holds `held` bytes: by
+/// `wanted`, or by what the budget can ever grant if that is less, but at least by `least`.
+pub fn growth(share: &Share, held: usize, least: usize, wanted: usize) -> usize {
+    wanted.min(share.budget().ceiling().saturating_sub(held)).max(least)
 }
 
 /// An incomplete message, until this is dropped.
@@ -125,7 +137,7 @@ mod tests {
         }
         let oldest = parts.remove(0);
         let (lease, ()) = within(async {
-            tokio::join!(incomplete.reserve(&share, 100), async {
+            tokio::join!(incomplete.reserve(&share, 100, None), async {
                 oldest.0.dropped().await;
                 drop(oldest);
             })
@@ -133,7 +145,7 @@ mod tests {
         .await;
         assert_eq!((lease.bytes(), share.held()), (100, 300));
         // The others stay: what is complete is on its way.
-        let waiting = incomplete.reserve(&share, 100);
+        let waiting = incomplete.reserve(&share, 100, None);
         assert!(tokio::time::timeout(LOOK * 3, waiting).await.is_err());
         assert_eq!(incomplete.0.lock().parts.len(), 2);
         drop((lease, parts));
@@ -148,7 +160,32 @@ mod tests {
         let part = incomplete.begin();
         part.hold(10);
         let _leases = (share.reserve(10).await, other.reserve(290).await);
-        assert!(tokio::time::timeout(LOOK * 3, incomplete.reserve(&share, 100)).await.is_err());
+        assert!(tokio::time::timeout(LOOK * 3, incomplete.reserve(&share, 100, None)).await.is_err());
         assert_eq!(incomplete.0.lock().bytes, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_competes_with_no_other_waits_for_its_rest() {
+        let budget = Budget::new(400);
+        let (share, incomplete) = (budget.share(), Incomplete::default());
+        let part = incomplete.begin();
+        part.hold(200);
+        let _lease = share.reserve(200).await;
+        let rest = incomplete.reserve(&share, 200, Some(&part));
+        assert!(tokio::time::timeout(LOOK * 3, rest).await.is_err());
+        assert_eq!(incomplete.0.lock().parts.len(), 1);
+        let other = incomplete.begin();
+        let rest = incomplete.reserve(&share, 200, Some(&other));
+        assert!(tokio::time::timeout(LOOK * 3, rest).await.is_err());
+        within(part.dropped()).await;
+        assert_eq!(incomplete.0.lock().parts.keys().copied().collect::<Vec<u64>>(), [other.number]);
+    }
+
+    #[test]
+    fn memory_grows_as_far_as_the_budget_can_ever_grant_it() {
+        // Sources may fill 300 bytes.
+        let share = Budget::new(400).share();
+        let grown = [100, 200, 295, 300, 400].map(|held| growth(&share, held, 10, held));
+        assert_eq!(grown, [100, 100, 10, 10, 10]);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::Array;
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, MemoryReservation};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Reading, Received, Settled, SourceOutput};
 use thalweg_record::{Lease, ViewBuilder};
@@ -27,7 +27,8 @@ const LEAST: usize = 8 << 10;
 /// With less free buffer than this, in bytes, the buffer is enlarged before a read.
 const SPARE: usize = 2 << 10;
 
-/// Messages that arrived together from one peer.
+/// Messages that arrived together from one peer: up to [`MAX_ROWS`] from a stream. For very short messages,
+/// their ranges take far more memory than the text.
 #[derive(Debug)]
 pub struct Cut {
     /// The bytes of all messages.
@@ -41,6 +42,16 @@ pub struct Cut {
 /// A range of a buffer that cannot be used, with the reason. Most reasons are constants: a peer can send a
 /// million unusable messages in a mebibyte.
 pub type Rejected = (Range<usize>, Cow<'static, str>);
+
+/// A batch of a cut that was sent.
+pub struct Sent {
+    /// The number of its messages.
+    pub messages: usize,
+    /// The number of those that were rejected: all or none.
+    pub rejected: usize,
+    /// How it is settled, if that was asked for.
+    pub settled: Option<Settled>,
+}
 
 /// Turns cut messages into the batches that a source sends.
 pub trait Format: Clone + Send + Sync + 'static {
@@ -78,26 +89,22 @@ impl Format for Plain {
 }
 
 impl Cut {
-    /// Cuts a whole buffer that no more data follows.
-    pub fn all(buffer: Buffer, mut partitioner: StreamCutter, limit: ByteSize) -> Self {
-        let mut cut =
-            Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
-        if let Err(reason) = cut.add(&mut partitioner, &buffer, After::End, limit) {
-            let start = partitioner.advance();
-            cut.rejected.push((start..buffer.len().min(start + KEPT), reason.into()));
-        }
-        Cut { buffer, ..cut }
+    /// Returns a cut of this buffer, without messages yet.
+    pub fn of(buffer: Buffer) -> Self {
+        Self { buffer, messages: Vec::new(), rejected: Vec::new() }
     }
 
-    /// Adds the messages that `bytes` contains.
+    /// Adds the messages that `bytes` contains, until the cut has [`MAX_ROWS`]. Returns true if `bytes` may
+    /// contain more.
     fn add(
         &mut self,
         partitioner: &mut StreamCutter,
         bytes: &[u8],
         after: After,
         limit: ByteSize,
-    ) -> Result<(), String> {
-        while let Some(piece) = partitioner.next(bytes, after)? {
+    ) -> Result<bool, String> {
+        while self.messages.len() + self.rejected.len() < MAX_ROWS {
+            let Some(piece) = partitioner.next(bytes, after)? else { return Ok(false) };
             match piece.too_long {
                 false => self.messages.push(piece.range),
                 true => {
@@ -109,15 +116,20 @@ impl Cut {
                 }
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Rejects the rest of the buffer, which cannot be cut. Only its first bytes are kept.
+    fn reject_rest(&mut self, start: usize, reason: String) {
+        self.rejected.push((start..self.buffer.len().min(start + KEPT), reason.into()));
     }
 
     fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.rejected.is_empty()
     }
 
-    /// Sends the messages. Calls `sent` for each batch, rejected ones included, with its number of messages
-    /// and, if `acked`, with the future of its settlement.
+    /// Sends the messages. Calls `sent` for each batch, rejected ones included; if `acked`, with the future
+    /// of its settlement.
     ///
     /// # Errors
     /// If the messages cannot be sent.
@@ -127,23 +139,26 @@ impl Cut {
         peer: &Arc<str>,
         acked: bool,
         out: &mut SourceOutput,
-        mut sent: impl FnMut(usize, Option<Settled>),
+        mut sent: impl FnMut(Sent),
     ) -> Result<(), Error> {
         let mut rejected = std::mem::take(&mut self.rejected);
+        let ranges = self.messages.capacity() * size_of::<Range<usize>>();
+        let _claimed = out.claim(ranges + rejected.capacity() * size_of::<Rejected>());
         let mut from = 0;
         while from < self.messages.len() {
             let to = self.messages.len().min(from + MAX_ROWS);
             let received = format.received(&self, from..to, peer, &mut rejected);
             from = to;
             if let Some(received) = received {
-                let count = received.reading.payload.len();
-                match acked {
-                    true => sent(count, Some(out.send_acked(received).await?)),
+                let messages = received.reading.payload.len();
+                let settled = match acked {
+                    true => Some(out.send_acked(received).await?),
                     false => {
                         out.send(received).await?;
-                        sent(count, None);
+                        None
                     }
-                }
+                };
+                sent(Sent { messages, rejected: 0, settled });
             }
             if rejected.len() >= MAX_ROWS {
                 self.reject(&mut rejected, peer, acked, out, &mut sent).await?;
@@ -160,7 +175,7 @@ impl Cut {
         peer: &Arc<str>,
         acked: bool,
         out: &mut SourceOutput,
-        sent: &mut impl FnMut(usize, Option<Settled>),
+        sent: &mut impl FnMut(Sent),
     ) -> Result<(), Error> {
         for rejected in rejected.chunks(MAX_ROWS) {
             // Copied, so that rejected messages do not keep the whole buffer alive.
@@ -178,10 +193,42 @@ impl Cut {
                     None
                 }
             };
-            sent(rejected.len(), settled);
+            sent(Sent { messages: rejected.len(), rejected: rejected.len(), settled });
         }
         rejected.clear();
         Ok(())
+    }
+}
+
+/// Cuts a whole buffer that no more data follows.
+#[derive(Debug)]
+pub struct Cuts {
+    buffer: Buffer,
+    limit: ByteSize,
+    /// `None` after the last message.
+    partitioner: Option<StreamCutter>,
+}
+
+impl Cuts {
+    /// Cuts this buffer.
+    pub fn new(buffer: Buffer, partitioner: StreamCutter, limit: ByteSize) -> Self {
+        Self { buffer, limit, partitioner: Some(partitioner) }
+    }
+}
+
+impl Iterator for Cuts {
+    type Item = Cut;
+
+    fn next(&mut self) -> Option<Cut> {
+        let partitioner = self.partitioner.as_mut()?;
+        let mut cut = Cut::of(self.buffer.clone());
+        match cut.add(partitioner, &self.buffer, After::End, self.limit) {
+            Ok(true) => return Some(cut),
+            Ok(false) => {}
+            Err(reason) => cut.reject_rest(partitioner.advance(), reason),
+        }
+        self.partitioner = None;
+        (!cut.is_empty()).then_some(cut)
     }
 }
 
@@ -211,6 +258,8 @@ pub struct StreamReader {
     size: usize,
     /// The beginning of an incomplete message.
     held: Option<Held>,
+    /// The rest of the last read, if it may contain more complete messages.
+    uncut: Option<Uncut>,
     /// The incomplete messages of the source.
     incomplete: Incomplete,
     /// True if the last read filled the buffer: more data may be waiting.
@@ -232,6 +281,15 @@ struct Held {
     part: Part,
 }
 
+/// A buffer out of which not all complete messages are cut.
+#[derive(Debug)]
+struct Uncut {
+    buffer: Buffer,
+    /// For the incomplete message at the end of the buffer. Empty until then.
+    lease: Lease,
+    after: After,
+}
+
 impl StreamReader {
     /// Creates a reader that reads up to about `batch_bytes` bytes at once, for a source with these
     /// incomplete messages.
@@ -242,7 +300,17 @@ impl StreamReader {
         incomplete: Incomplete,
     ) -> Self {
         let most = batch_bytes.max(LEAST);
-        Self { partitioner, limit, most, size: LEAST, held: None, incomplete, has_more: false, broken: None }
+        Self {
+            partitioner,
+            limit,
+            most,
+            size: LEAST,
+            held: None,
+            uncut: None,
+            incomplete,
+            has_more: false,
+            broken: None,
+        }
     }
 
     /// Returns when the first byte of the incomplete message was read, if there is one.
@@ -274,7 +342,8 @@ impl StreamReader {
     }
 
     /// Reads the waiting data once the budget has capacity for it. In the middle of a message, the wait for
-    /// capacity is limited to `patience`.
+    /// capacity is limited to `patience`. Before the next read, [`next_cut`](Self::next_cut) must have
+    /// returned `None`.
     ///
     /// # Errors
     /// Those of the connection, once the messages that arrived before are returned.
@@ -322,16 +391,17 @@ impl StreamReader {
     /// Returns memory for a read. It begins with the incomplete message, if there is one.
     async fn room(&mut self, out: &SourceOutput, patience: Duration) -> Result<Begun, &'static str> {
         let Some(held) = self.held.take() else {
-            let lease = self.incomplete.reserve(out.share(), self.size).await;
+            let lease = self.incomplete.reserve(out.share(), self.size, None).await;
             return Ok((Vec::with_capacity(self.size), lease, None));
         };
         if held.memory.capacity() - held.memory.len() >= SPARE {
             return Ok((held.memory, held.lease, Some((held.since, held.part))));
         }
         // Doubled, so that a long message that arrives in many pieces is not copied for each piece.
-        let more = self.size.max(held.memory.len());
+        let doubled = self.size.max(held.memory.len());
+        let more = incomplete::growth(out.share(), held.lease.bytes(), SPARE, doubled);
         let reserved = tokio::select! {
-            room = timeout(patience, self.incomplete.reserve(out.share(), more)) => {
+            room = timeout(patience, self.incomplete.reserve(out.share(), more, Some(&held.part))) => {
                 room.map_err(|_| NO_CAPACITY)
             }
             () = held.part.dropped() => Err(incomplete::REASON),
@@ -349,6 +419,14 @@ impl StreamReader {
                 Err(reason)
             }
         }
+    }
+
+    /// Returns more messages of the last read or of [`quiet`](Self::quiet), or `None` if all are cut.
+    pub fn next_cut(&mut self) -> Option<Taken> {
+        let Uncut { buffer, lease, after } = self.uncut.take()?;
+        let mut cut = Cut::of(buffer.clone());
+        let added = cut.add(&mut self.partitioner, &buffer, after, self.limit);
+        Some(self.taken(cut, added, lease, after))
     }
 
     /// Returns the lines that were held back, after a time without data.
@@ -374,35 +452,51 @@ impl StreamReader {
         begun: Option<(Instant, Part)>,
         after: After,
     ) -> Taken {
-        let mut cut =
-            Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
-        let failed = cut.add(&mut self.partitioner, &memory, after, self.limit).err();
-        let done = self.partitioner.advance();
-        let is_end = after == After::End || failed.is_some();
-        if let Some(reason) = failed {
-            cut.rejected.push((done..memory.len().min(done + KEPT), reason.into()));
-        }
-        let rest = memory.get(done..).unwrap_or_default();
-        if cut.is_empty() {
-            if !is_end && done > 0 {
-                // The skipped part of a message that is too long.
-                memory.drain(..done);
+        let mut cut = Cut::of(Buffer::from_vec(Vec::<u8>::new()));
+        let added = cut.add(&mut self.partitioner, &memory, after, self.limit);
+        if cut.is_empty() && added == Ok(false) {
+            let done = self.partitioner.advance();
+            if after == After::End {
+                return Taken::End(None);
             }
-            if !is_end && !memory.is_empty() {
+            // The skipped part of a message that is too long.
+            memory.drain(..done);
+            if !memory.is_empty() {
                 self.hold(memory, lease, begun);
             }
-            return if is_end { Taken::End(None) } else { Taken::Nothing };
-        }
-        if !is_end && !rest.is_empty() {
-            // Splitting off the rest's part of the lease never waits: `freeze` takes any missing bytes
-            // without waiting.
-            self.hold(rest.to_vec(), lease.split(rest.len()), None);
+            return Taken::Nothing;
         }
         if memory.len() < memory.capacity() / 4 {
             memory.shrink_to_fit();
         }
-        let cut = Cut { buffer: lease.freeze(memory), ..cut };
-        if is_end { Taken::End(Some(cut)) } else { Taken::Cut(cut) }
+        let rest = lease.split(0);
+        cut.buffer = lease.freeze(memory);
+        self.taken(cut, added, rest, after)
+    }
+
+    /// Returns the messages of a cut, to which `added` is the result of adding them. Keeps the rest of its
+    /// buffer, under this lease.
+    fn taken(&mut self, mut cut: Cut, added: Result<bool, String>, mut lease: Lease, after: After) -> Taken {
+        if added == Ok(true) {
+            self.uncut = Some(Uncut { buffer: cut.buffer.clone(), lease, after });
+            return Taken::Cut(cut);
+        }
+        let done = self.partitioner.advance();
+        let is_end = after == After::End || added.is_err();
+        if let Err(reason) = added {
+            cut.reject_rest(done, reason);
+        }
+        let rest = cut.buffer.get(done..).unwrap_or_default();
+        if !is_end && !rest.is_empty() {
+            // Never waits: the bytes are claimed.
+            lease.resize(rest.len());
+            self.hold(rest.to_vec(), lease, None);
+        }
+        match (is_end, cut.is_empty()) {
+            (true, is_empty) => Taken::End((!is_empty).then_some(cut)),
+            (false, true) => Taken::Nothing,
+            (false, false) => Taken::Cut(cut),
+        }
     }
 
     /// Keeps the beginning of an incomplete message. `begun` is `None` if the message began with this read.
@@ -410,5 +504,64 @@ impl StreamReader {
         let (since, part) = begun.unwrap_or_else(|| (Instant::now(), self.incomplete.begin()));
         part.hold(lease.bytes());
         self.held = Some(Held { memory, lease, since, part });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_codec::stream_framing::StreamFraming;
+    use thalweg_engine::testing::options;
+    use thalweg_record::Budget;
+
+    const LIMIT: ByteSize = ByteSize::mib(1);
+
+    #[tokio::test]
+    async fn very_many_messages_are_cut_in_parts() {
+        let budget = Budget::new(1 << 20);
+        let cutter = StreamFraming::default().begin(LIMIT, false);
+        let mut reader = StreamReader::new(cutter, LIMIT, 1 << 20, Incomplete::default());
+        let memory = [vec![b'\n'; 2 * MAX_ROWS], b"one\ntw".to_vec()].concat();
+        let lease = budget.share().reserve(memory.capacity()).await;
+        let mut taken = Some(reader.cut(memory, lease, None, After::More));
+        let mut found = Vec::new();
+        while let Some(Taken::Cut(cut)) = taken {
+            assert!(cut.rejected.is_empty());
+            found.push(cut.messages.len());
+            taken = reader.next_cut();
+        }
+        assert_eq!(found, [MAX_ROWS, MAX_ROWS, 1]);
+        assert!(taken.is_none());
+        // The incomplete message is kept, and counted.
+        assert_eq!(reader.held.as_ref().map(|held| held.memory.as_slice()), Some(&b"tw"[..]));
+        assert_eq!(budget.used(), 2);
+        let held = reader.held.take().unwrap();
+        let memory = [held.memory, b"o\n".to_vec()].concat();
+        let Taken::End(Some(cut)) = reader.cut(memory, held.lease, None, After::End) else { panic!() };
+        let texts: Vec<&[u8]> = cut.messages.iter().map(|range| &cut.buffer[range.clone()]).collect();
+        assert_eq!(texts, [b"two"]);
+        assert!(reader.next_cut().is_none());
+    }
+
+    /// The end of a stream, and a length that is wrong, come after messages that fill whole parts.
+    #[tokio::test]
+    async fn the_end_of_the_stream_comes_with_the_last_part() {
+        let budget = Budget::new(1 << 20);
+        let framing: StreamFraming = options("{ by: ascii, delimiter: ':' }");
+        for (end, rejected) in [("", None), ("x", Some("does not begin with a length"))] {
+            let cutter = || framing.begin(LIMIT, false);
+            let bytes = [b"0:".repeat(MAX_ROWS), end.as_bytes().to_vec()].concat();
+            let mut reader = StreamReader::new(cutter(), LIMIT, 1 << 20, Incomplete::default());
+            let lease = budget.share().reserve(bytes.capacity()).await;
+            let first = reader.cut(bytes.clone(), lease, None, After::End);
+            assert!(matches!(first, Taken::Cut(cut) if cut.messages.len() == MAX_ROWS));
+            let Some(Taken::End(last)) = reader.next_cut() else { panic!() };
+            let cuts: Vec<Cut> = Cuts::new(bytes.into(), cutter(), LIMIT).collect();
+            assert_eq!((cuts.len(), cuts[0].messages.len()), (1 + last.iter().len(), MAX_ROWS));
+            for last in [last.as_ref(), cuts.get(1)] {
+                let reason = last.and_then(|cut| cut.rejected.first()).map(|(_, reason)| &**reason);
+                assert_eq!(reason, rejected);
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use thalweg_config::ByteSize;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::{Limits, Refusal, too_large};
 
@@ -16,7 +16,8 @@ use super::{Limits, Refusal, too_large};
 const DRAINED: u64 = 16 << 20;
 const DRAINING: Duration = Duration::from_secs(2);
 
-/// The least number of bytes per second that a body must arrive with on average, after `patience`.
+/// The least number of bytes per second that a body must arrive with on average, after `patience`. Only time
+/// in which the client was waited for counts.
 const LEAST_RATE: u64 = 1 << 10;
 
 /// The pieces of a body.
@@ -25,8 +26,8 @@ pub(super) struct Frames<B> {
     taken: u64,
     most: ByteSize,
     patience: Duration,
-    /// When the body was first waited for.
-    begun: Option<Instant>,
+    /// How long the client was waited for, before all pieces together.
+    waited: Duration,
 }
 
 impl<B> Frames<B>
@@ -35,7 +36,7 @@ where
     B::Error: Display,
 {
     pub(super) fn new(body: B, limits: Limits) -> Self {
-        Self { body, taken: 0, most: limits.max_request, patience: limits.patience, begun: None }
+        Self { body, taken: 0, most: limits.max_request, patience: limits.patience, waited: Duration::ZERO }
     }
 
     /// Refuses a body whose declared length exceeds the limit.
@@ -53,10 +54,10 @@ where
     /// Returns the next piece, or `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
-            let end = self.end();
-            let Ok(frame) = timeout_at(end, self.body.frame()).await else {
-                return Err(Refusal::Late);
-            };
+            let begun = Instant::now();
+            let frame = timeout(self.time_left(), self.body.frame()).await;
+            self.waited += begun.elapsed();
+            let Ok(frame) = frame else { return Err(Refusal::Late) };
             let Some(frame) = frame else { return Ok(None) };
             let frame =
                 frame.map_err(|error| Refusal::Malformed(format!("the body cannot be read: {error}")))?;
@@ -70,13 +71,11 @@ where
         }
     }
 
-    /// Returns when the next piece must be there. A pause is too long after `patience`, and so are many short
-    /// ones: a client that sends a byte now and then would hold its memory for ever.
-    fn end(&mut self) -> Instant {
-        let now = Instant::now();
-        let begun = *self.begun.get_or_insert(now);
-        let all = begun + self.patience + Duration::from_secs(self.taken / LEAST_RATE);
-        all.min(now + self.patience)
+    /// Returns how long the next piece may take. A pause is too long after `patience`, and so are many short
+    /// ones: a client that sends a byte now and then would hold its memory without end.
+    fn time_left(&self) -> Duration {
+        let all = self.patience + Duration::from_secs(self.taken / LEAST_RATE);
+        all.saturating_sub(self.waited).min(self.patience)
     }
 
     /// Reads and drops the rest of the body, up to a limit.
@@ -92,5 +91,68 @@ where
         };
         // A slower client is abandoned.
         let _ = timeout(DRAINING, drain).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, ready};
+
+    use hyper::body::Frame;
+    use tokio::time::{Sleep, sleep};
+
+    use super::*;
+
+    /// A body whose client pauses before each byte.
+    struct Pausing {
+        /// The pauses in seconds.
+        pauses: VecDeque<u64>,
+        pause: Option<Pin<Box<Sleep>>>,
+    }
+
+    impl Body for Pausing {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some(&seconds) = self.pauses.front() else { return Poll::Ready(None) };
+            let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(Duration::from_secs(seconds))));
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+            self.pauses.pop_front();
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    /// Waits up to 30 s for each piece.
+    fn frames(pauses: &[u64]) -> Frames<Pausing> {
+        let patience = Duration::from_secs(30);
+        let limits = Limits { max_file: ByteSize(99), max_request: ByteSize(99), max_files: 1, patience };
+        Frames::new(Pausing { pauses: pauses.iter().copied().collect(), pause: None }, limits)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_in_which_the_body_is_not_read_does_not_count() {
+        let mut frames = frames(&[10, 10]);
+        for _ in 0..2 {
+            assert_eq!(frames.next().await.unwrap().as_deref(), Some(&b"x"[..]));
+            // The disk is slow, for example.
+            sleep(Duration::from_secs(3600)).await;
+        }
+        assert_eq!(frames.next().await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_with_a_long_pause_or_many_short_ones_is_late() {
+        assert!(matches!(frames(&[31]).next().await, Err(Refusal::Late)));
+        let mut frames = frames(&[20, 20]);
+        assert_eq!(frames.next().await.unwrap().as_deref(), Some(&b"x"[..]));
+        assert!(matches!(frames.next().await, Err(Refusal::Late)));
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! bcrypt is slow by design, and HTTP sends the password with each request. Therefore the digest of the last
 //! correct header is cached for each user. No more passwords are checked at once than the machine has cores,
-//! so that requests with wrong passwords cannot take the threads that others need. For a name that is not in
-//! the file, the slowest hash of the file is checked: the time of an answer does not tell which names exist.
+//! so that requests with wrong passwords cannot take the threads that others need.
+//!
+//! A wrong name or password is checked against one hash of each cost in the file. So all refusals take the
+//! same time, which therefore does not tell which names exist. The rejected alternative was the slowest hash
+//! alone, for names that are not in the file: a name with a faster hash was refused sooner.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::hint::black_box;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,8 +27,8 @@ const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 #[derive(Debug)]
 pub struct Htpasswd {
     users: HashMap<String, Hash>,
-    /// The hash that takes longest to check, for names that are not in the file.
-    slowest: Option<Hash>,
+    /// One hash of each cost in the file, by cost.
+    samples: BTreeMap<u32, Hash>,
     /// Limits the passwords that are checked at once.
     checks: Arc<Semaphore>,
     /// The digest of the last correct `Authorization` header of each user.
@@ -51,7 +55,11 @@ impl Htpasswd {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// The number of the line that cannot be used, counted from 1, and why.
+    pub fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
         let mut users = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -62,9 +70,9 @@ impl Htpasswd {
             let (user, hash) = line.split_once(':').ok_or(wrong("it is not `USER:HASH`."))?;
             users.insert(user.to_owned(), Hash::parse(hash).map_err(wrong)?);
         }
-        let slowest = users.values().max_by_key(|hash| hash.cost()).cloned();
+        let samples = users.values().map(|hash: &Hash| (hash.cost(), hash.clone())).collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Self { users, slowest, checks: Arc::new(Semaphore::new(cores)), known: Mutex::default() })
+        Ok(Self { users, samples, checks: Arc::new(Semaphore::new(cores)), known: Mutex::default() })
     }
 
     /// Returns the user of an `Authorization` header if name and password are correct.
@@ -74,31 +82,41 @@ impl Htpasswd {
         if self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&digest) {
             return Some(name);
         }
-        let (hash, is_known) = self.to_check(&name);
+        let (own, others) = self.to_check(&name);
         // The permit belongs to the check, which continues if the client disconnects.
         let permit = self.checks.clone().acquire_owned().await.ok()?;
         let check = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            hash.is_some_and(|hash| hash.matches(&password))
+            let is_right = own.is_some_and(|hash| hash.matches(&password));
+            if !is_right {
+                // Only the time of these checks counts.
+                for hash in &others {
+                    let _ = black_box(hash.matches(&password));
+                }
+            }
+            is_right
         });
-        if !check.await.unwrap_or(false) || !is_known {
+        if !check.await.unwrap_or(false) {
             return None;
         }
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), digest);
         Some(name)
     }
 
-    /// Returns the hash to check for a name, and whether the file has the name.
-    fn to_check(&self, name: &str) -> (Option<Hash>, bool) {
-        match self.users.get(name) {
-            Some(hash) => (Some(hash.clone()), true),
-            None => (self.slowest.clone(), false),
+    /// Returns the hash of a user, if the file has the name, and those to check if it does not match.
+    /// Together they have each cost in the file once.
+    fn to_check(&self, name: &str) -> (Option<Hash>, Vec<Hash>) {
+        let own = self.users.get(name).cloned();
+        let mut others = self.samples.clone();
+        if let Some(own) = &own {
+            others.remove(&own.cost());
         }
+        (own, others.into_values().collect())
     }
 }
 
 /// Parses the name and password from an `Authorization` header.
-fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
+pub fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = header.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
@@ -226,12 +244,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_is_not_there_costs_as_much_as_one_that_is() {
+    async fn a_refusal_costs_the_same_for_every_name() {
         let slow = "$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC";
         let file = format!("sha:{{SHA}}VBPuJHI7uixaa6LQGWx4s+5GKNE=\na:$2y$04$short\nslow:{slow}\n");
         let users = Htpasswd::parse(&file).unwrap();
-        assert_eq!(users.to_check("slow"), (Some(Hash::Bcrypt(slow.to_owned())), true));
-        assert_eq!(users.to_check("nobody"), (Some(Hash::Bcrypt(slow.to_owned())), false));
+        assert_eq!(users.to_check("slow").0, Some(Hash::Bcrypt(slow.to_owned())));
+        for name in ["sha", "a", "slow", "nobody"] {
+            let (own, others) = users.to_check(name);
+            assert_eq!(own.is_some(), name != "nobody");
+            let mut costs: Vec<u32> = own.iter().chain(&others).map(Hash::cost).collect();
+            costs.sort_unstable();
+            assert_eq!(costs, [0, 2 + 4, 2 + 5], "{name}");
+        }
         // The right password of another user admits no user.
         assert_eq!(users.user(&header("nobody", "myPassword")).await, None);
         assert_eq!(users.user(&header("slow", "myPassword")).await.as_deref(), Some("slow"));

@@ -3,7 +3,9 @@
 mod admission;
 mod connection;
 mod gate;
-mod htpasswd;
+// Public for its fuzz target.
+#[doc(hidden)]
+pub mod htpasswd;
 
 pub use admission::{Admission, RequestOptions};
 pub use connection::{ConnectionOptions, converse};

@@ -4,12 +4,19 @@
 //! because the sinks of each family build it: the plan runs it at the end of every pipeline that leads to
 //! such a sink.
 
+use std::time::Duration;
+
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::encode::{Encoder, Encoding};
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use serde_json::json;
+use thalweg_codec::encode::{Columns, Encoder, Encoding};
+use thalweg_engine::{Component, Context, Error, Journal, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
+
+use crate::pieces::Pieces;
 
 /// Writes the fields of each message as its payload.
 ///
@@ -67,18 +74,80 @@ sinks:
 }
 
 impl TransformConfig for EncodeConfig {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let encoder = self.0.build().map_err(|mistake| Error::permanent(mistake.message))?;
-        Ok(Box::new(Encode(encoder)))
+        let journal = context.journal.clone().filter(|_| context.resumes);
+        if let Some(journal) = &journal
+            && let Some((_, columns)) = journal.entries(COLUMNS)?.into_iter().next()
+            && let Ok(columns) = serde_json::from_value::<Columns>(columns)
+        {
+            self.0.decide(columns);
+        }
+        let pieces = Pieces::new(LARGEST * context.batch_bytes);
+        Ok(Box::new(Encode { encoder, encoding: self.0.clone(), journal, pieces }))
     }
 }
 
-struct Encode(Encoder);
+/// The name of the journal's entry for the columns that the first batch decided. A run that continues has the
+/// same ones, because it writes into files whose headers name them.
+const COLUMNS: &str = "columns";
+
+/// The maximum size of the text of a piece, as a multiple of the size of a batch.
+const LARGEST: usize = 8;
+
+struct Encode {
+    encoder: Encoder,
+    encoding: Encoding,
+    /// Until the columns are noted.
+    journal: Option<Journal>,
+    /// Messages that share a large value, such as the parts of one message, can have a text that is thousands
+    /// of times as large as the batch.
+    pieces: Pieces,
+}
 
 impl Transform for Encode {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        Ok(self.0.encode(batch, out)?)
+        self.pieces.push(batch);
+        self.resume(out)
     }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(batch) = self.pieces.take() {
+            let row_bytes = text_bytes(&batch) / batch.rows().max(1);
+            self.pieces.cut(batch, row_bytes);
+        }
+        if let Some(piece) = self.pieces.next_piece()? {
+            self.encode(piece, out)?;
+        }
+        if !self.pieces.is_empty() {
+            out.hold(Duration::ZERO);
+        }
+        Ok(())
+    }
+}
+
+impl Encode {
+    fn encode(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.encoder.encode(batch, out)?;
+        if let Some(journal) = &self.journal
+            && let Some(columns) = self.encoding.decided()
+        {
+            // Before the sink writes a header.
+            journal.note(COLUMNS, &json!(columns))?;
+            self.journal = None;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the size of all texts in the messages, in bytes.
+fn text_bytes(batch: &Batch) -> usize {
+    let sum = |lengths: &mut dyn Iterator<Item = u32>| lengths.map(|length| length as usize).sum::<usize>();
+    let of_column = |column: &ArrayRef| match column.as_string_view_opt() {
+        Some(texts) => sum(&mut texts.lengths()),
+        None => column.as_binary_view_opt().map_or(0, |bytes| sum(&mut bytes.lengths())),
+    };
+    sum(&mut batch.payload().lengths()) + batch.fields().columns().iter().map(of_column).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -383,3 +383,42 @@ fn the_text_may_become_a_field() {
     let bytes = apply::<EncodeConfig>("{ format: text, template: '{payload}', into: a }", [batch([b"\xff"])]);
     assert_eq!(bytes.reasons(), ["the field `a` is not UTF-8, at byte 0"]);
 }
+
+#[test]
+fn a_run_that_continues_writes_the_columns_of_the_run_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(thalweg_engine::Store::open(folder.path()).unwrap());
+    let journal = Some(thalweg_engine::Journal::new(store, "out.encode"));
+    let text = |text| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+    let run = |resumes, batch| {
+        let context = Context { resumes, journal: journal.clone(), ..thalweg_engine::testing::context() };
+        let mut encode = options::<EncodeConfig>("csv").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        encode.apply(batch, &mut out).unwrap();
+        out.take().iter().flat_map(|(_, batch)| thalweg_engine::testing::payloads(batch)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(true, with([("a", text("1")), ("b", text("2"))])), ["1,2"]);
+    assert_eq!(run(true, with([("b", text("4")), ("a", text("3"))])), ["3,4"]);
+    assert_eq!(run(true, with([("b", text("5"))])), [",5"]);
+    assert_eq!(run(false, with([("b", text("7")), ("a", text("6"))])), ["7,6"]);
+}
+
+#[test]
+fn the_text_of_messages_that_share_a_large_value_leaves_in_pieces() {
+    let context = thalweg_engine::testing::context();
+    let mut encode = options::<EncodeConfig>("json").build(&context).unwrap();
+    let large = "x".repeat(context.batch_bytes);
+    let shared = Arc::new(StringViewArray::from(vec![large.as_str(); 100])) as ArrayRef;
+    let mut out = Outputs::new("test".into());
+    encode.apply(with([("a", shared)]), &mut out).unwrap();
+    let mut rows = Vec::new();
+    loop {
+        rows.extend(out.take().iter().map(|(_, batch)| batch.rows()));
+        if out.take_held().is_none() {
+            break;
+        }
+        encode.resume(&mut out).unwrap();
+    }
+    assert_eq!(rows.iter().sum::<usize>(), 100);
+    assert!(rows.iter().all(|rows| *rows <= LARGEST), "{rows:?}");
+}

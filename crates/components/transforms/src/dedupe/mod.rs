@@ -30,9 +30,9 @@ use thalweg_codec::keys::hash_keys;
 /// A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
 /// among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
 ///
-/// With `--state`, a later run remembers the keys of all messages that are done, and not those of messages
-/// that it reads again. Each key then takes about 25 bytes in the state. Without `--state`, each run starts
-/// without keys.
+/// With `--state`, a later run remembers the keys of all messages before the first one that is not done. No
+/// message that comes again after a kill is lost; some may pass twice. Each key then takes about 25 bytes in
+/// the state. Without `--state`, each run starts without keys.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dedupe {
@@ -83,7 +83,7 @@ impl TransformConfig for Dedupe {
         Ok(Box::new(Deduper {
             keys: self.keys.clone(),
             seen: Seen::new(self.window, within, &context.memory, context.temporary.clone()),
-            saved: Saved::new(context.journal.clone(), self.keys.clone()),
+            saved: Saved::new(context.journal.clone(), self.keys.clone(), &context.name),
             hashes: Vec::new(),
             clock: Clock::new(),
             failure: None,
@@ -150,8 +150,13 @@ impl Transform for Deduper {
             return Err(failure);
         }
         hash_keys(&batch, &self.keys, 0, &mut self.hashes);
+        let number = self.seen.next();
         let first = self.first(batch.rows())?;
-        out.send(batch.filter(&first)?);
+        let mut new = batch.filter(&first)?;
+        if let Some(new) = &mut new {
+            self.saved.watch(new, number);
+        }
+        out.send(new);
         Ok(())
     }
 
@@ -172,7 +177,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
-    use thalweg_engine::{Output, testing};
+    use std::sync::Arc;
+    use thalweg_engine::{Journal, Output, Store, testing};
+    use thalweg_record::Outcome;
 
     use crate::testing::with_text;
 
@@ -207,6 +214,74 @@ mod tests {
             testing::refused::<Dedupe>("keys: []"),
             "`keys` needs at least 1 element, but it is empty."
         );
+    }
+
+    /// Passes lines one by one. The run is killed when those in `settled` are settled, and the others are
+    /// not. Returns the lines that passed, and the state that was saved last.
+    fn killed(
+        context: &Context,
+        saved: Option<Value>,
+        lines: &[&str],
+        settled: &[&str],
+    ) -> (Vec<String>, Option<Value>) {
+        let mut transform = testing::options::<Dedupe>("{}").build(context).unwrap();
+        saved.into_iter().for_each(|saved| transform.restore(saved).unwrap());
+        let mut out = Outputs::new("test".into());
+        let (mut passed, mut on_their_way) = (Vec::new(), Vec::new());
+        for line in lines {
+            transform.apply(testing::batch([line]), &mut out).unwrap();
+            for (_, batch) in out.take() {
+                passed.extend(testing::payloads(&batch));
+                match settled.contains(line) {
+                    true => batch.settle(Outcome::Delivered),
+                    false => on_their_way.push(batch),
+                }
+            }
+        }
+        (passed, transform.state())
+    }
+
+    #[test]
+    fn a_message_that_was_on_its_way_at_a_kill_passes_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let context = Context { journal: Some(Journal::new(store, "test")), ..testing::context() };
+        let (passed, saved) = killed(&context, None, &["a", "b", "c"], &["a", "c"]);
+        assert_eq!(passed, ["a", "b", "c"]);
+        // A message after one that is not settled may be read again with it.
+        let (passed, saved) = killed(&context, saved, &["a", "b", "c", "d"], &["b", "c", "d"]);
+        assert_eq!(passed, ["b", "c", "d"]);
+        let (passed, _) = killed(&context, saved, &["a", "b", "c", "d", "e"], &[]);
+        assert_eq!(passed, ["e"]);
+    }
+
+    #[test]
+    fn the_keys_of_a_checkpoint_stay_when_the_window_turns_over_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let context = Context { journal: Some(Journal::new(store, "test")), ..testing::context() };
+        let build = || testing::options::<Dedupe>("window: 1000").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        let mut passed = |transform: &mut dyn Transform, lines: &[String]| {
+            transform.apply(testing::batch(lines), &mut out).unwrap();
+            let left = out.take().into_iter().map(|(_, batch)| {
+                let rows = batch.rows();
+                batch.settle(Outcome::Delivered);
+                rows
+            });
+            left.sum::<usize>()
+        };
+        let lines = |numbers: std::ops::Range<usize>| numbers.map(|n| n.to_string()).collect::<Vec<_>>();
+        let mut transform = build();
+        assert_eq!(passed(&mut *transform, &lines(0..1000)), 1000);
+        let saved = transform.state().unwrap();
+        // Several pages of notes, without a checkpoint.
+        for start in (1000..500_000).step_by(1000) {
+            assert_eq!(passed(&mut *transform, &lines(start..start + 1000)), 1000);
+        }
+        let mut transform = build();
+        transform.restore(saved).unwrap();
+        assert_eq!(passed(&mut *transform, &lines(0..1000)), 0);
     }
 
     proptest! {

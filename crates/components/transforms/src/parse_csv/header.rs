@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_record::{Batch, Share, all_but};
 
-use super::pieces::Pieces;
+use super::VALUE;
 use crate::kept::Kept;
 use thalweg_codec::columns::{Columns, Typing, missing, reject_all, shortened};
 use thalweg_codec::csv::{Dialect, names};
 use thalweg_codec::keys::bytes_of;
+use thalweg_stream::pieces::Pieces;
 
 /// The maximum number of files whose headers are remembered. Beyond it, the least recently seen is forgotten.
 const MOST_PATHS: usize = 10_000;
@@ -241,11 +242,11 @@ impl Transform for WithHeader {
         {
             self.headers.clock += 1;
             match self.headers.columns(&batch.meta().path) {
-                Ok(columns) => self.pieces.cut(batch, columns.len()),
+                Ok(columns) => self.pieces.cut(batch, VALUE * columns.len()),
                 Err(reason) => reject_all(batch, &reason, out)?,
             }
         }
-        if let Some(piece) = self.pieces.next()? {
+        if let Some(piece) = self.pieces.next_piece()? {
             match (bytes_of(&piece, &self.field), self.headers.columns(&piece.meta().path)) {
                 (Some(input), Ok(columns)) => {
                     self.dialect.rows(&input, &self.field, columns, &mut self.scratch);

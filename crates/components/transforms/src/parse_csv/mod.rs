@@ -6,7 +6,6 @@
 //! `thalweg_codec::csv` splits records; `header` handles files with headers.
 
 mod header;
-mod pieces;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +15,13 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_record::Batch;
 
 use header::{Headers, WithHeader};
-use pieces::Pieces;
 use thalweg_codec::columns::{Columns, missing, reject_all};
 use thalweg_codec::csv::{CsvOptions, Dialect};
 use thalweg_codec::keys::bytes_of;
+use thalweg_stream::pieces::Pieces;
+
+/// The bytes that a value takes in a column of text, however short it is.
+const VALUE: usize = 16;
 
 /// Parses comma-separated values. Each message is one record.
 ///
@@ -106,7 +108,7 @@ impl TransformConfig for ParseCsv {
         let typing = self.options.typing();
         let field = self.field.clone();
         let scratch = String::new();
-        let pieces = Pieces::new(context.batch_bytes);
+        let pieces = Pieces::new(4 * context.batch_bytes);
         Ok(if self.header {
             let headers = Headers::new(typing, &context.memory);
             let max_columns = self.max_columns.max(1);
@@ -134,9 +136,9 @@ impl Transform for WithColumns {
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
         if let Some(batch) = self.pieces.take() {
-            self.pieces.cut(batch, self.columns.len());
+            self.pieces.cut(batch, VALUE * self.columns.len());
         }
-        if let Some(piece) = self.pieces.next()? {
+        if let Some(piece) = self.pieces.next_piece()? {
             match bytes_of(&piece, &self.field) {
                 Some(input) => {
                     self.dialect.rows(&input, &self.field, &mut self.columns, &mut self.scratch);

@@ -25,7 +25,7 @@ use page::{Group, Page};
 
 /// At most this many messages become letters at once.
 const ROWS: usize = 1024;
-/// How often a full task looks whether the run is over.
+/// How often a full task checks whether the run is over.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often dropped letters are reported.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
@@ -44,6 +44,7 @@ pub(super) struct DeadLetters {
 }
 
 /// Messages or files that were rejected together. It counts as moving until it is settled.
+#[expect(clippy::large_enum_variant, reason = "nearly all are messages, and few exist at a time")]
 enum Rejected {
     Messages(Taken<Batch>),
     Files(Taken<Files>),

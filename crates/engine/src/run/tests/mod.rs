@@ -5,6 +5,8 @@ mod supervision;
 mod wired;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,6 +32,8 @@ struct Numbers {
     rows: usize,
     payload: usize,
     waits_for_stop: bool,
+    /// The offset of the last checkpoint that was seen to be saved.
+    saved: Arc<AtomicU64>,
 }
 
 #[async_trait]
@@ -39,6 +43,9 @@ impl Source for Numbers {
         for number in 1..=self.batches {
             if out.is_stopping() {
                 return Ok(());
+            }
+            if let Some(saved) = out.committed("l").and_then(|saved| saved.as_u64()) {
+                self.saved.store(saved, Relaxed);
             }
             let checkpoint = Some(Checkpoint { partition: "l".into(), offset: number.into() });
             let payload = payload.clone();
@@ -228,9 +235,9 @@ fn broadcast(source: Numbers, sinks: &[(String, Probe)]) -> Plan {
 }
 
 fn nowhere() -> StateDir {
-    StateDir { folder: std::env::temp_dir().join("thalweg-nowhere"), positions: false }
+    StateDir { folder: std::env::temp_dir().join("thalweg-nowhere"), positions: false, owner: None }
 }
 
 fn few(waits_for_stop: bool) -> Numbers {
-    Numbers { batches: 5, rows: 3, payload: 10, waits_for_stop }
+    Numbers { batches: 5, rows: 3, payload: 10, waits_for_stop, saved: Arc::default() }
 }

@@ -46,7 +46,7 @@ impl Supervised {
     /// Watches over tasks until they have ended. Returns the folder of the store too.
     async fn watch(self, tasks: Vec<Task>, drain_timeout: Duration) -> (Ended, tempfile::TempDir) {
         let checkpoints = Checkpoints {
-            store: Arc::new(LazyStore::new(self.folder.path().join("state"))),
+            store: Arc::new(LazyStore::new(self.folder.path().join("state"), None)),
             are_kept: true,
             positions: vec![("in".into(), self.positions)],
             states: Vec::new(),

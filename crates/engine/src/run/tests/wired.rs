@@ -25,7 +25,7 @@ fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
         drain_timeout: Duration::MAX,
     };
     let (failures, _) = mpsc::unbounded_channel();
-    let store = Arc::new(LazyStore::new(state_dir.folder.clone()));
+    let store = Arc::new(LazyStore::new(state_dir.folder.clone(), None));
     let environment = Environment::new(Handle::new(&plan), store, settings, failures)?;
     let mut positions = ComponentPositions::new();
     for source in &plan.sources {
@@ -94,7 +94,7 @@ async fn positions_in_files_are_saved_before_those_of_the_sources_of_the_files()
         pipelines: { main: { from: in, transforms: [{ reader: 0 }], to: out } }\n\
         sinks: { out: { probe: 0 } }\n";
     let folder = tempfile::tempdir().unwrap();
-    let state_dir = StateDir { folder: folder.path().to_owned(), positions: true };
+    let state_dir = StateDir { folder: folder.path().to_owned(), positions: true, owner: None };
     let of = |state_dir: &StateDir| {
         let mut groups = wired(text, state_dir).unwrap_or_else(|failure| panic!("{failure}")).checkpoints;
         assert_eq!(groups.len(), 1);

@@ -95,7 +95,7 @@ impl<'a> Wiring<'a> {
                 saver: group.saver,
                 traffic: channels.traffic(number).clone(),
                 flushes: group.flushes,
-                rereads: group.input.resends && group.input.starts_over,
+                rereads: group.input.rereads,
                 has_state: AtomicBool::default(),
             })
         });
@@ -170,6 +170,7 @@ fn groups_of(
             input: Input {
                 resends: all(&|source| source.resends()),
                 starts_over: all(&|source| source.starts_over()),
+                rereads: all(&|source| source.rereads()),
             },
         }
     };

@@ -77,6 +77,7 @@ impl Wiring<'_> {
                 sequencer: sequencer.clone(),
                 limit: limit.clone(),
                 budget: environment.handle.budget.clone(),
+                traffic: self.channels.traffic(group).clone(),
             })
         };
         (0..segment.parallelism).map(worker).collect()

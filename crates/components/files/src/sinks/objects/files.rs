@@ -137,8 +137,8 @@ fn unfetched(error: &io::Error) -> FileError {
 #[async_trait]
 impl FileTransform for Files {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
-        let path = self.path_of(file)?;
-        let written = self.write(file, &path).await;
+        let (path, on_exists) = self.path_of(file)?;
+        let written = self.write(file, &path, on_exists).await;
         match &written {
             Ok(()) => self.note_address(file, &path),
             Err(_) => self.names.give_back(Path::new(&path)),
@@ -165,7 +165,7 @@ fn unwritten(error: &StoreError) -> FileError {
 
 impl Files {
     /// Writes the file to this path, unless an existing object stays.
-    async fn write(&self, file: &File, path: &str) -> Result<(), FileError> {
+    async fn write(&self, file: &File, path: &str, on_exists: OnExists) -> Result<(), FileError> {
         let from = From::of(file)?;
         let size = from.size()?;
         let limits = self.target.limits;
@@ -174,18 +174,18 @@ impl Files {
                 format!("the file has {size} bytes, and the store accepts at most {}", limits.most_bytes);
             return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
         }
-        if self.on_exists != OnExists::Replace && self.is_left_alone(file, path, size).await? {
+        if on_exists != OnExists::Replace && self.is_left_alone(file, path, size).await? {
             self.target.counts.skipped.fetch_add(1, Relaxed);
             return Ok(());
         }
-        match self.store(file, path, from, size).await {
+        match self.store(file, path, from, size, on_exists).await {
             Ok(stored) if stored.size == size => Ok(()),
             Ok(stored) => {
                 let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
                 Err(FileError::coded(UNWRITABLE, reason))
             }
             Err(FileError::Rejected(problem))
-                if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
+                if problem.code == Some(REFUSED) && on_exists == OnExists::Skip =>
             {
                 self.target.counts.skipped.fetch_add(1, Relaxed);
                 Ok(())
@@ -195,8 +195,16 @@ impl Files {
     }
 
     /// Sends the file, as a whole or in parts.
-    async fn store(&self, file: &File, path: &str, from: From, size: u64) -> Result<Stored, FileError> {
+    async fn store(
+        &self,
+        file: &File,
+        path: &str,
+        from: From,
+        size: u64,
+        on_exists: OnExists,
+    ) -> Result<Stored, FileError> {
         let mut target = self.target.clone();
+        target.writing.on_existing = on_exists.on_existing();
         if target.writing.content_type.is_none() {
             target.writing.content_type = file.mime().map(|mime| mime.to_string());
         }
@@ -217,19 +225,32 @@ impl Files {
         Job { target, path, from, size, part_size, identity, noted, memory }.run().await
     }
 
-    /// Returns the path of the object of a file. Two files of one name do not replace each other, also if
-    /// they come in two runs with one state.
-    fn path_of(&self, file: &mut File) -> Result<String, FileError> {
-        let wanted = self.wanted_path(file)?;
-        if !matches!(self.on_exists, OnExists::Replace | OnExists::Update) {
-            // An existing object is kept.
-            return Ok(wanted);
+    /// Returns the path of the object of a file, and what happens to an existing object. Two files of one
+    /// name do not replace each other, also if they come in two runs with one state. A file that is built
+    /// again replaces the object that it was before.
+    fn path_of(&self, file: &mut File) -> Result<(String, OnExists), FileError> {
+        let has_key = file.origin().key.is_some();
+        let is_kept = !matches!(self.on_exists, OnExists::Replace | OnExists::Update);
+        let earlier = self.names.earlier(self.journal.as_ref(), file.origin())?;
+        let earlier = earlier.and_then(|path| path.into_os_string().into_string().ok());
+        // The configured target may have changed since.
+        let wanted = match earlier.filter(|path| path.starts_with(&self.target.path)) {
+            Some(path) => path,
+            None => self.wanted_path(file)?,
+        };
+        if is_kept && !has_key {
+            return Ok((wanted, self.on_exists));
         }
         let mut number = 1;
         loop {
             let candidate = numbered(Path::new(&wanted), number);
             match self.names.claim(self.journal.as_ref(), &candidate, file.origin())? {
-                Claim::New | Claim::Same => return Ok(candidate.to_string_lossy().into_owned()),
+                claim @ (Claim::New | Claim::Same) => {
+                    let is_again = has_key && claim == Claim::Same;
+                    let on_exists = if is_again { OnExists::Replace } else { self.on_exists };
+                    return Ok((candidate.to_string_lossy().into_owned(), on_exists));
+                }
+                Claim::Other | Claim::Unknown if is_kept => return Ok((wanted, self.on_exists)),
                 Claim::Other | Claim::Unknown if self.name.is_none() => {
                     let name = self.target.store.name(&wanted);
                     let reason = format!(

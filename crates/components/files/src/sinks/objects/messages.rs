@@ -61,7 +61,11 @@ pub(super) struct Messages {
     /// Records which uploads were begun, because the state is saved later.
     journal: Option<Journal>,
     object: Object,
-    /// True if every object is one that did not exist: no state tells which existing ones are this sink's.
+    /// True if all messages that no checkpoint covers come again, so that a later run may write the object of
+    /// these messages again.
+    rewrites: bool,
+    /// True if every object is one that did not exist. No state tells which existing ones are this sink's,
+    /// and their messages never come again: a replay, or a service without a state.
     takes_free: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
@@ -233,7 +237,8 @@ impl Messages {
             resumes: context.resumes && config.parquet.is_none() && !target.limits.equal_parts,
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
-            takes_free: context.resumes && context.journal.is_none(),
+            rewrites: context.resends,
+            takes_free: context.journal.is_none() && (context.resumes || !context.starts_over),
             take_committed: 0,
             target,
         }
@@ -253,10 +258,11 @@ impl Messages {
     async fn claim(&mut self) -> Result<String, Error> {
         let is_further = self.rotate.is_none() && self.object.number > 1;
         if !self.object.is_claimed && (self.takes_free || is_further) {
-            while self.target.clone().exists(&self.path(self.object.number)).await? {
-                self.object.number += 1;
-            }
+            self.object.number = self.free(self.object.number).await?;
             if is_further {
+                if let Some(journal) = &self.journal {
+                    journal.note(CLAIMED, &self.object.number.into())?;
+                }
                 let (first, path) = (self.path(1), self.path(self.object.number));
                 let (first, path) = (self.target.store.name(&first), self.target.store.name(&path));
                 tracing::warn!("an earlier run completed `{first}`: further messages go to `{path}`");
@@ -264,6 +270,26 @@ impl Messages {
         }
         self.object.is_claimed = true;
         Ok(self.path(self.object.number))
+    }
+
+    /// Returns the number of an object that does not exist, from this number on. Where the existing ones have
+    /// no gaps it is the first, found with few requests.
+    async fn free(&mut self, number: u64) -> Result<u64, Error> {
+        let target = self.target.clone();
+        let (mut low, mut free, mut step) = (number, number, 1);
+        while target.exists(&self.path(free)).await? {
+            low = free + 1;
+            free += step;
+            step *= 2;
+        }
+        while low < free {
+            let middle = low + (free - low) / 2;
+            match target.exists(&self.path(middle)).await? {
+                true => low = middle + 1,
+                false => free = middle,
+            }
+        }
+        Ok(free)
     }
 
     /// Sends the collected bytes as a part.
@@ -454,6 +480,9 @@ impl Messages {
         if self.object.upload.is_none() {
             let path = self.claim().await?;
             let body = self.object.gathered.body().clone();
+            if !self.rewrites {
+                self.note_completing(&whole(&path, body.len() as u64))?;
+            }
             let stored = put(&self.target, &path, body).await;
             self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
         } else {
@@ -464,7 +493,7 @@ impl Messages {
                 self.reap().await?;
             }
             if let Some(upload) = &self.object.upload {
-                self.note_completing(upload.begun())?;
+                self.note_completing(&upload.begun().id)?;
                 let parts: Vec<UploadedPart> = self.object.done.values().cloned().collect();
                 let stored = complete(upload, &parts).await;
                 self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
@@ -481,20 +510,46 @@ impl Messages {
         !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
     }
 
-    /// Records that an upload is about to be completed. The state that is saved last may still have it as
-    /// unfinished.
-    fn note_completing(&self, begun: &Begun) -> Result<(), Error> {
+    /// Records that an upload, by its id, or a [whole] object is about to be completed. The state that is
+    /// saved last may still have it as unfinished.
+    fn note_completing(&self, what: &str) -> Result<(), Error> {
         match &self.journal {
-            Some(journal) => journal.note(COMPLETING, &begun.id.as_str().into()),
+            Some(journal) => journal.note(COMPLETING, &what.into()),
             None => Ok(()),
         }
     }
 
-    /// True if a former run was about to complete this upload.
-    fn was_completing(&self, begun: &Begun) -> Result<bool, Error> {
+    /// True if a former run was about to complete this.
+    fn was_completing(&self, what: &str) -> Result<bool, Error> {
         let Some(journal) = &self.journal else { return Ok(true) };
         let noted = journal.entries(COMPLETING)?;
-        Ok(noted.iter().any(|(_, id)| id.as_str() == Some(&begun.id)))
+        Ok(noted.iter().any(|(_, completing)| completing.as_str() == Some(what)))
+    }
+
+    /// Finds the number that a former run chose after it had saved its state for the last time. An object of
+    /// that number is this sink's.
+    fn find_claim(&self, saved: &mut Saved) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let claims = journal.entries(CLAIMED)?;
+        let number = claims.first().and_then(|(_, number)| number.as_u64());
+        if let Some(number) = number.filter(|number| *number >= saved.number && !saved.is_claimed) {
+            (saved.number, saved.is_claimed) = (number, true);
+        }
+        Ok(())
+    }
+
+    /// True if a former run completed its object after it had saved its state for the last time.
+    async fn was_completed(&mut self, saved: &Saved) -> Result<bool, Error> {
+        let path = self.path(saved.number);
+        let size = match self.target.store.stat(&path).await {
+            Ok(found) => found.size(),
+            Err(StoreError::Absent { .. }) => return Ok(false),
+            Err(error) => return Err(failure(&error)),
+        };
+        match &saved.begun {
+            Some(begun) if self.was_completing(&begun.id)? => Ok(true),
+            _ => self.was_completing(&whole(&path, size)),
+        }
     }
 
     /// Continues after an upload that the store no longer knows, although the saved state has it.
@@ -507,7 +562,7 @@ impl Messages {
             Err(error) => return Err(failure(&error)),
         };
         // With `rotate`, later objects may have been completed since.
-        let is_ours = self.rotate.is_some() || self.was_completing(begun)?;
+        let is_ours = self.rotate.is_some() || self.was_completing(&begun.id)?;
         if !is_ours || found.is_none_or(|size| size < expected) {
             return Err(Error::permanent(format!(
                 "the upload of `{name}` that an earlier run began is gone, and with it {expected} bytes that are not read \
@@ -561,8 +616,18 @@ impl Messages {
     }
 }
 
-/// The name of the journal's entry for the upload that was completed last.
+/// The name of the journal's entry for the upload or object that was completed last.
 const COMPLETING: &str = "completing";
+
+/// The name of the journal's entry for the number of the last further object, because the state is saved
+/// later.
+const CLAIMED: &str = "claimed";
+
+/// Returns what the journal has of an object that is written in one request. The size tells it from another
+/// object that was there before, if the request failed.
+fn whole(path: &str, size: u64) -> String {
+    format!("{path} {size}")
+}
 
 #[async_trait]
 impl Sink for Messages {
@@ -573,9 +638,14 @@ impl Sink for Messages {
         if let Some(journal) = &self.journal {
             Tails(journal).forget_others(saved.as_ref().and_then(|saved| saved.tail.as_deref()))?;
         }
-        let Some(saved) = saved else { return Ok(()) };
+        let Some(mut saved) = saved else { return Ok(()) };
+        self.find_claim(&mut saved)?;
         self.object = Object::new(saved.number);
         let Some(begun) = &begun else {
+            if !self.rewrites && self.was_completed(&saved).await? {
+                self.object = Object::new(saved.number + 1);
+                return Ok(());
+            }
             return self.continue_with(Saved { parts: Vec::new(), ..saved }, None);
         };
         match self.target.store.resume(begun).await.map_err(|error| failure(&error))? {

@@ -53,10 +53,12 @@ use thalweg_stream::encode::EncodeConfig;
 /// uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
 /// missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
 ///
-/// With `--state`, messages are never written over those of an earlier run. Without `rotate`, a run that is
-/// asked to stop leaves its object unfinished, and the next run continues it. Once an object is complete,
-/// further messages go to `all-00002.jsonl` and so on. A service that never ends needs `rotate`: its objects
-/// would otherwise never be complete.
+/// With `--state`, messages are never written over those of an earlier run, and those of services such as
+/// `syslog` also without it. With `--state` and without `rotate`, a run that is asked to stop leaves its
+/// object unfinished, and the next run continues it. Once an object is complete, further messages go to
+/// `all-00002.jsonl` and so on. A run that is asked to stop completes a Parquet table, and an object in a
+/// store whose parts must have equal sizes. A service that never ends needs `rotate`: its objects would
+/// otherwise never be complete.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSink {
@@ -121,6 +123,16 @@ pub enum OnExists {
     Skip,
     /// Rejects the file. For messages, the run ends with an error.
     Error,
+}
+
+impl OnExists {
+    /// Returns the option for the store.
+    fn on_existing(self) -> OnExisting {
+        match self {
+            OnExists::Replace | OnExists::Update => OnExisting::Replace,
+            OnExists::Skip | OnExists::Error => OnExisting::Keep,
+        }
+    }
 }
 
 /// When to begin a new object: if the object reaches the size or the age.
@@ -208,10 +220,7 @@ impl ObjectsSink {
             },
             writing: Writing {
                 content_type: self.content_type.clone(),
-                on_existing: match self.on_exists {
-                    OnExists::Replace | OnExists::Update => OnExisting::Replace,
-                    OnExists::Skip | OnExists::Error => OnExisting::Keep,
-                },
+                on_existing: self.on_exists.on_existing(),
                 mode: None,
             },
             limits: store.limits(),

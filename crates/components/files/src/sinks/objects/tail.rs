@@ -24,9 +24,10 @@ const PREFIX: &str = "tail/";
 
 impl Tails<'_> {
     /// Keeps the bytes after the first `offset` bytes of an object. Returns the name of their entry. Other
-    /// bytes get another name, because the saved state may still refer to earlier ones.
+    /// bytes get another name, because the saved state may still refer to earlier ones. No name is the
+    /// beginning of another: entries are forgotten by the beginning of their names.
     pub(super) fn keep(&self, number: u64, offset: u64, bytes: &Body) -> Result<String, Error> {
-        let name = format!("{PREFIX}{number}/{offset}/{}", bytes.len());
+        let name = format!("{PREFIX}{number}/{offset}/{}/", bytes.len());
         let bytes: Vec<u8> = bytes.pieces().iter().flatten().copied().collect();
         self.0.note(&name, &STANDARD.encode(bytes).into())?;
         Ok(name)

@@ -339,6 +339,16 @@ async fn an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop() {
 }
 
 #[tokio::test]
+async fn a_tail_whose_length_begins_like_that_of_an_earlier_one_stays() {
+    let mut runs = Runs::new("", 1 << 20);
+    runs.run(&["a"], Ending::Stopped).await;
+    // The tail had 2 bytes, and has 20 now.
+    runs.run(&["17 more letters.."], Ending::Stopped).await;
+    runs.run(&["b"], Ending::Whole).await;
+    assert_eq!(runs.objects(), named(&[("all.log", "a\n17 more letters..\nb\n")]));
+}
+
+#[tokio::test]
 async fn csv_that_is_continued_has_one_header() {
     let mut runs = Runs::new(", encode: { format: csv, fields: [payload] }", 1 << 20);
     runs.run(&["a"], Ending::Stopped).await;
@@ -369,6 +379,45 @@ async fn a_complete_object_is_never_written_again() {
 }
 
 #[tokio::test]
+async fn a_further_object_that_was_not_saved_is_known_to_the_next_run() {
+    for rest in ["", ", part_size: 1B"] {
+        let mut runs = Runs::new(rest, 1);
+        runs.run(&["one"], Ending::Whole).await;
+        let saved = runs.saved.clone();
+        runs.run(&["two"], Ending::Whole).await;
+        // It was killed after its object was visible, and before anything was saved.
+        runs.saved = saved;
+        runs.run(&["two"], Ending::Whole).await;
+        let expected = [("all-00002.log", "two\n"), ("all.log", "one\n")];
+        assert_eq!(runs.objects(), named(&expected), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn messages_that_do_not_come_again_stay_in_an_object_that_was_not_saved() {
+    for (resends, expected) in [
+        (false, vec![("all-00001.log", "one\n"), ("all-00002.log", "two\n"), ("all-00003.log", "three\n")]),
+        // All messages come again, so those of the next run stand for them.
+        (true, vec![("all-00001.log", "two\n"), ("all-00002.log", "three\n")]),
+    ] {
+        let runs = Runs::new(", rotate: { size: 1GiB }", 1);
+        let mut saved = None;
+        for text in ["one", "two", "three"] {
+            let journal = Some(runs.journal.clone());
+            let context = Context { resumes: true, resends, journal, ..context() };
+            let mut sink = runs.sink(&context);
+            sink.open(saved.clone()).await.unwrap();
+            let before = sink.state();
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            sink.finish().await.unwrap();
+            // The first run was killed after its object was visible, and before that was saved.
+            saved = if text == "one" { before } else { sink.state() };
+        }
+        assert_eq!(runs.objects(), named(&expected), "{resends}");
+    }
+}
+
+#[tokio::test]
 async fn messages_of_a_replay_are_never_written_over_others() {
     for (rest, first, second) in
         [("", "all.log", "all-00002.log"), (", rotate: { size: 1GiB }", "all-00001.log", "all-00002.log")]
@@ -383,6 +432,27 @@ async fn messages_of_a_replay_are_never_written_over_others() {
         let mut expected = named(&[(first, "one\n"), (second, "two\n")]);
         expected.sort();
         assert_eq!(runs.objects(), expected);
+    }
+}
+
+#[tokio::test]
+async fn messages_of_a_service_are_never_written_over_others_even_without_a_state() {
+    for (rest, first) in [("", "all.log"), (", rotate: { size: 1GiB }", "all-00001.log")] {
+        let runs = Runs::new(rest, 1);
+        let texts: Vec<String> = (1..=6).map(|number| number.to_string()).collect();
+        for text in &texts {
+            let mut sink = runs.sink(&Context { starts_over: false, ..context() });
+            sink.open(None).await.unwrap();
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            sink.finish().await.unwrap();
+        }
+        // Without messages, nothing is written.
+        runs.sink(&Context { starts_over: false, ..context() }).finish().await.unwrap();
+        let name =
+            |number: usize| if number == 1 { first.to_owned() } else { format!("all-{number:05}.log") };
+        let mut expected: Vec<_> = (1..=6).map(|number| (name(number), format!("{number}\n"))).collect();
+        expected.sort();
+        assert_eq!(runs.objects(), expected, "{rest}");
     }
 }
 
@@ -457,4 +527,43 @@ async fn files_of_one_name_do_not_replace_each_other() {
     assert!(results[0].is_ok());
     assert!(results[1].as_ref().unwrap_err().contains("`url` is for several files"), "{results:?}");
     assert_eq!(fs::read_to_string(runs.folder.path().join("single")).unwrap(), "a");
+}
+
+#[tokio::test]
+async fn two_outputs_of_a_file_do_not_replace_each_other_and_a_file_that_is_read_again_replaces_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in");
+    let sink = sink(folder.path(), "/out/', name: x");
+    let mut files = sink.files().unwrap().0.build(&context()).unwrap();
+    let read = |content: &str| {
+        fs::write(&path, content).unwrap();
+        thalweg_engine::testing::file_at(&path)
+    };
+    // As from two pipelines.
+    let first = read("one");
+    for mut file in [first.share(), first] {
+        files.apply(&mut file).await.unwrap();
+    }
+    files.apply(&mut read("two")).await.unwrap();
+    assert_eq!(below(folder.path()).0, named(&[("in", "two"), ("out/x", "two"), ("out/x-2", "one")]));
+}
+
+#[tokio::test]
+async fn a_file_that_is_built_again_replaces_the_object_that_it_was_before() {
+    for on_exists in ["replace", "update", "skip", "error"] {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = Arc::new(thalweg_engine::Store::open(state.path()).unwrap());
+        let journal = Some(thalweg_engine::Journal::new(store, "out"));
+        let context = Context { resumes: true, journal, ..context() };
+        for (name, key, content) in [("x-1", "1", "old"), ("x-2", "1", "new"), ("x-3", "2", "next")] {
+            let mut origin = Origin::new("main.pack".into(), name.into(), 3);
+            origin.key = Some(key.into());
+            let mut file = File::new(origin, Content::from(content.as_bytes().to_vec()));
+            let sink = sink(folder.path(), &format!("/', on_exists: {on_exists}"));
+            sink.files().unwrap().0.build(&context).unwrap().apply(&mut file).await.unwrap();
+        }
+        let expected = [("x-1", "new"), ("x-3", "next")];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(below(folder.path()).0, expected, "{on_exists}");
+    }
 }

@@ -10,13 +10,16 @@ mod pass;
 mod tests;
 mod walk;
 
-use std::io::ErrorKind;
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, Paths, TimeSpan};
@@ -26,6 +29,7 @@ use thalweg_record::{Content, File, Origin, Problem, Times};
 use thalweg_stream::io_error::io_error;
 
 use crate::group::Group;
+use crate::links_out::LinksOut;
 use filter::Filter;
 use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
@@ -168,7 +172,14 @@ impl SourceConfig for FilesConfig {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Error::permanent(error.to_string()))?;
         let by_name = self.order == Order::Name || context.resumes;
-        Ok(Box::new(Files { filter: Filter::new(self)?, config: self.clone(), roots, by_name }))
+        Ok(Box::new(Files {
+            filter: Filter::new(self)?,
+            config: self.clone(),
+            roots,
+            by_name,
+            has_reported_links: AtomicBool::new(false),
+            rejected: Mutex::default(),
+        }))
     }
 }
 
@@ -177,6 +188,10 @@ struct Files {
     roots: Vec<Root>,
     filter: Filter,
     by_name: bool,
+    /// True if links that were skipped have been reported.
+    has_reported_links: AtomicBool,
+    /// The entries that were rejected. With `watch`, each pass meets them again.
+    rejected: Mutex<HashSet<PathBuf>>,
 }
 
 #[async_trait]
@@ -244,7 +259,7 @@ impl Files {
     async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
-        let (mut links_out, mut first_link) = (0_u64, None);
+        let mut links = LinksOut::default();
         // Where to resume once the files of the group are settled.
         let mut checkpoint = None;
         let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
@@ -270,31 +285,36 @@ impl Files {
                         lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
                 }
-                Step::LinkOut { path } => {
-                    links_out += 1;
-                    first_link.get_or_insert(path);
-                }
-                // Rejects the entry like a file that cannot be read. The other files are still read.
-                Step::Failed { path, error } => {
-                    let origin =
-                        Origin::found(source.clone(), path.clone(), walk.base().clone(), 0, Times::default());
-                    let problem = Problem::new(io_error("read", &path, &error).to_string());
-                    let problem = problem.code("FILE_CAN_NOT_BE_OPENED");
-                    out.reject_file(File::new(origin, Content::Path(path)), problem, None).await?;
-                }
+                Step::LinkOut { path } => links.add(path.to_string_lossy()),
+                Step::Failed { path, error } => self.reject(path, &error, walk.base(), out).await?,
             }
         }
         if !group.is_empty() {
             out.send_files(group.take(), checkpoint).await?;
         }
-        if let Some(link) = first_link {
-            tracing::warn!(
-                "`{source}`: {links_out} links lead out of the folder that is read, and were skipped: the first is `{}`. \
-                 `symlinks: files` reads them",
-                link.display()
-            );
+        // With `watch`, only once.
+        if !links.is_empty() && !self.has_reported_links.swap(true, Relaxed) {
+            links.report(&source, "symlinks: files");
         }
         Ok(found)
+    }
+
+    /// Rejects an entry that cannot be examined like a file that cannot be read. The other files are still
+    /// read.
+    async fn reject(
+        &self,
+        path: PathBuf,
+        error: &io::Error,
+        folder: &Arc<Path>,
+        out: &mut SourceOutput,
+    ) -> Result<(), Error> {
+        let is_new = self.rejected.lock().insert(path.clone());
+        if !is_new {
+            return Ok(());
+        }
+        let origin = Origin::found(out.name().clone(), path.clone(), folder.clone(), 0, Times::default());
+        let problem = Problem::new(io_error("read", &path, error).to_string()).code("FILE_CAN_NOT_BE_OPENED");
+        out.reject_file(File::new(origin, Content::Path(path)), problem, None).await
     }
 }
 

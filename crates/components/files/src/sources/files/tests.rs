@@ -196,6 +196,25 @@ async fn while_it_watches_new_files_come_when_they_are_old_enough() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_is_rejected_once_however_often_a_folder_is_looked_at() {
+    let folder = Folder::with(&[]);
+    symlink("loop", folder.path("loop")).unwrap();
+    let running = folder.start("{ path: DIR, watch: 10ms, min_age: 1ms }", &BTreeMap::new());
+    let Some((_, Arrived::Files(rejected))) = running.errors.take().await else { panic!("no file came") };
+    assert_eq!(rejected.iter().map(|file| folder.name_of(file)).collect::<Vec<_>>(), ["loop"]);
+    rejected.into_iter().for_each(|file| file.settle(Outcome::Delivered));
+    // Each file shows that the folder was looked at again.
+    for name in ["a", "b"] {
+        folder.put(name, "new");
+        let Some((_, Arrived::Files(files))) = running.main.take().await else { panic!("no file came") };
+        files.into_iter().for_each(|file| file.settle(Outcome::Delivered));
+    }
+    running.stop.request();
+    assert!(running.main.take().await.is_none());
+    assert!(running.errors.take().await.is_none());
+}
+
+#[tokio::test]
 async fn a_watched_file_that_is_still_written_is_not_sent() {
     let folder = Folder::with(&[]);
     folder.put("a", "");

@@ -18,6 +18,7 @@ use thalweg_store::{Counts, Entry, Listing, Object, Store, StoreError};
 
 use self::known::Known;
 use crate::group::Group;
+use crate::links_out::LinksOut;
 use crate::stored::{Reads, StoredObject, failure};
 use thalweg_codec::pattern::{self, Root, Wanted};
 
@@ -362,7 +363,7 @@ impl Objects {
         listing = listing.following_links(self.follows_links);
         let mut group = Group::default();
         let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
-        let (mut found, mut links_out, mut first_link) = (0_u64, 0_u64, None);
+        let (mut found, mut links) = (0_u64, LinksOut::default());
         while !out.is_stopping()
             && let Some(entry) = listing.next_entry().await.map_err(|error| failure(&error))?
         {
@@ -374,22 +375,12 @@ impl Objects {
                     continue;
                 }
                 Entry::LinkOut { name } => {
-                    links_out += 1;
-                    first_link.get_or_insert(name);
+                    links.add(name);
                     continue;
                 }
             };
             let below = object.path().get(folder.len()..).unwrap_or_default().to_owned();
-            let below_path = Path::new(&below);
-            let is_wanted = self.names.allows(below_path) && location.wanted.finds(below_path);
-            position.after = Some(object.path().to_owned());
-            if !is_wanted {
-                continue;
-            }
-            if !location.store.is_here() {
-                position.seen.get_or_insert_with(|| Known::listing_now(self.tolerance)).note(&object);
-            }
-            if position.known.covers(&object) {
+            if !self.is_new(location, &object, &below, &mut position) {
                 continue;
             }
             if !is_sendable(&below) {
@@ -410,13 +401,7 @@ impl Objects {
             let resume = checkpoint(location, &position).filter(|_| in_order);
             out.send_files(group.take(), resume).await?;
         }
-        if let Some(link) = first_link {
-            tracing::warn!(
-                "`{}`: {links_out} links lead out of the folder that is read, and were skipped: the first is `{link}`. \
-                 `follow_links: true` reads them",
-                out.name()
-            );
-        }
+        links.report(out.name(), "follow_links: true");
         if found == 0 {
             tracing::warn!("`{}`: no object is below `{}`", out.name(), location.store.name(prefix));
         }
@@ -424,6 +409,20 @@ impl Objects {
             out.checkpoint(complete(location, position)?);
         }
         Ok(())
+    }
+
+    /// True if an object is to be sent: it matches, and no earlier run has sent it. Notes that the listing
+    /// has come to it. `below` is its name relative to the folder.
+    fn is_new(&self, location: &Location, object: &Object, below: &str, position: &mut Position) -> bool {
+        position.after = Some(object.path().to_owned());
+        let below = Path::new(below);
+        if !self.names.allows(below) || !location.wanted.finds(below) {
+            return false;
+        }
+        if !location.store.is_here() {
+            position.seen.get_or_insert_with(|| Known::listing_now(self.tolerance)).note(object);
+        }
+        !position.known.covers(object)
     }
 
     /// Rejects a name that cannot be listed.

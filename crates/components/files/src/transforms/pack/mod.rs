@@ -25,7 +25,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, Flow, Mistake, Output, Outputs, Temporaries, Transform, TransformConfig,
 };
-use thalweg_record::{Ack, Batch, Budget, File, Origin, Outcome};
+use thalweg_record::{Ack, Batch, Budget, File, Lease, Origin, Outcome};
 
 use growing::Growing;
 use name::PackName;
@@ -138,6 +138,7 @@ impl TransformConfig for Pack {
             max_size: self.max_size.bytes(),
             max_count: self.max_count.map_or(u64::MAX, NonZeroU64::get),
             max_age: self.max_age.map(TimeSpan::duration),
+            is_repeatable: context.resumes && context.resends && context.starts_over,
             budget: context.memory.budget().clone(),
             temporaries: context.temporary.clone(),
             config: self.clone(),
@@ -160,6 +161,8 @@ struct Packing {
     max_size: u64,
     max_count: u64,
     max_age: Option<Duration>,
+    /// True if all messages of a file that is not saved come again, and get the same number.
+    is_repeatable: bool,
     budget: Budget,
     temporaries: Temporaries,
     /// The number of the last file.
@@ -180,6 +183,8 @@ struct Begun {
     count: u64,
     /// The acks of these messages.
     ack: Ack,
+    /// The memory of the compressor, which is tens of mebibytes at high levels.
+    _compressor: Lease,
 }
 
 impl Transform for Packing {
@@ -187,13 +192,14 @@ impl Transform for Packing {
         self.finish_old(out)?;
         let Some(encoder) = &mut self.encoder else { return self.add(batch, out) };
         encoder.apply(batch, &mut self.encoded)?;
-        for (output, batch) in self.encoded.take() {
-            match output {
-                Output::Main => self.add(batch, out)?,
-                other => out.pass(other, batch),
-            }
+        self.add_encoded(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.resume(&mut self.encoded)?;
         }
-        Ok(())
+        self.add_encoded(out)
     }
 
     fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
@@ -218,6 +224,20 @@ impl Transform for Packing {
 }
 
 impl Packing {
+    /// Adds what the encoder gave to the file. If it holds messages back, so does this transform.
+    fn add_encoded(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        for (output, batch) in self.encoded.take() {
+            match output {
+                Output::Main => self.add(batch, out)?,
+                other => out.pass(other, batch),
+            }
+        }
+        if let Some(pause) = self.encoded.take_held() {
+            out.hold(pause);
+        }
+        Ok(())
+    }
+
     /// Adds messages to the file, and to further files if it becomes full.
     fn add(&mut self, mut batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let ack = batch.take_ack();
@@ -254,7 +274,9 @@ impl Packing {
 
     /// Begins a file; the batch's schema decides its header.
     fn begin(&mut self, batch: &Batch) -> io::Result<Begun> {
-        let encoder = self.config.compression.begin(self.config.compression_level)?;
+        let (compression, level) = (self.config.compression, self.config.compression_level);
+        let lease = self.budget.claim(compression.encoder_memory(level));
+        let encoder = compression.begin(level)?;
         let mut content = Growing::new(&self.budget, &self.temporaries, encoder);
         let mut bytes = 0;
         if let Some(mut header) = self.config.encode.header(&batch.fields().schema()) {
@@ -266,7 +288,7 @@ impl Packing {
         let mut ack = Ack::noop();
         ack.enter(&self.component);
         let (at, since) = (Utc::now(), Instant::now());
-        Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack })
+        Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack, _compressor: lease })
     }
 
     /// Finishes the file if it is older than `max_age`.
@@ -286,6 +308,7 @@ impl Packing {
         let mut origin = Origin::new(self.component.clone(), "".into(), size);
         let name = self.config.name.render(begun.number, begun.at, origin.id());
         origin.name = name.into();
+        origin.key = self.is_repeatable.then(|| format!("{}", begun.number).into());
         let lease = self.budget.claim(File::WEIGHT);
         let mut file = File::new(origin, content).with_lease(Arc::new(lease));
         file.ack_mut().merge(begun.ack);

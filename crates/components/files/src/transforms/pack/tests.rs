@@ -96,6 +96,20 @@ fn compressed_files_hold_the_messages() {
 }
 
 #[test]
+fn the_memory_of_a_compressor_counts_on_the_budget_while_its_file_is_written() {
+    let context = context();
+    let budget = context.memory.budget();
+    let yaml = "{ name: p, compression: zstd, compression_level: 9 }";
+    let mut packing = options::<Pack>(yaml).build(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    packing.apply(batch(["a"]), &mut out).unwrap();
+    let needed = Compression::Zstd.encoder_memory(Some(9));
+    assert!(budget.used() >= needed, "{} of {needed}", budget.used());
+    packing.finish(&mut out).unwrap();
+    assert!(budget.used() < needed, "{}", budget.used());
+}
+
+#[test]
 fn a_file_that_is_too_old_is_finished_by_the_next_message() {
     let yaml = "{ name: '{number}', max_age: 1ms }";
     let mut packing = options::<Pack>(yaml).build(&context()).unwrap();
@@ -205,5 +219,22 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn only_files_that_are_always_built_again_have_keys() {
+    for (resumes, resends, starts_over, expected) in [
+        (true, true, true, Some("1")),
+        (false, true, true, None),
+        (true, false, true, None),
+        (true, true, false, None),
+    ] {
+        let context = thalweg_engine::Context { resumes, resends, starts_over, ..context() };
+        let mut packing = options::<Pack>("{ name: p }").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        packing.apply(batch(["a"]), &mut out).unwrap();
+        packing.finish(&mut out).unwrap();
+        assert_eq!(out.take_files()[0].origin().key.as_deref(), expected);
     }
 }

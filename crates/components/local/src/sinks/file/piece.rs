@@ -64,6 +64,8 @@ pub(super) struct Piece {
     pub(super) written: Instant,
     /// True if it has messages.
     pub(super) has_rows: bool,
+    /// True if it has plain text of an earlier run, whose header was not looked at yet.
+    is_continued: bool,
     /// True if some of it may not be on the disk yet.
     dirty: bool,
 }
@@ -100,6 +102,7 @@ impl Piece {
             begun_at: Local::now().naive_local(),
             written: moment,
             has_rows: false,
+            is_continued: false,
             dirty: false,
         };
         if special {
@@ -143,7 +146,13 @@ impl Piece {
         self.inode = Some(metadata.ino());
         self.length = length;
         self.has_rows = length > 0;
+        self.is_continued = length > 0 && options.compression == Compression::None;
         Ok(())
+    }
+
+    /// True once for a file that has plain text of an earlier run.
+    pub(super) fn take_continued(&mut self) -> bool {
+        std::mem::take(&mut self.is_continued)
     }
 
     /// Its present name.

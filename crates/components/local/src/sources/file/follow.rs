@@ -177,7 +177,8 @@ impl Files {
         let mut is_unsaved = false;
         for tail in self.tails.iter_mut().filter(|tail| tail.is_unsaved) {
             let end = tail.cutter.position().offset;
-            tail.is_unsaved = Saved::of(out, &tail.partition).is_none_or(|saved| saved.offset < end);
+            let committed = Saved::committed(out, &tail.partition).map_or(0, |saved| saved.offset);
+            tail.is_unsaved = committed < end;
             is_unsaved |= tail.is_unsaved;
             is_urgent |= tail.is_unsaved && tail.is_gone;
         }

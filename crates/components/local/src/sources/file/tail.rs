@@ -48,6 +48,11 @@ impl Saved {
     pub fn of(out: &SourceOutput, partition: &str) -> Option<Self> {
         serde_json::from_value(out.saved(partition)?).ok()
     }
+
+    /// Returns the state that the last checkpoint has of a partition.
+    pub fn committed(out: &SourceOutput, partition: &str) -> Option<Self> {
+        serde_json::from_value(out.committed(partition)?).ok()
+    }
 }
 
 /// The first bytes of a file.

@@ -65,9 +65,8 @@ fn poll_interval() -> TimeSpan {
 }
 
 /// How long the source waits at its end until the segments that it sent are committed. The first value
-/// applies if the run is being stopped (sinks flush at least once a second), the second otherwise. Both count
-/// from the last segment that was committed. Messages that take longer are sent again by a later run, unless
-/// it continues this one.
+/// applies if the run is being stopped, the second otherwise. Both count from the last segment that was
+/// committed. Messages that take longer are sent again by a later run, unless it continues this one.
 const COMMIT_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 impl Component for SpoolSource {
@@ -114,11 +113,17 @@ impl SourceConfig for SpoolSource {
         false
     }
 
+    // It removes only segments that a checkpoint covers.
+    fn rereads(&self) -> bool {
+        true
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Reader {
             folder: self.path.clone().into(),
             config: self.clone(),
             has_begun: false,
+            has_ended: false,
             current: None,
             unsettled: Vec::new(),
             known: HashSet::new(),
@@ -151,6 +156,8 @@ struct Reader {
     config: SpoolSource,
     folder: PathBuf,
     has_begun: bool,
+    /// True once everything is sent.
+    has_ended: bool,
     current: Option<Segment>,
     /// Segments that were read to their end, and the offsets that must be committed before they are removed.
     unsettled: Vec<Read>,
@@ -179,7 +186,7 @@ impl Source for Reader {
             self.has_begun = true;
             blocking(|| self.forget_missing(out))?;
         }
-        loop {
+        while !self.has_ended {
             self.remove_settled(out)?;
             if out.is_stopping() {
                 break;
@@ -198,6 +205,9 @@ impl Source for Reader {
             }
             out.sleep(self.config.poll_interval.duration()).await;
         }
+        self.has_ended = true;
+        // Some sinks settle messages when all input has ended, such as those of an object.
+        out.end();
         self.wait_for_commits(out).await
     }
 }

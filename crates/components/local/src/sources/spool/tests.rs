@@ -100,6 +100,22 @@ async fn a_rate_divides_a_block_and_places_within_it_are_remembered() {
 }
 
 #[tokio::test]
+async fn messages_that_are_settled_when_the_input_has_ended_leave_no_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    fill(&spool, "", [batch(["a", "b"]), batch(["c"])]).await;
+    let running = start::<SpoolSource>(&yaml(&spool, "follow: false"), 1 << 20, BTreeMap::new());
+    let mut kept = Vec::new();
+    while let Some((_, Arrived::Messages(batch))) = running.main.take().await {
+        kept.push(batch);
+    }
+    assert_eq!(files(&spool), ["00000001.spool"]);
+    kept.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    running.task.await.unwrap().unwrap();
+    assert_eq!(files(&spool), [""; 0]);
+}
+
+#[tokio::test]
 async fn what_is_damaged_is_told_of_and_kept_and_the_rest_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("spool");

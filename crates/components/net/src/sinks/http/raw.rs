@@ -9,7 +9,7 @@ use reqwest::header::{
 
 /// The parts of the request.
 #[derive(Debug)]
-pub(super) struct RawRequest {
+pub struct RawRequest {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: Option<String>,
@@ -19,7 +19,10 @@ pub(super) struct RawRequest {
 
 impl RawRequest {
     /// Parses a message. Lines may end with or without a carriage return.
-    pub(super) fn parse(message: Bytes) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// The reason why the message is not a request.
+    pub fn parse(message: Bytes) -> Result<Self, String> {
         let ends = [find(&message, b"\r\n\r\n").map(|at| (at, 4)), find(&message, b"\n\n").map(|at| (at, 2))];
         let (end, gap) = ends.into_iter().flatten().min().unwrap_or((message.len(), 0));
         let head = std::str::from_utf8(message.get(..end).unwrap_or_default())
@@ -70,6 +73,16 @@ impl RawRequest {
             headers.remove(name);
         }
         Ok(Self { method, path: path.to_owned(), query, headers, body })
+    }
+
+    /// Returns the path, without the query.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> &Bytes {
+        &self.body
     }
 }
 

@@ -7,15 +7,18 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use reqwest::header::{AUTHORIZATION, HeaderMap, PROXY_AUTHORIZATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
-use thalweg_config::without_secrets;
 use thalweg_engine::{Error, ErrorKind};
 use thalweg_record::payload_runs;
+use thalweg_redact::without_secrets;
 
 use super::Compression;
 use super::raw::RawRequest;
 
 /// How many bytes of an answer are shown in messages.
 const SHOWN: usize = 300;
+
+/// A secret of fewer bytes is hidden only where it is a word of its own: it is a part of many other words.
+const SHORT: usize = 4;
 
 /// How many bytes of an answer are read, so that its connection can be reused.
 const READ: usize = 64 << 10;
@@ -149,7 +152,7 @@ impl Request {
     fn shown(&self, answer: &[u8]) -> String {
         let mut text = String::from_utf8_lossy(answer).trim().to_owned();
         for secret in &self.secrets {
-            text = text.replace(secret, "…");
+            text = hidden(&text, secret);
         }
         text.truncate(text.floor_char_boundary(SHOWN));
         text
@@ -167,8 +170,52 @@ impl Request {
     }
 }
 
+/// Returns the text with `…` in place of a secret.
+fn hidden(text: &str, secret: &str) -> String {
+    if secret.len() >= SHORT {
+        return text.replace(secret, "…");
+    }
+    let is_letter = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
+    let begins_word = is_letter(secret.chars().next());
+    let ends_word = is_letter(secret.chars().next_back());
+    let (mut shown, mut from) = (String::with_capacity(text.len()), 0);
+    for (at, _) in text.match_indices(secret) {
+        let after = at + secret.len();
+        let before = text.get(..at).and_then(|before| before.chars().next_back());
+        let next = text.get(after..).and_then(|rest| rest.chars().next());
+        let is_within_word = (begins_word && is_letter(before)) || (ends_word && is_letter(next));
+        if !is_within_word {
+            shown.push_str(text.get(from..at).unwrap_or_default());
+            shown.push('…');
+            from = after;
+        }
+    }
+    shown.push_str(text.get(from..).unwrap_or_default());
+    shown
+}
+
 fn gzip(body: &[u8]) -> std::io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), flate2::Compression::fast());
     encoder.write_all(body)?;
     Ok(encoder.finish()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_secret_is_hidden_where_it_is_a_word() {
+        for (text, secret, expected) in [
+            ("the key abcd, xabcdx", "abcd", "the key …, x…x"),
+            ("the key `a1`: a1b, ba1, (a1) a1", "a1", "the key `…`: a1b, ba1, (…) …"),
+            ("é is no e", "e", "é is no …"),
+            ("éé: é", "é", "éé: …"),
+            ("x-1 and -1x", "-1", "x… and -1x"),
+            ("a1", "a1", "…"),
+            ("", "a1", ""),
+        ] {
+            assert_eq!(hidden(text, secret), expected);
+        }
+    }
 }

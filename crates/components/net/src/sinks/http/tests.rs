@@ -321,6 +321,11 @@ async fn no_message_contains_a_secret() {
             texts.push(fails(yaml.replacen("{ ", "{ raw_request: true, ", 1), "GET / HTTP/1.1\n\n").await);
         }
     }
+    // A secret that is also a part of other words.
+    let server = Server::start(&[404]).await;
+    let yaml = format!("{{ address: 'http://{}/', auth: {{ bearer: ot }}, {headers} }}", server.address);
+    let text = fails(yaml, "x").await;
+    assert!(text.contains("answered 404 Not Found: POST / Some(\"Bearer …\")"), "{text}");
     for text in texts {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text}");
     }

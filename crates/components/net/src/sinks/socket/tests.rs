@@ -209,6 +209,30 @@ async fn a_server_may_acknowledge_a_batch() {
     assert_eq!(rejects.take().len(), 1);
 }
 
+#[tokio::test]
+async fn a_message_is_rejected_once_however_often_its_batch_is_sent() {
+    let (listener, address) = listen().await;
+    let options = "acknowledge: OK, framing: { by: binary_be, size: 1 }";
+    let mut sink = open(&format!("{{ address: {address}, {options} }}")).await;
+    let long = "x".repeat(300);
+    let messages = batch(["one", &long, "two"]);
+    let mut rejects = Rejects::default();
+    let (written, ()) = tokio::join!(sink.write(&messages, &mut rejects), async {
+        // The server goes away without an answer.
+        drop(listener.accept().await.unwrap());
+    });
+    written.unwrap_err();
+    let (written, ()) = tokio::join!(sink.write(&messages, &mut rejects), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut text = [0; 8];
+        within(stream.read_exact(&mut text)).await.unwrap();
+        stream.write_all(b"OKOK").await.unwrap();
+    });
+    assert_eq!(written.unwrap(), WriteOutcome::Durable);
+    let rows: Vec<u32> = rejects.take().into_iter().map(|(row, _)| row).collect();
+    assert_eq!(rows, [1]);
+}
+
 /// A peer whose answers are not read would stop reading.
 #[tokio::test]
 async fn acknowledgements_are_read_while_a_batch_is_written() {

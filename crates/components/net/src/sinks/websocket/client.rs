@@ -115,7 +115,8 @@ async fn talk(
 ) -> Result<(), Error> {
     let mut is_waiting = false;
     loop {
-        let interest = if is_waiting { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        // Nothing is read from a client that does not read: each ping would add an answer to what waits.
+        let interest = if is_waiting { Interest::WRITABLE } else { Interest::READABLE };
         tokio::select! {
             message = messages.recv(), if !is_waiting => {
                 let Some(message) = message else { return Ok(()) };
@@ -129,11 +130,22 @@ async fn talk(
                     is_waiting = waits(socket.flush())?;
                 }
                 if ready.is_readable() {
-                    // The content of a client's messages is ignored. `read` also answers pings and notices a
-                    // close frame.
-                    while !waits(socket.read().map(|_| ()))? {}
+                    is_waiting = hear(socket)?;
                 }
             }
+        }
+    }
+}
+
+/// Reads all that has arrived. The content of a client's messages is ignored. `read` also answers pings and
+/// notices a close frame. Returns true if an answer waits for the client to read.
+fn hear(socket: &mut WebSocket<NonBlocking>) -> Result<bool, Error> {
+    loop {
+        if waits(socket.flush())? {
+            return Ok(true);
+        }
+        if waits(socket.read().map(|_| ()))? {
+            return Ok(false);
         }
     }
 }
@@ -147,7 +159,9 @@ async fn close(socket: &mut WebSocket<NonBlocking>) -> Result<(), Error> {
     }
     // The client answers the close frame and disconnects.
     loop {
-        while !waits(socket.read().map(|_| ()))? {}
-        socket.get_ref().0.readable().await?;
+        match hear(socket)? {
+            true => socket.get_ref().0.writable().await?,
+            false => socket.get_ref().0.readable().await?,
+        }
     }
 }

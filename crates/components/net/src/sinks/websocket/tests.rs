@@ -213,3 +213,28 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(mistakes("{ address: ':1', path: watch }"), ["A path begins with `/`."]);
     assert_eq!(mistakes("{ address: ':1', encode: text }"), ["`text` needs a template."]);
 }
+
+#[tokio::test]
+async fn nothing_is_read_from_a_client_that_does_not_read_its_answers() {
+    let (sink, address) = start("path: /").await;
+    let client = connect(&address, "/", None).await.unwrap();
+    until_there_are(&sink, 1).await;
+    let sent = tokio::task::spawn_blocking(move || {
+        // A masked ping of 125 bytes.
+        let mut ping = vec![0x89, 0xfd, 0, 0, 0, 0];
+        ping.resize(6 + 125, b'x');
+        let pings = ping.repeat(1000);
+        let mut stream = client.get_ref();
+        stream.set_write_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+        let mut sent = 0;
+        while sent < 256 << 20 {
+            match std::io::Write::write(&mut stream, &pings) {
+                Ok(count) => sent += count,
+                Err(_) => break,
+            }
+        }
+        sent
+    });
+    let sent = within(sent).await.unwrap();
+    assert!(sent < 256 << 20, "{sent} bytes of pings were read");
+}

@@ -11,11 +11,11 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use thalweg_engine::{Error, Received, Settled, SourceOutput};
+use thalweg_engine::{Error, Received, SourceOutput};
 use thalweg_record::Lease;
 
 use super::{Payload, Server};
-use crate::net::{Cut, Format, Incomplete, Part, Plain, Rejected, Respond};
+use crate::net::{Cut, Cuts, Format, Incomplete, Part, Plain, Rejected, Respond, Sent, growth};
 use crate::web::{Answer, Gate, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
@@ -35,9 +35,32 @@ pub(super) fn is_field(name: &str) -> bool {
 }
 
 /// The messages of a request that are settled.
+#[derive(Default)]
 struct Accepted {
     messages: usize,
     rejected: usize,
+}
+
+impl Accepted {
+    /// Waits until all batches of a request are settled. Refuses the request if one of them failed.
+    async fn of(batches: Vec<Sent>) -> Result<Self, Refusal> {
+        let mut accepted = Self::default();
+        for Sent { messages, mut rejected, settled } in batches {
+            if let Some(settled) = settled {
+                let settlement = settled.await;
+                if !settlement.outcome.is_safe() {
+                    let reason = "the messages could not be delivered";
+                    return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason));
+                }
+                // A transform may have made several messages of one. Messages that were rejected here count
+                // as delivered if a sink receives the output `errors`.
+                rejected = settlement.rejected.clamp(rejected, messages);
+            }
+            accepted.messages += messages;
+            accepted.rejected += rejected;
+        }
+        Ok(accepted)
+    }
 }
 
 /// The answer to a request that is refused.
@@ -129,34 +152,19 @@ impl Server {
         let whole = 0..memory.len();
         let limit = self.config.max_message_bytes;
         let buffer = lease.freeze(memory);
-        let cut = match &self.config.framing {
-            Some(framing) => Cut::all(buffer, framing.begin(limit, false), limit),
-            None => Cut { buffer, messages: vec![whole], rejected: Vec::new() },
+        let cuts: Box<dyn Iterator<Item = Cut> + Send> = match &self.config.framing {
+            Some(framing) => Box::new(Cuts::new(buffer, framing.begin(limit, false), limit)),
+            None => Box::new(std::iter::once(Cut { messages: vec![whole], ..Cut::of(buffer) })),
         };
-        let mut accepted = Accepted { messages: 0, rejected: cut.rejected.len() };
         let is_acked = self.config.respond == Respond::Delivered;
-        let mut waiting = Vec::new();
-        let note = |count, settled: Option<Settled>| {
-            accepted.messages += count;
-            waiting.extend(settled);
-        };
-        cut.send(&mut format, peer, is_acked, &mut out, note).await?;
+        let mut batches = Vec::new();
+        for cut in cuts {
+            cut.send(&mut format, peer, is_acked, &mut out, |sent| batches.push(sent)).await?;
+        }
         // Downstream stages end only when all source outputs are dropped. Some settle their batches only
         // then.
         drop(out);
-        let mut rejected = 0;
-        for settled in waiting {
-            let settlement = settled.await;
-            if !settlement.outcome.is_safe() {
-                let reason = "the messages could not be delivered";
-                return Ok(Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason)));
-            }
-            rejected += settlement.rejected;
-        }
-        // A transform may have made several messages of one. Messages that were rejected here count as
-        // delivered if a sink receives the output `errors`.
-        accepted.rejected = rejected.max(accepted.rejected).min(accepted.messages);
-        Ok(Ok(accepted))
+        Ok(Accepted::of(batches).await)
     }
 
     /// Reads a body, and decompresses it, within the time limit.
@@ -279,7 +287,7 @@ struct Growing<'b> {
 
 impl<'b> Growing<'b> {
     async fn begin(incomplete: &'b Incomplete, part: &'b Part, out: &'b SourceOutput, beside: usize) -> Self {
-        let lease = incomplete.reserve(out.share(), STEP).await;
+        let lease = incomplete.reserve(out.share(), STEP, Some(part)).await;
         part.hold(beside + STEP);
         Self { incomplete, part, out, memory: Vec::with_capacity(STEP), lease, beside }
     }
@@ -287,8 +295,9 @@ impl<'b> Growing<'b> {
     /// Makes capacity for `more` bytes, at least doubling the memory.
     async fn reserve(&mut self, more: usize) {
         if self.memory.capacity() - self.memory.len() < more {
-            let more = more.max(self.memory.len());
-            let room = self.incomplete.reserve(self.out.share(), more).await;
+            let held = self.beside + self.lease.bytes();
+            let more = growth(self.out.share(), held, more, more.max(self.memory.len()));
+            let room = self.incomplete.reserve(self.out.share(), more, Some(self.part)).await;
             // Both leases belong to one share, so the merge always succeeds.
             drop(self.lease.merge(room));
             self.memory.reserve_exact(more);

@@ -95,7 +95,17 @@ async fn a_request_is_done_when_each_message_is_delivered_or_rejected() {
         (200, &"3".parse().unwrap())
     );
     assert_eq!(answer.text().await.unwrap(), "3 of 5 messages were rejected\n");
-    // The output `errors` leads to a sink.
+    // The output `errors` leads to a sink, and a transform rejects others.
+    let body = "one\ntwo\ntoo long\nfar too long\nmuch too long";
+    let answer = tokio::spawn(post(&server, "/").body(body).send());
+    let (mut batch, error) = (server.next().await, server.next_error().await);
+    let ack = batch.take_ack();
+    ack.split().reject(2);
+    ack.settle(Outcome::Delivered);
+    error.settle(Outcome::Delivered);
+    let answer = within(answer).await.unwrap().unwrap();
+    assert_eq!(answer.text().await.unwrap(), "5 of 5 messages were rejected\n");
+    // Only the output `errors` has some.
     let answer = tokio::spawn(post(&server, "/").body("too long\nx").send());
     let (batch, error) = (server.next().await, server.next_error().await);
     batch.settle(Outcome::Delivered);
@@ -164,6 +174,24 @@ async fn bodies_are_cut_into_messages_and_fields_come_with_them() {
     }
     // An empty body has no messages to deliver.
     assert_eq!(self::status(post(&server, "/")).await, 200);
+}
+
+/// More messages than are cut out of a buffer at once.
+#[tokio::test]
+async fn a_body_of_very_many_short_messages_is_answered_when_all_are_delivered() {
+    let server = start("{ address: 127.0.0.1:0, framing: {} }").await;
+    let mut answer = tokio::spawn(post(&server, "/").body("\n".repeat(40_000) + "end").send());
+    let (mut rows, mut batches) = (0, Vec::new());
+    while rows < 40_001 {
+        batches.push(server.next().await);
+        rows += batches.last().unwrap().rows();
+    }
+    let last = batches.pop().unwrap();
+    assert_eq!(last.payload().value(last.rows() - 1), b"end");
+    batches.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut answer).await.is_err());
+    last.settle(Outcome::Delivered);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 200);
 }
 
 #[tokio::test]

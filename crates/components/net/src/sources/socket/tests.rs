@@ -546,6 +546,37 @@ async fn the_oldest_incomplete_message_is_dropped_when_such_messages_use_up_the_
     drop(send.await.unwrap());
 }
 
+/// More messages than are cut out of a buffer at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_short_messages_arrive_and_are_acknowledged() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: \"+\" }").await;
+    let mut client = server.connect().await;
+    let (_, stop, task) = server.deliver();
+    client.write_all(&[b"\n".repeat(100_000), b"end".to_vec()].concat()).await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(rest(&mut client).await.len(), 100_001);
+    stop.request();
+    let delivered = within(task).await.unwrap();
+    delivered.result.unwrap();
+    assert_eq!((delivered.payloads.len(), delivered.payloads.last().unwrap().as_str()), (100_001, "end"));
+}
+
+/// The budget is 64 MiB, of which sources may fill 48 MiB.
+#[tokio::test]
+async fn a_message_of_more_than_half_of_the_memory_arrives() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 64MiB }").await;
+    let mut client = server.connect().await;
+    let large = [vec![b'x'; 40 << 20], b"\n".to_vec()].concat();
+    let send = tokio::spawn(async move { client.write_all(&large).await });
+    let batch = tokio::select! {
+        batch = server.next() => batch,
+        error = server.next_error() => panic!("{:?}", reasons(&error)),
+    };
+    assert_eq!(batch.payload().value(0).len(), 40 << 20);
+    batch.settle(Outcome::Delivered);
+    within(send).await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_message_that_is_too_long_is_acknowledged_when_it_is_kept() {
     let server = start("{ address: 127.0.0.1:0, max_message_bytes: 5, acknowledge: \"+\" }").await;
@@ -559,6 +590,27 @@ async fn a_message_that_is_too_long_is_acknowledged_when_it_is_kept() {
     batches.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
     error.settle(Outcome::Rejected);
     assert_eq!(read(&mut client, 3).await, "+++");
+}
+
+/// The rejected message is the second of three, and its batch is sent last. Two answers before it is kept
+/// would stand for the first two messages.
+#[tokio::test]
+async fn no_message_is_acknowledged_before_those_that_came_with_it_are_safe() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 5, acknowledge: \"+\" }").await;
+    let (mut client, mut other) = (server.connect().await, server.connect().await);
+    client.write_all(b"one\nfar too long\ntwo\n").await.unwrap();
+    let (batch, error) = (server.next().await, server.next_error().await);
+    assert_eq!((payloads(&batch), error.rows()), (vec!["one".to_owned(), "two".to_owned()], 1));
+    batch.settle(Outcome::Delivered);
+    assert!(is_silent(&mut client).await);
+    error.settle(Outcome::Rejected);
+    assert_eq!(read(&mut client, 3).await, "+++");
+    // If the dead letter cannot be stored, none of the three is acknowledged.
+    other.write_all(b"one\nfar too long\ntwo\n").await.unwrap();
+    let (batch, error) = (server.next().await, server.next_error().await);
+    batch.settle(Outcome::Delivered);
+    error.settle(Outcome::Failed);
+    assert_eq!(rest(&mut other).await, "");
 }
 
 #[test]

@@ -11,9 +11,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Received, Source, SourceConfig, SourceOutput};
 
-use crate::net::{Address, Announce, Datagrams, ListenOptions, Listener, SocketOptions, receive, serve};
+use crate::net::{
+    Address, Announce, Cut, Datagrams, Format as _, ListenOptions, Listener, Rejected, SocketOptions,
+    receive, serve,
+};
 use crate::tls::Acceptor;
 use parse::Parser;
 use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
@@ -103,6 +106,17 @@ impl Default for SyslogSource {
             socket: SocketOptions::default(),
             listen: ListenOptions::default(),
         }
+    }
+}
+
+impl SyslogSource {
+    /// Parses the messages of a buffer, as for the batch of a connection. Public for its fuzz target.
+    #[doc(hidden)]
+    pub fn parse(&self, cut: &Cut) -> (Option<Received>, Vec<Rejected>) {
+        let mut rejected = Vec::new();
+        let all = 0..cut.messages.len();
+        let received = Parser::new(self).received(cut, all, &"test".into(), &mut rejected);
+        (received, rejected)
     }
 }
 

@@ -208,6 +208,12 @@ impl Files {
             stream.next = saved.number;
             stream.stamp.clone_from(&saved.stamp);
             stream.beginning = Beginning::Append;
+            if self.settings.rotates && saved.number.is_none() {
+                // The finished file stays as it is.
+                let number = self.free_number(name);
+                stream.next = Some(number.map_err(|error| begin_error(Path::new(name), &error))?);
+                stream.beginning = Beginning::New;
+            }
             return Ok(stream);
         }
         let on_exists = if self.done.contains(&xxh3_64(name.as_bytes())) {
@@ -303,9 +309,19 @@ impl Files {
         stream.stamp = None;
         stream.beginning = Beginning::New;
         if self.settings.rotates {
-            stream.next = stream.next.map(|number| number + 1);
+            stream.next = Some(match stream.next {
+                Some(number) => number + 1,
+                None => self.free_number(&stream.name)?,
+            });
         }
         Ok(())
+    }
+
+    /// Returns the number after those of all pieces: for a file that had no number before the sink had
+    /// `rotate`.
+    fn free_number(&self, name: &str) -> io::Result<u32> {
+        let found = self.settings.pieces.style.pieces(name, true)?;
+        Ok(found.last().map_or(1, |found| found.number + 1))
     }
 
     fn begin_piece(&self, stream: &mut Stream) -> Result<(), Error> {

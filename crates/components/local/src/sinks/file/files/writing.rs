@@ -1,6 +1,7 @@
 //! Writes a batch to its files, completely or not at all.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use arrow_array::{Array, BinaryViewArray};
@@ -94,8 +95,15 @@ impl Files {
         stream: &mut Stream,
         header: &dyn Fn() -> Option<Vec<u8>>,
     ) -> Result<(), Error> {
-        let Some(piece) = stream.current.as_mut().filter(|piece| piece.is_empty()) else { return Ok(()) };
+        let Some(piece) = &mut stream.current else { return Ok(()) };
+        let is_continued = piece.take_continued();
+        if !is_continued && !piece.is_empty() {
+            return Ok(());
+        }
         let Some(header) = header() else { return Ok(()) };
+        if is_continued {
+            return check_header(piece.now(), &header, &self.settings.pieces.delimiter);
+        }
         let written = piece
             .writer(&self.settings.pieces)
             .and_then(|mut writer| self.delimited.message(&header, &mut writer));
@@ -158,6 +166,31 @@ impl Files {
         result
     }
 }
+
+/// Checks that a file of an earlier run has the columns of this run: its lines would otherwise have values
+/// under the names of others.
+fn check_header(path: &Path, header: &[u8], delimiter: &[u8]) -> Result<(), Error> {
+    let failed = |error: io::Error| write_error(path, &error);
+    let mut found = Vec::new();
+    let file = BufReader::new(File::open(path).map_err(failed)?);
+    let longest = (header.len() + delimiter.len()).max(LONGEST_SHOWN) as u64;
+    file.take(longest).read_to_end(&mut found).map_err(failed)?;
+    if found.strip_prefix(header).is_some_and(|rest| rest.starts_with(delimiter)) {
+        return Ok(());
+    }
+    let line = found.split(|byte| delimiter.first() == Some(byte)).next().unwrap_or_default();
+    let shown = |text: &[u8]| String::from_utf8_lossy(text.get(..LONGEST_SHOWN).unwrap_or(text)).into_owned();
+    Err(Error::permanent(format!(
+        "`{}` begins with the line `{}`, and the columns of this run are `{}`: list the columns of the file in \
+         `fields` of `encode`, or write another file",
+        path.display(),
+        shown(line),
+        shown(header)
+    )))
+}
+
+/// The longest part of a header in a message, in bytes.
+const LONGEST_SHOWN: usize = 200;
 
 /// Stops the run if a file was removed while it was being written, before a checkpoint covers messages that
 /// no reader can find again.

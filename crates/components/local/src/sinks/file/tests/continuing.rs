@@ -225,3 +225,30 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test]
+async fn a_file_from_before_the_sink_had_rotate_stays_beside_its_pieces() {
+    for is_finished in [false, true] {
+        let folder = Folder::new();
+        let mut sink = folder.sink("path: DIR/out", true);
+        sink.open(None).await.unwrap();
+        write(&mut *sink, &batch(["1", "2"])).await;
+        if is_finished {
+            sink.finish().await.unwrap();
+        }
+        let mut saved = sink.state();
+        drop(sink);
+        for texts in [["3", "4"], ["5", "6"]] {
+            let mut sink = folder.sink("{ path: DIR/out, rotate: { size: 4B } }", true);
+            sink.open(saved).await.unwrap();
+            for text in texts {
+                write(&mut *sink, &batch([text])).await;
+            }
+            sink.finish().await.unwrap();
+            saved = sink.state();
+        }
+        let all: String = by_name(&folder, "none").into_iter().map(|(_, text)| text).collect();
+        assert_eq!(all, "1\n2\n3\n4\n5\n6\n", "{:?}", folder.files());
+        assert!(folder.files().iter().any(|(name, text)| name == "out" && text.starts_with("1\n2\n")));
+    }
+}

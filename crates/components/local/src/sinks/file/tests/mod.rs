@@ -199,6 +199,17 @@ async fn a_header_begins_every_file_but_not_what_is_added_to_one() {
     assert_eq!(folder.files(), expected);
 }
 
+#[tokio::test]
+async fn nothing_is_added_to_a_file_with_other_columns() {
+    let folder = Folder::new();
+    folder.put("a", "k,n\nx,1\n");
+    let yaml = folder.yaml("{ path: 'DIR/{k}', encode: csv, on_exists: append }");
+    let error = write_all::<FileConfig>(&yaml, [keyed(&[("a", "1")])]).await.unwrap_err();
+    let text = "a.continued.part` begins with the line `k,n`, and the columns of this run are `k`: list the columns \
+                of the file in `fields` of `encode`, or write another file";
+    assert!(error.full().ends_with(text), "{}", error.full());
+}
+
 #[test]
 fn mistakes_are_found_before_anything_is_written() {
     let mistakes = |yaml: &str| -> Vec<&'static str> {

@@ -1,0 +1,126 @@
+//! The configuration that a state directory belongs to.
+//!
+//! Checkpoints and dead letters name components, and two configurations may use the same names. So the store
+//! records its configuration in a plain file, and refuses another one. A file beside the database was chosen
+//! over an entry in it: a person can read it, and deletes it to hand the directory over.
+//!
+//! The configuration is known by its path, not by its content, because users edit configurations. A path
+//! where nothing is left belongs to a configuration that was moved, and the next one takes its place.
+//!
+//! See docs/decisions/075-state-belongs-to-one-configuration.md.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::faults::Faults;
+use crate::Error;
+
+/// The name of the file, in the state directory.
+const NAME: &str = "owner";
+/// The name of the file while it is written.
+const UNFINISHED: &str = "owner.part";
+
+/// The identity of a configuration: its absolute path or its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner(String);
+
+impl Owner {
+    /// The configuration in this file.
+    ///
+    /// # Errors
+    /// If the working directory is unknown.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        Ok(Self(std::path::absolute(path)?.to_string_lossy().into_owned()))
+    }
+
+    /// A configuration without a file, such as one at an address. `name` has no secrets.
+    pub fn named(name: String) -> Self {
+        Self(name)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let real = |owner: &Self| fs::canonicalize(&owner.0).ok();
+        self == other || real(self).is_some_and(|path| real(other) == Some(path))
+    }
+
+    /// True if the configuration had a file that no longer exists.
+    fn is_gone(&self) -> bool {
+        let path = Path::new(&self.0);
+        path.is_absolute() && path.try_exists().is_ok_and(|exists| !exists)
+    }
+}
+
+/// Refuses a directory that belongs to another configuration. Changes nothing.
+pub(super) fn check(folder: &Path, owner: &Owner, faults: &Faults) -> Result<(), Error> {
+    match read(folder).map_err(|error| faults.unopened(&error.to_string()))? {
+        Some(known) if !known.is(owner) && !known.is_gone() => {
+            Err(faults.owned(&known.0, &owner.0, &folder.join(NAME)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Records the owner of a directory.
+pub(super) fn record(folder: &Path, owner: &Owner) -> io::Result<()> {
+    let known = read(folder)?;
+    if known.as_ref() == Some(owner) {
+        return Ok(());
+    }
+    if let Some(known) = known.filter(Owner::is_gone) {
+        let (folder, gone) = (folder.display(), &known.0);
+        tracing::warn!(
+            "the state in `{folder}` belonged to `{gone}`, which is gone: `{}` continues it",
+            owner.0
+        );
+    }
+    let unfinished: PathBuf = folder.join(UNFINISHED);
+    fs::write(&unfinished, format!("{}\n", owner.0))?;
+    fs::rename(unfinished, folder.join(NAME))
+}
+
+fn read(folder: &Path) -> io::Result<Option<Owner>> {
+    match fs::read(folder.join(NAME)) {
+        Ok(text) => {
+            let text = String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned();
+            Ok((!text.is_empty()).then_some(Owner(text)))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[test]
+    fn another_configuration_is_refused_until_the_owner_is_gone_or_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a.yaml"), folder.path().join("b.yaml"));
+        for path in [&a, &b] {
+            fs::write(path, "").unwrap();
+        }
+        let state = folder.path().join("state");
+        let open = |path: &Path| Store::open_for(&state, Some(&Owner::of_file(path).unwrap())).map(drop);
+        open(&a).unwrap();
+        open(&a).unwrap();
+        let error = open(&b).unwrap_err().full().replace(&folder.path().display().to_string(), "F");
+        assert_eq!(
+            error,
+            "the state in `F/state` belongs to another configuration: to `F/a.yaml`, and this is `F/b.yaml`. Give \
+             this one another directory. If it takes the place of the other, delete `F/state/owner`: it then \
+             continues with those checkpoints and dead letters"
+        );
+        fs::remove_file(state.join(NAME)).unwrap();
+        open(&b).unwrap();
+        open(&a).unwrap_err();
+        fs::remove_file(&b).unwrap();
+        open(&a).unwrap();
+        let link = folder.path().join("link.yaml");
+        std::os::unix::fs::symlink(&a, &link).unwrap();
+        open(&link).unwrap();
+        Store::open_for(&state, None).map(drop).unwrap();
+    }
+}

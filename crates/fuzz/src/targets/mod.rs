@@ -1,0 +1,52 @@
+//! The list of all targets, one file each.
+
+use crate::Target;
+
+/// Declares the modules of the targets, and lists them.
+macro_rules! targets {
+    ($($module:ident,)*) => {
+        $(mod $module;)*
+
+        /// All targets.
+        pub const ALL: &[Target] = &[$($module::TARGET),*];
+    };
+}
+
+targets! {
+    base64,
+    cache_journal,
+    capyfile,
+    configuration,
+    content_range,
+    csv,
+    decompress,
+    etcd,
+    expression,
+    file_template,
+    form,
+    framing,
+    functions,
+    gollum,
+    gollum_templates,
+    grok,
+    htpasswd,
+    image,
+    json_array,
+    json_columns,
+    json_lookup,
+    logfmt,
+    metadata,
+    mime,
+    multipart,
+    patterns,
+    raw_request,
+    sparse,
+    split_fields,
+    spool,
+    store_answers,
+    syslog,
+    template,
+    timestamps,
+    user_agent,
+    yaml,
+}

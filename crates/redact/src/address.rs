@@ -1,0 +1,148 @@
+//! Addresses, and the parts of them that may be secret.
+
+use std::ops::Range;
+
+use crate::{HIDDEN, is_named_like_a_secret};
+
+/// Between the scheme of an address and the rest.
+const AFTER_SCHEME: &str = "://";
+
+/// Returns a URL without its user, its password and its query, any of which may be secret. `?…` replaces the
+/// query.
+///
+/// ```
+/// use thalweg_redact::without_secrets;
+/// assert_eq!(without_secrets("https://me:password@host/path?token=abc"), "https://host/path?…");
+/// ```
+#[must_use]
+pub fn without_secrets(url: &str) -> String {
+    let plain = url.split_once('?').map_or_else(|| url.to_owned(), |(plain, _)| format!("{plain}?{HIDDEN}"));
+    let Some((scheme, rest)) = plain.split_once(AFTER_SCHEME) else { return plain };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}{AFTER_SCHEME}{}", &rest[at + 1..]),
+        None => plain,
+    }
+}
+
+/// Returns a URL with a variable in place of each secret, for a configuration that is shown. In the query of
+/// a web address every value may be a secret; the options of a store are secrets by their names.
+///
+/// ```
+/// use thalweg_redact::with_variables;
+/// assert_eq!(with_variables("s3://b/k?region=eu&secret_access_key=x"), "s3://b/k?region=eu&secret_access_key=${SECRET_ACCESS_KEY}");
+/// ```
+#[must_use]
+pub fn with_variables(url: &str) -> String {
+    let (place, query) = match url.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (url, None),
+    };
+    let mut shown = place.to_owned();
+    if let Some(user) = addresses(place).next().and_then(|parts| parts.user) {
+        shown.replace_range(user, "${USER}:${PASSWORD}");
+    }
+    let is_web = place.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
+    let pairs = query.into_iter().flat_map(|query| query.split('&')).map(|pair| match pair.split_once('=') {
+        Some((name, _)) if is_web || is_named_like_a_secret(name) => {
+            format!("{name}=${{{}}}", variable(name))
+        }
+        _ => pair.to_owned(),
+    });
+    for (number, pair) in pairs.enumerate() {
+        shown.push(if number == 0 { '?' } else { '&' });
+        shown += &pair;
+    }
+    shown
+}
+
+/// The name of a variable for an option.
+fn variable(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// The parts of an address, as positions in its text.
+pub(crate) struct Parts {
+    /// The user and the password, without the `@`.
+    pub(crate) user: Option<Range<usize>>,
+    /// The text behind the question mark.
+    pub(crate) query: Option<Range<usize>>,
+}
+
+/// Finds the user, password and query of every address in a text.
+pub(crate) fn find(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    addresses(text)
+        .flat_map(|parts| parts.user.into_iter().chain(parts.query))
+        .filter(|part| !part.is_empty())
+}
+
+/// Finds the addresses in a text.
+pub(crate) fn addresses(text: &str) -> impl Iterator<Item = Parts> + '_ {
+    text.match_indices(AFTER_SCHEME).filter_map(|(at, _)| {
+        let has_scheme = text.get(..at)?.ends_with(|last: char| last.is_ascii_alphanumeric());
+        has_scheme.then(|| parts(text, at + AFTER_SCHEME.len())).flatten()
+    })
+}
+
+/// The parts of the address whose authority begins here. A pattern such as `https://(?<host>.*)` is none.
+fn parts(text: &str, begin: usize) -> Option<Parts> {
+    let rest = text.get(begin..)?;
+    let end = rest.find(ends_address).unwrap_or(rest.len());
+    let rest = rest.get(..end)?;
+    let authority = rest.get(..rest.find(['/', '?', '#']).unwrap_or(rest.len()))?;
+    if authority.is_empty() {
+        return None;
+    }
+    let user = authority.rfind('@').map(|at| begin..begin + at);
+    let query = rest.find('?').map(|at| begin + at + 1..begin + rest.len());
+    Some(Parts { user, query })
+}
+
+/// True for characters that follow an address in a text.
+fn ends_address(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')' | '|' | '\\' | '…')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{masked, redacted};
+
+    #[test]
+    fn user_password_and_query_are_left_out_and_the_rest_stays() {
+        for (url, shown) in [
+            ("https://u:p@h/p@q?r=s", "https://h/p@q?…"),
+            ("https://me:secret@host?token=abc", "https://host?…"),
+            ("https://host/a@b", "https://host/a@b"),
+            ("https://host#a@b", "https://host#a@b"),
+            ("me:secret", "me:secret"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_shown_configuration_has_variables_in_place_of_secrets() {
+        for (url, shown) in [
+            ("https://me:pw@host/a?t=1&u", "https://${USER}:${PASSWORD}@host/a?t=${T}&u"),
+            ("az://c/k?sig=abc&account=b", "az://c/k?sig=${SIG}&account=b"),
+            ("folder/*.csv", "folder/*.csv"),
+        ] {
+            assert_eq!(with_variables(url), shown);
+        }
+    }
+
+    #[test]
+    fn addresses_in_a_text_lose_their_secrets() {
+        for (text, shown) in [
+            ("cannot send to `http://me:pw@host/in?t=1`: no", "cannot send to `http://…@host/in?…`: no"),
+            ("http://host/in (s3://b/k?a=b)", "http://host/in (s3://b/k?…)"),
+            ("the pattern 'https?://(?<host>[^?]+)'", "the pattern 'https?://(?<host>[^?]+)'"),
+            ("://x?y http://", "://x?y http://"),
+        ] {
+            assert_eq!(redacted(text), shown);
+            assert_eq!(redacted(&redacted(text)), shown);
+        }
+        assert_eq!(masked("a: http://me:pw@host/?é b"), "a: http://*****@host/?** b");
+    }
+}

@@ -1,0 +1,92 @@
+//! Removes secrets from texts that are shown, logged, stored or served.
+//!
+//! There is one rule. A text that leaves the process, other than as data, passes through [`redacted`]. It
+//! replaces
+//!
+//! - every secret of the configuration that was registered with [`keep`]: the values of variables and files
+//!   that were substituted, and the values of options that are named like secrets;
+//! - the user, the password and the query of every address.
+//!
+//! Parts that keep a secret in a text of their own, such as a library that quotes an expression, cannot be
+//! found by looking at types. So the secrets are known to the process as a whole, and texts are searched for
+//! them. Types that hide their value when they are printed were rejected: most secrets are parts of other
+//! texts (an address, an expression, a header), and libraries know no such types.
+//!
+//! A secret that is shorter than [`SHORTEST`] is not searched for, because ordinary words would match.
+//!
+//! See docs/decisions/076-secrets-are-removed-where-texts-leave.md.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod address;
+mod known;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub use address::{with_variables, without_secrets};
+pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address};
+
+/// Replaces what must not be shown.
+pub(crate) const HIDDEN: &str = "…";
+
+/// Returns the text with every secret replaced: by the name of its variable, or by `…`.
+#[must_use]
+pub fn redacted(text: &str) -> Cow<'_, str> {
+    let found = found(text);
+    if found.is_empty() {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut from = 0;
+    for Found { range, shown } in found {
+        plain.push_str(text.get(from..range.start).unwrap_or_default());
+        plain.push_str(&shown);
+        from = range.end;
+    }
+    plain.push_str(text.get(from..).unwrap_or_default());
+    plain.into()
+}
+
+/// Returns the text with an asterisk in place of each byte of a secret. Positions in it stay valid.
+#[must_use]
+pub fn masked(text: &str) -> Cow<'_, str> {
+    let found = found(text);
+    if found.is_empty() {
+        return text.into();
+    }
+    let mut masked = String::with_capacity(text.len());
+    let mut from = 0;
+    for Found { range, .. } in found {
+        masked.push_str(text.get(from..range.start).unwrap_or_default());
+        masked.extend(range.clone().map(|_| '*'));
+        from = range.end;
+    }
+    masked.push_str(text.get(from..).unwrap_or_default());
+    masked.into()
+}
+
+/// A secret in a text.
+struct Found {
+    range: Range<usize>,
+    shown: Arc<str>,
+}
+
+/// Finds the secrets of a text, in their order and without overlaps. Of two that overlap, the longer counts.
+fn found(text: &str) -> Vec<Found> {
+    let mut found = known::find(text);
+    found.extend(address::find(text).map(|range| Found { range, shown: HIDDEN.into() }));
+    found.sort_by_key(|found| (found.range.start, usize::MAX - found.range.len()));
+    let mut apart: Vec<Found> = Vec::with_capacity(found.len());
+    for next in found {
+        match apart.last_mut() {
+            Some(last) if next.range.start < last.range.end => {
+                last.range.end = last.range.end.max(next.range.end);
+            }
+            _ => apart.push(next),
+        }
+    }
+    apart
+}

@@ -1,0 +1,170 @@
+//! Directories and files that only this user may read: state, dead letters, spools, caches, temporary files.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, create_dir_all};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// The mode of a private directory.
+const DIRECTORY: u32 = 0o700;
+/// The mode of a private file.
+const FILE: u32 = 0o600;
+/// Others may enter, list or change.
+const OTHERS: u32 = 0o007;
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+/// Only the owner of a file may rename or remove it.
+const STICKY: u32 = 0o1000;
+const ROOT: u32 = 0;
+
+/// Creates a directory that only this user may enter, unless it exists. Missing parents are created as usual.
+/// An empty directory of this user, such as one that a service manager made, is closed to others. The rights
+/// of a directory in use stay as they are.
+///
+/// # Errors
+/// If it cannot be created.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return close_if_empty(path);
+    }
+    if let Some(parent) = path.parent() {
+        create_dir_all(parent)?;
+    }
+    match create_private_new(path) {
+        // Another process has created it meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        created => created,
+    }
+}
+
+/// Creates a directory that only this user may enter.
+///
+/// # Errors
+/// If it cannot be created, or exists.
+pub fn create_private_new(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(DIRECTORY).create(path)
+}
+
+/// Options for opening a file that only this user may read, if it is created.
+#[must_use]
+pub fn private_file() -> OpenOptions {
+    let mut options = File::options();
+    options.mode(FILE);
+    options
+}
+
+fn close_if_empty(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    let is_shared = found.mode() & STICKY != 0;
+    if is_own && !is_shared && found.mode() & OTHERS != 0 && fs::read_dir(path)?.next().is_none() {
+        let mode = found.mode() & 0o7777 & !OTHERS;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// Refuses a directory in which another user can replace the files of this one: it belongs to another user
+/// than this one or root, or others may write to it and it has no sticky bit.
+///
+/// # Errors
+/// The reason, and how to correct it.
+pub fn check_trusted(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let user = rustix::process::geteuid().as_raw();
+    let shown = path.display();
+    if ![user, ROOT].contains(&found.uid()) {
+        return Err(io::Error::other(format!(
+            "`{shown}` belongs to another user (uid {}), who could replace the files in it: remove it, or use \
+             another directory",
+            found.uid()
+        )));
+    }
+    let of_other_group = found.gid() != rustix::process::getegid().as_raw();
+    let is_shared = found.mode() & OTHERS_WRITE != 0 || (of_other_group && found.mode() & GROUP_WRITES != 0);
+    if is_shared && found.mode() & STICKY == 0 {
+        return Err(io::Error::other(format!(
+            "others may write to `{shown}` and replace the files in it: run `chmod go-w` or `chmod +t` on it, or \
+             use another directory"
+        )));
+    }
+    Ok(())
+}
+
+/// Opens a file that must be a regular one: a link is not followed, and a pipe does not block.
+///
+/// # Errors
+/// If it cannot be opened, or is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("`{}` is not a regular file", path.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_new_directory_is_private_and_an_empty_one_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, empty, used) =
+            (folder.path().join("a/new"), folder.path().join("empty"), folder.path().join("used"));
+        for path in [&empty, &used] {
+            fs::create_dir(path).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        private_file().create(true).write(true).truncate(true).open(used.join("file")).unwrap();
+        for path in [&new, &empty, &used] {
+            create_private(path).unwrap();
+        }
+        assert_eq!((mode(&new), mode(&empty), mode(&used)), (0o700, 0o750, 0o755));
+        assert_eq!(mode(&used.join("file")), 0o600);
+    }
+
+    #[test]
+    fn a_directory_that_others_may_change_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shared");
+        fs::create_dir(&path).unwrap();
+        let refused = |mode: u32| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            check_trusted(&path)
+                .map_err(|error| error.to_string().replace(&path.display().to_string(), "DIR"))
+        };
+        assert_eq!(refused(0o700), Ok(()));
+        assert_eq!(refused(0o775), Ok(()));
+        assert_eq!(refused(0o1777), Ok(()));
+        let shared = "others may write to `DIR` and replace the files in it: run `chmod go-w` or `chmod +t` on it, or \
+                      use another directory";
+        assert_eq!(refused(0o777), Err(shared.to_owned()));
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can give a directory to another user");
+            return;
+        }
+        chown(&path, Some(65534), None).unwrap();
+        let foreign = "`DIR` belongs to another user (uid 65534), who could replace the files in it: remove it, or use \
+                       another directory";
+        assert_eq!(refused(0o700), Err(foreign.to_owned()));
+    }
+
+    #[test]
+    fn a_pipe_and_a_link_are_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        assert!(open_regular(&pipe).is_err() && open_regular(&link).is_err());
+    }
+}
