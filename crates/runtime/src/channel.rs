@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::at_once::at_once;
 use crate::traffic::{Pass, Traffic};
 
 /// The sequence number of an item in a channel.
@@ -73,7 +74,7 @@ pub struct AtOnce(Box<dyn FnOnce() + Send>);
 impl AtOnce {
     /// Does the work up to the first point where it has to wait.
     pub fn run(self) {
-        (self.0)();
+        at_once(self.0);
     }
 }
 

@@ -13,6 +13,7 @@
 //!
 //! This crate knows nothing of messages, configuration or components.
 
+mod at_once;
 mod channel;
 pub mod evaluation;
 mod failpoint;
@@ -24,6 +25,7 @@ mod stage;
 mod stop;
 mod traffic;
 
+pub use at_once::blocking;
 pub use channel::{AtOnce, HandOver, Receiver, Sender, Taken, Ticket, channel};
 pub use failpoint::Failpoint;
 pub use limit::ConcurrencyLimit;
@@ -31,15 +33,3 @@ pub use sequence::Sequencer;
 pub use stage::{HandOvers, Stage, Worker};
 pub use stop::Stop;
 pub use traffic::{Hold, Pass, Traffic};
-
-/// Runs code that may block the thread, such as reading a file, while the runtime's other tasks continue on
-/// other threads. On a runtime with one thread, it just runs the code.
-pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::try_current() {
-        Ok(handle) if handle.runtime_flavor() != RuntimeFlavor::CurrentThread => {
-            tokio::task::block_in_place(work)
-        }
-        _ => work(),
-    }
-}

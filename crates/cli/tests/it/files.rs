@@ -397,3 +397,32 @@ sinks: {{ parts: {{ directory: {{ path: out }} }} }}
     let listed = house.run_well(&["errors", "list", "parts.yaml"]).out;
     assert!(listed.contains("absent.bin"), "{listed}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_exec_started_ends_when_the_run_is_killed() {
+    let house = House::with(&[(
+        "exec.yaml",
+        "sources: { files: { files: { path: in } } }\n\
+         pipelines:\n  main:\n    from: files\n    transforms:\n\
+         \x20     - exec: { command: sh, args: ['-c', 'echo $$ > pid.new; mv pid.new pid; exec sleep 600'] }\n    to: kept\n\
+         sinks: { kept: { directory: { path: out } } }\n",
+    )]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    house.write("in/a.txt", b"a");
+    let mut run = house.command(&["run", "exec.yaml", "--quiet"]).spawn().unwrap();
+    let program = loop {
+        if let Ok(pid) = fs::read_to_string(house.path().join("pid")) {
+            break pid.trim().to_owned();
+        }
+        assert!(run.try_wait().unwrap().is_none(), "it ended before it started the program");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let status = format!("/proc/{program}/status");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // The process that inherits the program may not have reaped it yet: a zombie has ended.
+    while fs::read_to_string(&status).is_ok_and(|status| !status.contains("State:\tZ")) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -187,6 +187,51 @@ fn many_clients_share_a_small_budget() {
     assert_eq!(lines.len(), 32 * 2000);
 }
 
+/// Sends a request over a connection that stays open, and reads the answer.
+fn ask(stream: &mut TcpStream, body: &str) {
+    write!(stream, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = Vec::new();
+    let mut piece = [0; 1024];
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut piece).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..read]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn small_requests_that_go_to_a_file_start_no_threads() {
+    let house = House::with(&[(
+        "pipeline.yaml",
+        "sources: { in: { http: { address: '127.0.0.1:0', respond: received, end_after_idle: 1s } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.log } } }\n",
+    )]);
+    let server = Server::start(&house);
+    let threads = format!("/proc/{}/task", server.child.id());
+    let count = || std::fs::read_dir(&threads).unwrap().count();
+    ask(&mut server.connect(), "first");
+    let planned = count();
+    let clients: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = server.connect();
+            std::thread::spawn(move || (0..500).for_each(|_| ask(&mut stream, "a small message")))
+        })
+        .collect();
+    let mut most = planned;
+    while !clients.iter().all(|client| client.is_finished()) {
+        most = most.max(count());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    server.end();
+    assert_eq!(house.lines("out.log").len(), 8001);
+    // The runtime keeps a few threads for names and files.
+    assert!(most <= planned + 4, "{most} threads, {planned} before");
+}
+
 #[test]
 fn a_proxy_stands_between_clients_and_a_server() {
     // Answers each line with the same line reversed.

@@ -338,9 +338,10 @@ fn clear_unfinished(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the options of every keyspace of the store.
+/// Returns the options of every keyspace of the store. A memtable keeps every version of a position until it
+/// is flushed: a service that saves a hundred times a second fills it within minutes, beside the budget.
 fn options() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default().max_memtable_size(4 << 20)
+    KeyspaceCreateOptions::default().max_memtable_size(1 << 20)
 }
 
 #[cfg(test)]

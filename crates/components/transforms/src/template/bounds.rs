@@ -2,128 +2,191 @@
 //!
 //! A width, a count or the end of a loop may come from the message. A failed allocation would end the
 //! process, and a loop that never ends would hold its worker. So a template has a bounded number of steps,
-//! its text has a bounded size, and so has the result of each filter that enlarges its input.
+//! and the values that it makes for one message have a bounded size: each text, each list, and all together.
+//! A value is counted before a step makes it, or, where it is at most twice what was there, afterwards. The
+//! counts are of what was made, not of what is still in use: the library does not tell what it drops.
 
-use std::io;
+use std::cell::Cell;
+use std::fmt::{self, Write as _};
 
-use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
-use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
+use minijinja::value::{Value, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter, tests};
 
 /// The maximum number of steps for one message. A step of a loop takes about five.
 const STEPS: u64 = 5_000_000;
 
-/// The maximum size of the text for one message, in bytes. Expressions have the same limit.
+/// The maximum size of a text, in bytes. Expressions have the same limit.
 pub(super) const LONGEST: usize = 16 << 20;
 
 /// The maximum size of the texts for one batch, in bytes.
-const MOST: usize = 256 << 20;
+pub(super) const MOST: usize = 256 << 20;
 
-/// The most groups or items that `slice` and `batch` make.
-const MOST_ITEMS: usize = 1 << 20;
+/// The maximum size of all values that are made for one message, in bytes.
+const MOST_MADE: usize = 8 * LONGEST;
 
-/// The arguments of a filter, with and without names.
-type Arguments = Rest<ValueOrKwargs>;
+/// The most items of a list.
+pub(super) const MOST_ITEMS: usize = 1 << 20;
+
+/// The size of an item in a list, in bytes.
+const ITEM: usize = 32;
+
+/// The deepest nesting of lists and mappings. They are written and dropped recursively.
+const DEEPEST: usize = 64;
+
+/// The filter that counts two values that are about to become one text.
+pub(super) const BOTH_TEXTS: &str = "bound-texts";
+/// The filter that counts the product of two values.
+pub(super) const FACTORS: &str = "bound-factors";
+/// The filter that counts a value that is about to be written as text.
+pub(super) const TEXT: &str = "bound-text";
+/// The filter that counts a value that was made.
+pub(super) const MADE: &str = "bound-made";
+/// The filter that counts a list or mapping, and bounds its depth.
+pub(super) const NESTED: &str = "bound-nested";
+
+thread_local! {
+    /// The size of all values made for the present message so far.
+    static SO_FAR: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Begins a message.
+pub(super) fn begin() {
+    SO_FAR.set(0);
+}
+
+/// Counts a value.
+///
+/// # Errors
+/// If the values made for this message are too large.
+pub(super) fn count(bytes: usize) -> Result<(), Error> {
+    let sum = SO_FAR.get().saturating_add(bytes);
+    SO_FAR.set(sum);
+    if sum <= MOST_MADE { Ok(()) } else { Err(too_large("its values take more than 128 MiB")) }
+}
+
+/// Counts a text.
+pub(super) fn count_text(bytes: usize) -> Result<(), Error> {
+    if bytes > LONGEST { Err(too_large("a text has more than 16 MiB")) } else { count(bytes) }
+}
+
+/// Counts a list of this many items.
+pub(super) fn count_items(items: usize) -> Result<(), Error> {
+    if items > MOST_ITEMS {
+        return Err(too_large("a list has more than a million items"));
+    }
+    count(items.saturating_mul(ITEM))
+}
+
+fn too_large(why: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, why)
+}
+
+/// Returns the size of a value as text.
+pub(super) fn text_size(value: &Value) -> Result<usize, Error> {
+    struct Size(usize);
+    impl fmt::Write for Size {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.len();
+            if self.0 <= LONGEST { Ok(()) } else { Err(fmt::Error) }
+        }
+    }
+    if let Some(text) = value.as_str() {
+        return Ok(text.len());
+    }
+    let mut size = Size(0);
+    match write!(size, "{value}") {
+        Ok(()) => Ok(size.0),
+        Err(_) => Err(too_large("a text has more than 16 MiB")),
+    }
+}
+
+/// Returns the number of items of a list or mapping, or of the characters of a text. It is more than
+/// [`MOST_ITEMS`] if there are more.
+pub(super) fn item_count(value: &Value) -> usize {
+    let walked = || value.try_iter().map_or(0, |items| items.take(MOST_ITEMS + 1).count());
+    value.len().unwrap_or_else(walked)
+}
+
+/// Counts a value that was made. An iterable that computes its items from those of another one becomes a
+/// list: a chain of them would be walked recursively.
+pub(super) fn made(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::String => count_text(text_size(&value)?)?,
+        ValueKind::Seq | ValueKind::Map => count_items(item_count(&value))?,
+        ValueKind::Iterable => {
+            count_items(item_count(&value))?;
+            return Ok(Value::from(value.try_iter()?.collect::<Vec<Value>>()));
+        }
+        _ => {}
+    }
+    Ok(value)
+}
 
 /// Sets the bounds in an environment.
 pub(super) fn set(environment: &mut Environment<'static>) {
     environment.set_fuel(Some(STEPS));
-    // The filters of the library stay reachable by names that no template can write.
-    environment.add_filter("bounded indent", filters::indent);
-    environment.add_filter("indent", |state: &mut State, text: Value, rest: Arguments| {
-        let lines = text.as_str().map_or(1, |text| text.split('\n').count());
-        check(largest(&rest).saturating_mul(lines).saturating_add(size(&text)), LONGEST)?;
-        pass(state, "bounded indent", text, rest)
+    environment.set_formatter(write);
+    environment.add_filter(MADE, made);
+    environment.add_filter(TEXT, |value: Value| {
+        count(text_size(&value)?)?;
+        Ok::<_, Error>(value)
     });
-    environment.add_filter("bounded format", filters::format);
-    environment.add_filter("format", |state: &mut State, text: Value, rest: Arguments| {
-        let format = text.as_str().unwrap_or_default();
-        let widths = format.split(|c: char| !c.is_ascii_digit());
-        let widths = widths.filter(|digits| !digits.is_empty());
-        let widths = widths.map(|digits| digits.parse().unwrap_or(usize::MAX));
-        // `*` takes the width from the values.
-        let given = if format.contains('*') { largest(&rest).saturating_mul(rest.len()) } else { 0 };
-        check(widths.fold(given, usize::saturating_add), LONGEST)?;
-        pass(state, "bounded format", text, rest)
+    environment.add_filter(BOTH_TEXTS, |both: Value| {
+        let sizes = both.try_iter()?.map(|value| text_size(&value));
+        count_text(sizes.sum::<Result<usize, Error>>()?)?;
+        Ok::<_, Error>(both)
     });
-    environment.add_filter("bounded replace", filters::replace);
-    environment.add_filter("replace", |state: &mut State, text: Value, rest: Arguments| {
-        let (from, to) = (rest.first().map(|from| from.to_string()), rest.get(1).map_or(0, |to| size(to)));
-        let count = text.to_string().matches(&from.unwrap_or_default()).count();
-        check(count.saturating_mul(to).saturating_add(size(&text)), LONGEST)?;
-        pass(state, "bounded replace", text, rest)
+    environment.add_filter(FACTORS, |both: Value| {
+        product(&both.get_item_by_index(0)?, &both.get_item_by_index(1)?)?;
+        Ok::<_, Error>(both)
     });
-    environment.add_filter("bounded tojson", filters::tojson);
-    environment.add_filter("tojson", |state: &mut State, value: Value, rest: Arguments| {
-        check(largest(&rest), 64)?;
-        pass(state, "bounded tojson", value, rest)
+    environment.add_filter(NESTED, |value: Value| {
+        nested(&value, DEEPEST)?;
+        Ok::<_, Error>(value)
     });
-    environment.add_filter("bounded slice", filters::slice);
-    environment.add_filter("slice", |state: &mut State, value: Value, rest: Arguments| {
-        check(largest(&rest), MOST_ITEMS)?;
-        pass(state, "bounded slice", value, rest)
-    });
-    environment.add_filter("bounded batch", filters::batch);
-    environment.add_filter("batch", |state: &mut State, value: Value, rest: Arguments| {
-        check(largest(&rest), MOST_ITEMS)?;
-        pass(state, "bounded batch", value, rest)
+    let is_in = Value::from_function(tests::is_in);
+    environment.add_test("in", move |state: &mut State, value: Value, all: Value| {
+        count(text_size(&value)?)?;
+        Ok::<_, Error>(is_in.call(state, &[value, all])?.is_true())
     });
 }
 
-fn pass(state: &mut State, filter: &str, value: Value, rest: Arguments) -> Result<Value, Error> {
-    let arguments: Vec<Value> = std::iter::once(value).chain(rest.into_values()).collect();
-    state.apply_filter(filter, &arguments)
+/// Writes a value where the template has it.
+fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    // An escaped character takes up to six.
+    let growth = if *state.auto_escape() == AutoEscape::None { 1 } else { 6 };
+    count_text(text_size(value)?.saturating_mul(growth))?;
+    escape_formatter(out, state, value)
 }
 
-fn check(size: usize, limit: usize) -> Result<(), Error> {
-    if size <= limit {
+/// Checks the size of a product, if it is that of a text or list and a number.
+fn product(left: &Value, right: &Value) -> Result<(), Error> {
+    for (value, factor) in [(left, right), (right, left)] {
+        let times = usize::try_from(factor.clone()).unwrap_or(0);
+        match value.kind() {
+            ValueKind::String => return count_text(text_size(value)?.saturating_mul(times)),
+            ValueKind::Seq | ValueKind::Iterable => {
+                return count_items(item_count(value).saturating_mul(times));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Counts the items of a list or mapping, and those in it, down to `depth`.
+fn nested(value: &Value, depth: usize) -> Result<(), Error> {
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidOperation, "the result is too large"))
-}
-
-fn size(value: &Value) -> usize {
-    value.as_str().map_or_else(|| value.to_string().len(), str::len)
-}
-
-/// Returns the largest number among the arguments, named ones included.
-fn largest(arguments: &[ValueOrKwargs]) -> usize {
-    let number = |value: &Value| {
-        let is_number = value.kind() == ValueKind::Number;
-        if is_number { usize::try_from(value.clone()).unwrap_or(usize::MAX) } else { 0 }
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(too_large("lists are nested more than 64 deep"));
     };
-    let named = |value: &Value| {
-        let keys = value.try_iter().into_iter().flatten();
-        let values = keys.filter_map(|key| value.get_item(&key).ok());
-        values.map(|value| number(&value)).max().unwrap_or(0)
-    };
-    let one = |value: &ValueOrKwargs| if value.is_kwargs() { named(value) } else { number(value) };
-    arguments.iter().map(one).max().unwrap_or(0)
-}
-
-/// Appends to a buffer, up to the bounds.
-pub(super) struct Limited<'a> {
-    out: &'a mut Vec<u8>,
-    end: usize,
-}
-
-impl<'a> Limited<'a> {
-    /// Creates a writer for the text of one message. The buffer holds the texts of earlier messages.
-    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
-        let end = out.len().saturating_add(LONGEST).min(MOST);
-        Self { out, end }
+    count_items(item_count(value))?;
+    let is_map = value.kind() == ValueKind::Map;
+    for item in value.try_iter()? {
+        let item = if is_map { value.get_item(&item)? } else { item };
+        nested(&item, depth)?;
     }
-}
-
-impl io::Write for Limited<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.out.len().saturating_add(bytes.len()) > self.end {
-            return Err(io::Error::other("the text has more than 16 MiB, or those of a batch 256 MiB"));
-        }
-        self.out.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    Ok(())
 }

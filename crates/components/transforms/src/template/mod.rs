@@ -4,12 +4,15 @@
 //! an object that the template queries; only the queried fields are looked up.
 
 mod bounds;
+mod filters;
+mod program;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use minijinja::machinery::get_compiled_template;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
@@ -24,7 +27,7 @@ use thalweg_codec::target::Slot;
 use thalweg_codec::template::column;
 use thalweg_codec::values::Values;
 
-use bounds::Limited;
+use program::Program;
 
 /// The metadata that a template may use.
 const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position"];
@@ -36,9 +39,10 @@ const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position
 /// `a.b` and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing.
 /// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}` are available.
 ///
-/// A message for which the template cannot be rendered leaves by the `errors` output. So does one that takes
-/// more than five million steps or makes more than 16 MiB of text: loops and widths may depend on data. For
-/// texts with only fields in them, `encode` is faster.
+/// A message for which the template cannot be rendered leaves by the `errors` output. Loops and widths may
+/// depend on data, so this includes a message that takes more than five million steps, makes a text of more
+/// than 16 MiB, or makes values of more than 128 MiB on the way. For texts with only fields in them, `encode`
+/// is faster.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
@@ -61,6 +65,7 @@ impl Template {
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
         bounds::set(&mut environment);
+        filters::set(&mut environment);
         environment.add_template_owned("template", self.template.clone())?;
         Ok(environment)
     }
@@ -100,7 +105,7 @@ impl TransformConfig for Template {
         let environment = self.environment().map_err(|error| Error::permanent(error.to_string()))?;
         let template = environment.get_template("template");
         let template = template.map_err(|error| Error::permanent(error.to_string()))?;
-        let used = template.undeclared_variables(false);
+        let used = program::names(get_compiled_template(&template));
         Ok(Box::new(Templater {
             environment,
             used,
@@ -162,28 +167,41 @@ impl Transform for Templater {
         let columns: Arc<[Values]> = names.iter().map(|name| column(&batch, name)).collect();
         let template = self.environment.get_template("template");
         let template = template.map_err(|error| Error::permanent(error.to_string()))?;
+        let program = Program::new(get_compiled_template(&template));
         let mut written = PayloadWriter::with_capacity(batch.rows() * 64, batch.rows());
         let mut failed = Vec::new();
+        let mut text = String::new();
         for row in 0..batch.rows() {
             let message = Message { columns: columns.clone(), tree: tree.clone(), row };
-            match template.render_captured_to(Value::from_object(message), Limited::new(written.buffer())) {
-                Ok(_) => {}
-                Err(error) => {
-                    written.abandon();
-                    failed.push((row as u32, format!("the template cannot be rendered: {}", reason(&error))));
-                }
+            text.clear();
+            let rendered = program.render(&self.environment, Value::from_object(message), &mut text);
+            let rendered = rendered.map_err(|error| reason(&error));
+            match rendered.and_then(|()| fits(&text, written.buffer().len())) {
+                Ok(()) => written.buffer().extend_from_slice(text.as_bytes()),
+                Err(why) => failed.push((row as u32, format!("the template cannot be rendered: {why}"))),
             }
             written.end();
+            text.shrink_to(KEPT);
         }
         Ok(self.slot.put(batch, written.finish(), failed, out)?)
     }
 }
 
+/// The memory for texts that is kept from one message to the next, in bytes.
+const KEPT: usize = 64 << 10;
+
+/// Checks the size of a text, after others of this batch with `before` bytes.
+fn fits(text: &str, before: usize) -> Result<(), String> {
+    if text.len() <= bounds::LONGEST && before + text.len() <= bounds::MOST {
+        return Ok(());
+    }
+    Err("the text has more than 16 MiB, or those of a batch 256 MiB".to_owned())
+}
+
 /// Returns why a template failed, with the bound if it was one.
 fn reason(error: &minijinja::Error) -> String {
-    match (error.kind(), std::error::Error::source(error)) {
-        (ErrorKind::OutOfFuel, _) => "it takes more than 5 million steps".to_owned(),
-        (ErrorKind::WriteFailure, Some(why)) => why.to_string(),
+    match error.kind() {
+        ErrorKind::OutOfFuel => "it takes more than 5 million steps".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -223,7 +241,11 @@ impl Message {
     fn value(&self, tree: &Arc<Tree>) -> Option<Value> {
         let column = tree.column.and_then(|column| self.columns.get(column));
         if let Some(column) = column.filter(|column| !column.is_null(self.row)) {
-            return Some(column.template_value(self.row));
+            // A value is copied each time that the template names it.
+            return Some(match bounds::count(column.template_size(self.row)) {
+                Ok(()) => column.template_value(self.row),
+                Err(error) => Value::from(error),
+            });
         }
         let inner = Message { columns: self.columns.clone(), tree: tree.clone(), row: self.row };
         inner.has_members().then(|| Value::from_object(inner))
@@ -340,8 +362,109 @@ mod tests {
             long.errors()[1].1,
             "the template cannot be rendered: the text has more than 16 MiB, or those of a batch 256 MiB"
         );
+        assert_eq!(long.errors().len(), 2);
         let replaced = given("{{ ('x' * 100000)|replace('x', 'y' * 1000) }}");
         assert_eq!(replaced.errors().len(), 2);
+    }
+
+    #[test]
+    fn values_on_the_way_are_bounded_too() {
+        let text = "a text has more than 16 MiB";
+        let all = "its values take more than 128 MiB";
+        let list = "a list has more than a million items";
+        let grown = |value: &str, step: &str| {
+            format!(
+                "{{% set s = namespace(x={value}) %}}{{% for i in range(n) %}}{{% set s.x = {step} %}}{{% endfor %}}"
+            )
+        };
+        for (template, why) in [
+            (grown("'x'", "s.x ~ s.x"), text),
+            (grown("'x'", "s.x + s.x"), text),
+            (grown("'x'", "s.x * 2"), text),
+            (grown("'x'", "s.x|tojson|tojson"), text),
+            (grown("[1]", "s.x + s.x"), list),
+            (grown("[1]", "s.x * 2"), list),
+            (grown("[]", "s.x + [i|string ~ 'x' * n * n * n]"), all),
+            (grown("[]", "s.x + [('x' * n * n * n)[1:]]"), all),
+            (grown("[]", "[s.x]"), "lists are nested more than 64 deep"),
+            ("{% for c in ['x'] recursive %}{{ loop([c ~ c]) }}{% endfor %}".to_owned(), text),
+            ("{{ ('x' * n * n * n * n)|length }}".to_owned(), text),
+            ("{{ ([payload] * n * n)|join(payload * n * n)|length }}".to_owned(), text),
+            ("{{ ([0] * n * n * n * n)|list|length }}".to_owned(), list),
+            ("{{ ((0,) * (n * n * n * n))|length }}".to_owned(), list),
+            ("{{ ('x' * n * n * n)|list|length }}".to_owned(), list),
+            (
+                "{% set x = 'x' * n * n %}{% for i in range(n) %}{% set y %}{% for j in range(n) %}\
+                 {{ x }}{{ x }}{{ x }}{% endfor %}{% endset %}{% endfor %}"
+                    .to_owned(),
+                all,
+            ),
+        ] {
+            let lines = [r#"{"n": 200}"#, r#"{"n": 1}"#];
+            let parsed = testing::apply::<ParseJsonConfig>("{}", [testing::batch(lines)]);
+            let options = serde_json::to_string(&json!({ "template": template })).unwrap();
+            let given = testing::apply::<Template>(&options, parsed.outputs.into_values().flatten());
+            let errors = given.errors();
+            let first = errors.first().unwrap_or_else(|| panic!("{template} passes"));
+            assert!(first.0 == lines[0] && first.1.contains(why), "{template}: {errors:?}");
+        }
+    }
+
+    #[test]
+    fn bounded_templates_are_rendered_as_the_library_renders_them() {
+        let line = r#"{"a":"x","l":[3,1,2],"n":2,"o":{"k":[1,{"m":"v"}]}}"#;
+        for (template, expected) in [
+            (
+                "{{ a ~ n ~ l }}|{{ n * 3 }}|{{ n * 1.5 }}|{{ a * 3 }}|{{ [a] * 2 }}|{{ 2 * a }}",
+                "x2[3, 1, 2]|6|3.0|xxx|['x', 'x']|xx",
+            ),
+            (
+                "{{ n + 1 }} {{ a + a }} {{ l + [4] }} {{ (1,) + (2,) }} {{ (1, 2) * 2 }}",
+                "3 xx [3, 1, 2, 4] (1, 2) (1, 2, 1, 2)",
+            ),
+            (
+                "{{ l[1:] }}{{ a[:1] }}{{ l|sort|join('-') }}{{ l|sum }}{{ l|reverse }}",
+                "[1, 2]x1-2-36[2, 1, 3]",
+            ),
+            (
+                "{% for x in l %}{% if not loop.first %}, {% endif %}{{ loop.index }}={{ x }}{% else %}none{% endfor %}",
+                "1=3, 2=1, 3=2",
+            ),
+            ("{% for x in [] %}{{ x }}{% else %}none{% endfor %}", "none"),
+            (
+                "{% for x in l if x > 1 %}{{ x }}{% if x == 3 %}!{% elif x == 2 %}?{% endif %}{% endfor %}",
+                "3!2?",
+            ),
+            (
+                "{{ 1 < n < 3 }} {{ 1 < n < 2 }} {{ 'k' in o }} {{ 9 not in l }} {{ a in 'xyz' }} {{ a is in(['x']) }}",
+                "True False True True True True",
+            ),
+            ("{{ n == 2 and a or 'no' }}{{ none_there or 'else' }}{{ 'y' if n > 5 else 'z' }}", "xelsez"),
+            (
+                "{% set ns = namespace(t=0) %}{% for x in l %}{% set ns.t = ns.t + x %}{% endfor %}{{ ns.t }}",
+                "6",
+            ),
+            (
+                "{% for i in o.k recursive %}{{ i.m }}{% if i is sequence %}{{ loop(i) }}{% endif %}{% endfor %}",
+                "v",
+            ),
+            ("{% set x %}a{{ a }}{% endset %}{{ x|upper }}{% filter upper %}q{{ a }}{% endfilter %}", "AXQX"),
+            (
+                "{{ {'a': l, 'b': [1, [2]]}|tojson }}{{ o|items|length }}{{ '%s-%03d'|format(a, n) }}",
+                r#"{"a":[3,1,2],"b":[1,[2]]}1x-002"#,
+            ),
+            (
+                "{{ l|map('string')|join }} {{ l|select('odd')|join }} {{ 'a,b'|split(',')|join('-') }} {{ l|batch(2)|length }}",
+                "312 31 a-b 2",
+            ),
+            (
+                "{% with q = a ~ 1 %}{{ q }}{% endwith %}{% autoescape true %}{{ '<' ~ a }}{% endautoescape %}",
+                "x1&lt;x",
+            ),
+        ] {
+            let options = serde_json::to_string(&json!({ "template": template })).unwrap();
+            assert_eq!(rendered(&options, &[line]), [expected], "{template}");
+        }
     }
 
     #[test]
