@@ -275,10 +275,12 @@ def objects(
     uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
     missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
 
-    With `--state`, messages are never written over those of an earlier run. Without `rotate`, a run that is asked
-    to stop leaves its object unfinished, and the next run continues it. Once an object is complete, further
-    messages go to `all-00002.jsonl` and so on. A service that never ends needs `rotate`: its objects would
-    otherwise never be complete.
+    With `--state`, messages are never written over those of an earlier run, and those of services such as
+    `syslog` also without it. With `--state` and without `rotate`, a run that is asked to stop leaves its object
+    unfinished, and the next run continues it. Once an object is complete, further messages go to
+    `all-00002.jsonl` and so on. A run that is asked to stop completes a Parquet table, and an object in a store
+    whose parts must have equal sizes. A service that never ends needs `rotate`: its objects would otherwise never
+    be complete.
 
     Args:
         url: The target: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store
@@ -292,7 +294,8 @@ def objects(
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
         delimiter: The text after each message. The default is a line feed. By default `"\n"`.
         parquet: Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an
-            object determine its columns. Messages that do not fit leave by the `errors` output.
+            object determine its columns, unless `columns` lists them. Messages that do not fit leave by the
+            `errors` output, and only these.
         rotate: When to begin a new object of messages. By default all messages go to one object.
         part_size: The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB,
             and at most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local

@@ -124,8 +124,9 @@ def cast(value: Mapping[str, Literal["text", "int", "float", "bool", "timestamp"
 
     The types are `text`, `int`, `float`, `bool`, `timestamp` and `json`, as in parsers. A message with a value
     that does not fit leaves by the `errors` output. A field that does not exist is ignored. As `text`, a JSON
-    string is what it says, without quotes and escapes, and any other JSON value is as written. `payload` stays as
-    it is: `cast` only checks that it can be read as the type.
+    string is what it says, without quotes and escapes, and any other JSON value is as written. As `json`, a text
+    must be JSON, and any other value is as written. `payload` stays as it is: `cast` only checks that it can be
+    read as the type.
     """
     return Component("cast", value)
 
@@ -416,9 +417,9 @@ def dedupe(
     A repetition is filtered even if the first message fails later. A key is remembered as a hash of 128 bits:
     among a billion keys, the chance that a new one is taken for another is less than one in 10^20.
 
-    With `--state`, a later run remembers the keys of all messages that are done, and not those of messages that
-    it reads again. Each key then takes about 25 bytes in the state. Without `--state`, each run starts without
-    keys.
+    With `--state`, a later run remembers the keys of all messages before the first one that is not done. No
+    message that comes again after a kill is lost; some may pass twice. Each key then takes about 25 bytes in the
+    state. Without `--state`, each run starts without keys.
 
     Args:
         keys: The fields that together are the key of a message. The default is `[payload]`. By default
@@ -1047,14 +1048,15 @@ def parse_json(
     types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
     flatten: bool | None = None,
     prefix: str | None = None,
+    nulls: Literal["omit", "keep"] | None = None,
     max_fields: int | None = None,
 ) -> Component:
     """Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
 
     Each member becomes a field. Its type follows from the values of a batch: whole numbers, numbers, booleans or
     text. Nested and mixed values are kept as JSON text. A value keeps its own type whatever other messages have:
-    `1` stays `1` beside `1.5` or `"a"`. Members that a message lacks, and `null`, are NULL. A payload that is not
-    a JSON object leaves by the `errors` output with the reason.
+    `1` stays `1` beside `1.5` or `"a"`. Members that a message lacks, and `null`, are NULL (`nulls: keep` keeps
+    `null`). A payload that is not a JSON object leaves by the `errors` output with the reason.
 
     Payloads stay as they are. With `field`, that field is parsed instead, and stays as well.
 
@@ -1073,6 +1075,9 @@ def parse_json(
         flatten: True to make fields of the members of nested objects, called `outer.inner`. With `false`, a
             nested object is one field that holds its JSON text. The default is `false`. By default `false`.
         prefix: A prefix for the name of each field, for example `json_`. The default is empty.
+        nulls: The value of a member that is `null`, if `types` does not name it. `omit` (the default) makes it
+            NULL, as if it were missing. `keep` makes it the JSON value `null`, which `encode: json` writes again.
+            Other members of the same name are then kept as JSON text too, which is slower.
         max_fields: The maximum number of different fields in a batch. A message with further members leaves by
             the `errors` output. The limit protects against data that uses values as names. The default is 1024.
             By default `1024`.
@@ -1087,6 +1092,7 @@ def parse_json(
                 "types": types,
                 "flatten": flatten,
                 "prefix": prefix,
+                "nulls": nulls,
                 "max_fields": max_fields,
             }
         ),
@@ -1564,9 +1570,9 @@ def template(*, template: str, into: str | None = None, root: str | None = None)
     and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing. `{% if %}`,
     `{% for %}` and filters such as `{{ name|upper }}` are available.
 
-    A message for which the template cannot be rendered leaves by the `errors` output. So does one that takes more
-    than five million steps or makes more than 16 MiB of text: loops and widths may depend on data. For texts with
-    only fields in them, `encode` is faster.
+    A message for which the template cannot be rendered leaves by the `errors` output. Loops and widths may depend
+    on data, so this includes a message that takes more than five million steps, makes a text of more than 16 MiB,
+    or makes values of more than 128 MiB on the way. For texts with only fields in them, `encode` is faster.
 
     Args:
         template: The template, in the notation of Jinja.
@@ -1673,7 +1679,8 @@ def upload(
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
         delimiter: The text after each message. The default is a line feed. By default `"\n"`.
         parquet: Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an
-            object determine its columns. Messages that do not fit leave by the `errors` output.
+            object determine its columns, unless `columns` lists them. Messages that do not fit leave by the
+            `errors` output, and only these.
         rotate: When to begin a new object of messages. By default all messages go to one object.
         part_size: The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB,
             and at most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local
