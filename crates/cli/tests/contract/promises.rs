@@ -666,8 +666,11 @@ const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "`errors replay` removes a letter when its message is delivered.",
-        &["cli: letters_are_processed_again_once_the_configuration_is_right"],
+        "`errors replay` removes a letter with the first checkpoint after its message is delivered, so a replay that is killed continues where it was.",
+        &[
+            "cli: letters_are_processed_again_once_the_configuration_is_right",
+            "cli: a_replay_that_was_killed_does_not_deliver_its_finished_part_again",
+        ],
     ),
     shown(
         "Dead letters of a run without `--state` are kept with the next run's.",
