@@ -86,8 +86,8 @@ impl Town {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             sleep(Duration::from_millis(10));
         }
-        // The state is saved twice a second.
-        sleep(Duration::from_millis(1500));
+        // The part that hangs holds the next checkpoint up for five seconds.
+        sleep(Duration::from_millis(6500));
         child.kill().unwrap();
         child.wait().unwrap();
         self.proxy.set([]);

@@ -14,6 +14,9 @@ use super::{After, Framing, Piece, Skip, StreamPosition};
 /// The maximum number of bytes kept of a message that is too long, so that it can be recognised.
 pub const KEPT: usize = 4 << 10;
 
+/// A message of this size, in bytes, is not too long for any budget.
+const USUAL: usize = 64 << 10;
+
 /// The maximum number of messages per batch. For very short messages, the columns use far more memory than
 /// the text.
 pub const MAX_ROWS: usize = 16_384;
@@ -66,10 +69,11 @@ impl Cutter {
     }
 
     /// Limits a message to half of `memory` bytes as well: while a long message is read, there are two
-    /// buffers with it.
+    /// buffers with it. Messages of the usual size pass with any budget.
     pub fn within(&mut self, memory: usize) {
-        if memory / 2 < self.limit {
-            (self.limit, self.is_of_memory) = (memory / 2, true);
+        let most = (memory / 2).max(USUAL);
+        if most < self.limit {
+            (self.limit, self.is_of_memory) = (most, true);
         }
     }
 

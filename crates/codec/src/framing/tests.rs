@@ -200,13 +200,18 @@ fn a_wrong_delimiter_is_explained() {
 
 #[test]
 fn a_message_of_more_than_half_of_the_memory_is_too_long() {
-    let mut cutter = Cutter::new(&framing(b"\n", None), ByteSize(100), StreamPosition::default());
-    cutter.within(1000);
-    cutter.within(40);
-    let line = arrow_buffer::Buffer::from([b'x'; 30].as_slice());
+    let mut cutter = Cutter::new(&framing(b"\n", None), ByteSize::mib(1), StreamPosition::default());
+    cutter.within(4 << 20);
+    cutter.within(160 << 10);
+    let line = arrow_buffer::Buffer::from(vec![b'x'; 100 << 10].as_slice());
     let found = cutter.next_batch(&line, After::More).too_long.unwrap();
     assert_eq!(
         found.reason,
-        "is longer than half of `memory` (20B): it begins at byte 0, and only its first 20 bytes are kept"
+        "is longer than half of `memory` (80KiB): it begins at byte 0, and only its first 4096 bytes are kept"
     );
+    // With a tiny budget, messages of the usual size pass.
+    let mut cutter = Cutter::new(&framing(b"\n", None), ByteSize::mib(1), StreamPosition::default());
+    cutter.within(1);
+    let line = arrow_buffer::Buffer::from(b"a usual line\n".as_slice());
+    assert_eq!(cutter.next_batch(&line, After::More).payload.len(), 1);
 }

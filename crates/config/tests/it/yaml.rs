@@ -170,13 +170,13 @@ fn a_variable_between_braces_needs_quotes() {
 
 1 mistake in pipeline.yaml
 "#);
-    assert_snapshot!(shown("output: { port: ${PORT} }\n"), @r#"
+    assert_snapshot!(shown("output: { port: ${DOOR} }\n"), @r#"
   × Within `{ }` or `[ ]`, the `{` of a variable is taken for the start of a mapping.
    ╭─[pipeline.yaml:1:17]
- 1 │ output: { port: ${PORT} }
+ 1 │ output: { port: ${DOOR} }
    ·                 ───────
    ╰────
-  help: Put quotes around it: `"${PORT}"`.
+  help: Put quotes around it: `"${DOOR}"`.
 
 1 mistake in pipeline.yaml
 "#);

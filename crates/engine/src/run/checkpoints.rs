@@ -39,7 +39,8 @@ const HOLD_SHARE: u32 = 20;
 /// But not longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long the sources are held back at most: a sink that retries would hold them back without end. Then the
-/// settled messages are saved while others move. A run that resumes there may write those twice.
+/// settled messages are saved while others move, as often as usual, until the longest pause is over. A run
+/// that resumes there may write those twice.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// A component's name, and where its task puts its state for the next save.
@@ -91,6 +92,8 @@ impl Checkpoints {
     /// Takes checkpoints until it is dropped, or one cannot be saved: the failure goes to `failed`.
     pub(super) async fn keep(self: Arc<Self>, failed: mpsc::UnboundedSender<RunFailure>) {
         let mut timer = SaveTimer::new();
+        // No checkpoint holds the sources back before.
+        let mut moving_until = Instant::now();
         loop {
             tokio::select! {
                 () = self.saver.asked() => {
@@ -99,7 +102,9 @@ impl Checkpoints {
                 }
                 () = timer.due() => {}
             }
-            match self.checkpoint().await {
+            let may_hold = Instant::now() >= moving_until;
+            match self.checkpoint(may_hold).await {
+                Ok(held) if held >= LONGEST_HOLD => moving_until = Instant::now() + LONGEST_PAUSE,
                 Ok(held) => timer.rest_after(held),
                 Err(error) => {
                     // The supervisor is gone when the run is over.
@@ -111,8 +116,8 @@ impl Checkpoints {
     }
 
     /// Takes a checkpoint. Returns how long it held the sources back.
-    async fn checkpoint(&self) -> Result<Duration, Error> {
-        if !self.must_be_still() {
+    async fn checkpoint(&self, may_hold: bool) -> Result<Duration, Error> {
+        if !may_hold || !self.must_be_still() {
             return self.save().map(|()| Duration::ZERO);
         }
         let number = self.saver.begin();
@@ -559,11 +564,11 @@ mod tests {
         let committed = || checkpoints.positions[0].1.committed("l");
         settle(&checkpoints, 1);
         let moves = checkpoints.traffic.pass();
-        let held = checkpoints.checkpoint().await.unwrap();
+        let held = checkpoints.checkpoint(true).await.unwrap();
         assert_eq!((held.as_millis(), committed()), (LONGEST_HOLD.as_millis(), Some(1.into())));
         drop(moves);
         settle(&checkpoints, 2);
-        let held = checkpoints.checkpoint().await.unwrap();
+        let held = checkpoints.checkpoint(true).await.unwrap();
         assert_eq!((held, committed()), (Duration::ZERO, Some(2.into())));
     }
 }

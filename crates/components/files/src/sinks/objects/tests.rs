@@ -381,15 +381,15 @@ async fn a_complete_object_is_never_written_again() {
 #[tokio::test]
 async fn an_object_of_which_no_message_is_covered_is_written_again_under_its_name() {
     let mut runs = Runs::new(", part_size: 1B", 1);
-    runs.run(&["one", "two"], Ending::Killed).await;
+    runs.run(&["one", "two", "three", "four"], Ending::Killed).await;
     // It was killed when its upload was complete, and before a part was saved.
     let mut saved = runs.saved.take().unwrap();
     assert!(saved["begun"].is_object());
     saved["parts"] = serde_json::json!([]);
-    runs.run(&["one", "two"], Ending::Whole).await;
+    runs.run(&["one", "two", "three", "four"], Ending::Whole).await;
     runs.saved = Some(saved);
-    runs.run(&["one", "two"], Ending::Whole).await;
-    assert_eq!(runs.objects(), named(&[("all.log", "one\ntwo\n")]));
+    runs.run(&["one", "two", "three", "four"], Ending::Whole).await;
+    assert_eq!(runs.objects(), named(&[("all.log", "one\ntwo\nthree\nfour\n")]));
 }
 
 #[tokio::test]
