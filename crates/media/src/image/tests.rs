@@ -246,7 +246,7 @@ fn a_progressive_picture_is_read_and_takes_more() {
     let conversion = Conversion { to: Format::Jpeg, effort: Some(6), ..PLAIN };
     let bytes = encode::encode(picture(64, 64, 3), &conversion, &Kept::default()).unwrap();
     assert!(jpeg::segments(&bytes).unwrap().any(|segment| segment.marker == 0xc2));
-    assert_eq!(probe(&bytes).unwrap().decoded_bytes, 64 * 64 * 9 + (64 << 10));
+    assert_eq!(probe(&bytes).unwrap().decoded_bytes, 64 * 64 * 9 + 64 * 256 + (64 << 10));
     decoded(&bytes);
 }
 

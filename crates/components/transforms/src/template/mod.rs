@@ -451,7 +451,7 @@ mod tests {
             ("{% set x %}a{{ a }}{% endset %}{{ x|upper }}{% filter upper %}q{{ a }}{% endfilter %}", "AXQX"),
             (
                 "{{ {'a': l, 'b': [1, [2]]}|tojson }}{{ o|items|length }}{{ '%s-%03d'|format(a, n) }}",
-                r#"{"a":[3,1,2],"b":[1,[2]]}1x-002"#,
+                r#"{"a": [3, 1, 2], "b": [1, [2]]}1x-002"#,
             ),
             (
                 "{{ l|map('string')|join }} {{ l|select('odd')|join }} {{ 'a,b'|split(',')|join('-') }} {{ l|batch(2)|length }}",
