@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
 use arrow_schema::ArrowError;
 use thalweg_record::Batch;
 
@@ -44,6 +46,18 @@ impl Pieces {
         self.current = Some((batch, 0, (self.bytes / row_bytes.max(1)).max(1)));
     }
 
+    /// Returns the next piece of batches whose output is about as large as their texts.
+    ///
+    /// # Errors
+    /// As [`next_piece`](Self::next_piece).
+    pub fn next_of_texts(&mut self) -> Result<Option<Batch>, ArrowError> {
+        if let Some(batch) = self.take() {
+            let row_bytes = text_bytes(&batch) / batch.rows().max(1);
+            self.cut(batch, row_bytes);
+        }
+        self.next_piece()
+    }
+
     /// Returns the next piece of the batch that is being cut.
     ///
     /// # Errors
@@ -62,6 +76,16 @@ impl Pieces {
         self.current = Some((batch, end, most));
         Ok(piece)
     }
+}
+
+/// Returns the size of all texts in the messages, in bytes.
+fn text_bytes(batch: &Batch) -> usize {
+    let sum = |lengths: &mut dyn Iterator<Item = u32>| lengths.map(|length| length as usize).sum::<usize>();
+    let of_column = |column: &ArrayRef| match column.as_string_view_opt() {
+        Some(texts) => sum(&mut texts.lengths()),
+        None => column.as_binary_view_opt().map_or(0, |bytes| sum(&mut bytes.lengths())),
+    };
+    sum(&mut batch.payload().lengths()) + batch.fields().columns().iter().map(of_column).sum::<usize>()
 }
 
 #[cfg(test)]

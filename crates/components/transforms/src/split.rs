@@ -5,6 +5,7 @@
 //! middle has no parts at all.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::{Array, BinaryViewArray};
 use memchr::memmem::Finder;
@@ -16,6 +17,7 @@ use thalweg_record::{Batch, PAYLOAD, TextBuilder, ViewBuilder};
 use thalweg_codec::columns::{FieldType, Layout, missing, reject_all};
 use thalweg_codec::json_columns::elements;
 use thalweg_codec::keys::bytes_of;
+use thalweg_stream::pieces::Pieces;
 
 /// Splits one message into several.
 ///
@@ -76,7 +78,7 @@ sinks:
 }
 
 impl TransformConfig for Split {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let delimiter = self.delimiter.as_ref();
         Ok(Box::new(Splitter {
             delimiter: delimiter.map(|delimiter| Finder::new(delimiter.as_bytes()).into_owned()),
@@ -90,9 +92,13 @@ impl TransformConfig for Split {
             parts: Vec::new(),
             decoded: String::new(),
             element: String::new(),
+            pieces: Pieces::new(LARGEST * context.batch_bytes),
         }))
     }
 }
+
+/// The maximum size of the texts of a piece, as a multiple of the size of a batch.
+const LARGEST: usize = 8;
 
 struct Splitter {
     delimiter: Option<Finder<'static>>,
@@ -104,6 +110,9 @@ struct Splitter {
     decoded: String,
     /// The decoded text of one element.
     element: String,
+    /// The parts of a message share its fields. They leave in pieces, because the next transforms may copy
+    /// these fields for each part.
+    pieces: Pieces,
 }
 
 /// The offsets of a part: in the message, or in the decoded text.
@@ -188,16 +197,26 @@ impl Transform for Splitter {
         let Some(rest) = out.reject(batch, failed)? else { return Ok(()) };
         match made {
             Made::Payloads(builder) => {
-                out.send(rest.expand(builder.finish(), rows)?);
+                rest.expand(builder.finish(), rows)?.into_iter().for_each(|parts| self.pieces.push(parts))
             }
             Made::Texts(builder) => {
                 let indices = arrow_array::UInt32Array::from(rows.clone());
                 let payload = arrow_select::take::take(rest.payload(), &indices, None)?;
                 let payload = arrow_array::cast::AsArray::as_binary_view(&payload).clone();
                 if let (Some(batch), Some(into)) = (rest.expand(payload, rows)?, &mut self.into) {
-                    out.send(into.extend(batch, vec![Arc::new(builder.finish())])?);
+                    self.pieces.push(into.extend(batch, vec![Arc::new(builder.finish())])?);
                 }
             }
+        }
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(piece) = self.pieces.next_of_texts()? {
+            out.send(piece);
+        }
+        if !self.pieces.is_empty() {
+            out.hold(Duration::ZERO);
         }
         Ok(())
     }
@@ -254,6 +273,26 @@ mod tests {
         for yaml in ["delimiter: ','", "json_array: true", "{delimiter: ',', into: part}"] {
             testing::transform_conforms::<Split>(yaml, &lines);
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_message_with_a_large_field_leave_in_pieces() {
+        let context = testing::context();
+        let mut split = testing::options::<Split>("{ delimiter: ',', into: part }").build(&context).unwrap();
+        let line = "a,".repeat(context.batch_bytes);
+        let mut out = Outputs::new("test".into());
+        split.apply(testing::batch([&line]), &mut out).unwrap();
+        let (mut largest, mut rows) = (0, 0);
+        loop {
+            let sizes: Vec<usize> = out.take().iter().map(|(_, batch)| batch.rows()).collect();
+            largest = largest.max(sizes.iter().copied().max().unwrap_or(0));
+            rows += sizes.iter().sum::<usize>();
+            if out.take_held().is_none() {
+                break;
+            }
+            split.resume(&mut out).unwrap();
+        }
+        assert_eq!((rows, largest), (context.batch_bytes, LARGEST / 2));
     }
 
     #[test]

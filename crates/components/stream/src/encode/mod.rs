@@ -6,8 +6,6 @@
 
 use std::time::Duration;
 
-use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -112,11 +110,7 @@ impl Transform for Encode {
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        if let Some(batch) = self.pieces.take() {
-            let row_bytes = text_bytes(&batch) / batch.rows().max(1);
-            self.pieces.cut(batch, row_bytes);
-        }
-        if let Some(piece) = self.pieces.next_piece()? {
+        if let Some(piece) = self.pieces.next_of_texts()? {
             self.encode(piece, out)?;
         }
         if !self.pieces.is_empty() {
@@ -138,16 +132,6 @@ impl Encode {
         }
         Ok(())
     }
-}
-
-/// Returns the size of all texts in the messages, in bytes.
-fn text_bytes(batch: &Batch) -> usize {
-    let sum = |lengths: &mut dyn Iterator<Item = u32>| lengths.map(|length| length as usize).sum::<usize>();
-    let of_column = |column: &ArrayRef| match column.as_string_view_opt() {
-        Some(texts) => sum(&mut texts.lengths()),
-        None => column.as_binary_view_opt().map_or(0, |bytes| sum(&mut bytes.lengths())),
-    };
-    sum(&mut batch.payload().lengths()) + batch.fields().columns().iter().map(of_column).sum::<usize>()
 }
 
 #[cfg(test)]
