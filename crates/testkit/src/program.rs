@@ -67,6 +67,8 @@ impl Launch {
 /// A process. It is killed when the value is dropped, also by a panic.
 pub struct Running {
     child: Child,
+    /// The name of the program, as the system shows it.
+    name: String,
     log: PathBuf,
     started: Instant,
     peak_kib: u64,
@@ -174,7 +176,9 @@ impl Program {
         };
         command.stdin(stdin).stdout(stdout).stderr(File::create(&log)?);
         let child = command.spawn()?;
-        let running = Running { child, log, started: Instant::now(), peak_kib: 0, ended: None, hung: false };
+        let name = shown_name(&self.binary);
+        let running =
+            Running { child, name, log, started: Instant::now(), peak_kib: 0, ended: None, hung: false };
         running.limit(Resource::Fsize, launch.max_file)?;
         running.limit(Resource::As, launch.max_memory)?;
         Ok(running)
@@ -288,6 +292,10 @@ impl Running {
 
     fn look_at_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        // Until the program runs, the process has the memory of the one that started it.
+        if status.lines().next().and_then(|line| line.strip_prefix("Name:\t")) != Some(&*self.name) {
+            return;
+        }
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = peak.and_then(|text| text.trim().split(' ').next()?.parse().ok()).unwrap_or(0);
         self.peak_kib = self.peak_kib.max(kib);
@@ -351,6 +359,12 @@ impl Drop for Running {
     }
 }
 
+/// The name of a program, as the system shows it: at most 15 bytes.
+fn shown_name(binary: &Path) -> String {
+    let name = binary.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.chars().take(15).collect()
+}
+
 /// The last lines of a log.
 pub fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
@@ -368,7 +382,9 @@ mod tests {
         let child = command.arg("100").spawn().unwrap();
         let id = Pid::from_child(&child);
         let log = program.path("log");
-        let running = Running { child, log, started: Instant::now(), peak_kib: 0, ended: None, hung: false };
+        let name = "sleep".to_owned();
+        let running =
+            Running { child, name, log, started: Instant::now(), peak_kib: 0, ended: None, hung: false };
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _held = running;
             panic!("as a test does that fails");

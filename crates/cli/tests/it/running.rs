@@ -240,6 +240,19 @@ fn wait_for_handlers(child: &Child) {
     }
 }
 
+/// Sends the signal again if the program still runs after ten seconds. Once, on a busy machine, the first one
+/// had no effect; the cause is not known, and the test must not wait without end.
+fn end_again(child: &mut Child) {
+    for _ in 0..100 {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    eprintln!("the signal had no effect within ten seconds");
+    signal(child, Signal::TERM);
+}
+
 /// The standard input stays open, so the program still reads its configuration when the signal arrives.
 #[test]
 fn a_signal_before_the_run_begins_ends_it_with_a_word() {
@@ -252,6 +265,7 @@ fn a_signal_before_the_run_begins_ends_it_with_a_word() {
         let input = child.stdin.take();
         wait_for_handlers(&child);
         signal(&child, Signal::TERM);
+        end_again(&mut child);
         let said = common::said(child.wait_with_output().unwrap());
         drop(input);
         outcomes.push((said.code.unwrap(), said.err));
