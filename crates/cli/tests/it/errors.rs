@@ -6,7 +6,7 @@ use crate::common::House;
 use serde_json::Value;
 
 fn letters(house: &House) -> Vec<Value> {
-    let said = house.run(&["errors", "list", "c.yaml", "--json"]);
+    let said = house.run(&["errors", "list", "c.yaml", "--json", "--limit", "1000"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
