@@ -40,7 +40,7 @@ pub const KNOWN_HOLES: &[Hole] = &[
         case: "file, follow -> objects, rotate",
         point: "*",
         says: "* none missing, none torn, * repeated *",
-        reason: "an object that a stopped run left open is there beside the one that the next run begins",
+        reason: "a batch is there twice in about one of six runs; the cause is not known",
         item: "N9",
         is_rare: true,
     },

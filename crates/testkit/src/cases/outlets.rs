@@ -107,14 +107,12 @@ fn folders() -> Vec<Outlet> {
     ]
 }
 
+/// A sink whose server in the test accepts each message at least once.
+fn server(name: &'static str, component: &'static str) -> Outlet {
+    Outlet { name, component, delivery: Delivery::AtLeastOnce, read: Some(accepted), ..FILE }
+}
+
 fn servers() -> Vec<Outlet> {
-    let server = |name, component| Outlet {
-        name,
-        component,
-        delivery: Delivery::AtLeastOnce,
-        read: Some(accepted),
-        ..FILE
-    };
     vec![
         Outlet {
             sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 5s } }",
@@ -237,13 +235,6 @@ pub fn stored() -> Vec<Outlet> {
 
 /// Returns sinks whose servers do not answer for a while. They take seconds.
 pub fn hanging() -> Vec<Outlet> {
-    let server = |name, component| Outlet {
-        name,
-        component,
-        delivery: Delivery::AtLeastOnce,
-        read: Some(accepted),
-        ..FILE
-    };
     vec![
         Outlet {
             sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 500ms } }",
