@@ -560,18 +560,11 @@ const PROMISES: &[Promise] = &[
     ),
     explains("A kill can make a run write twice:", "introduces a list"),
     shown(
-        "what was in flight when a sink or transform took longer than five seconds for it (a server that fails, a `limit` with a low rate), or when an error ended the run;",
-        &[
-            "engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved",
-            "cli: a_run_whose_dead_letters_are_full_says_so_and_acknowledges_nothing_more",
-        ],
+        "what was in flight when a sink or transform took longer than five seconds for it (a server that fails, a `limit` with a low rate);",
+        &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     explains(
-        "the messages of a batch that `pack` has divided between two files;",
-        "says what is not promised",
-    ),
-    explains(
-        "what other sinks of the graph wrote since one acknowledged, if that one collects messages until an object, a part or a file is full (`objects`, `pack`);",
+        "what other sinks of the graph wrote since an unfinished Parquet table was begun: a table cannot be continued;",
         "says what is not promised",
     ),
     explains(
@@ -613,7 +606,7 @@ const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `pack` | Continues its numbers. An unfinished file is built again from its messages. If all of these come again, it replaces the one that a killed run delivered. |",
+        "| `pack` | Continues its numbers, and the unfinished file of the checkpoint. A file whose messages come again replaces the one that a killed run delivered. |",
         &[
             "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
             "files: only_files_that_are_always_built_again_have_keys",

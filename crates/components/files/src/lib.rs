@@ -17,6 +17,7 @@ mod directory;
 #[doc(hidden)]
 pub mod file_template;
 mod group;
+mod kept_bytes;
 mod links_out;
 pub mod mime;
 mod plain;

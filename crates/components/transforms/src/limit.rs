@@ -330,6 +330,11 @@ impl Transform for Limiter {
         serde_json::to_value(saved).ok()
     }
 
+    /// Its tokens are those of a time, not of messages.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
     fn restore(&mut self, saved: Value) -> Result<(), Error> {
         let saved: Saved = serde_json::from_value(saved).map_err(crate::unusable_state)?;
         // The clock may have been set back since.

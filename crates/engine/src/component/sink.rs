@@ -47,6 +47,32 @@ pub trait Sink: Send {
     /// As [`write`](Self::write).
     async fn flush(&mut self) -> Result<(), Error>;
 
+    /// Called before a checkpoint, while nothing moves, if a batch is pending. Puts what it has of
+    /// [`Staged`](WriteOutcome::Staged) batches where a later run finds it by the [`state`](Self::state), as
+    /// far as it can: the checkpoint then covers them.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn pre_commit(&mut self) -> Result<(), Error> {
+        self.flush().await
+    }
+
+    /// Returns the number of steps that wait for a checkpoint with the present [`state`](Self::state): output
+    /// becomes visible only then, so that no run can write it a second time. Zero if no checkpoints are kept.
+    fn uncommitted(&self) -> usize {
+        0
+    }
+
+    /// Takes the first `count` of these steps: a checkpoint has what they need. Also after
+    /// [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write). The remaining steps stay [uncommitted](Self::uncommitted).
+    async fn commit(&mut self, count: usize) -> Result<(), Error> {
+        let _ = count;
+        Ok(())
+    }
+
     /// Returns how many [`Staged`](WriteOutcome::Staged) batches became durable since the last call, in the
     /// order in which they were written. The engine calls it after each write and flush. After
     /// [`finish`](Self::finish) or [`suspend`](Self::suspend) all are durable.
@@ -71,7 +97,8 @@ pub trait Sink: Send {
         self.flush().await
     }
 
-    /// Called after the last batch, or when a stopped run has drained. Flushes and closes.
+    /// Called after the last batch, or when a stopped run has drained. Flushes and closes, except for what
+    /// waits for the last checkpoint.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -43,6 +43,22 @@ pub trait Transform: Send {
         None
     }
 
+    /// Called before a checkpoint, while nothing moves, and before [`state`](Self::state). A transform that
+    /// collects messages puts them where a later run finds them by the state, and settles their acks. When it
+    /// is called again, a checkpoint has the state of the call before.
+    ///
+    /// # Errors
+    /// If that is impossible. This stops the run.
+    fn pre_commit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// True if the state is right only beside positions that cover exactly the messages it has seen, as that
+    /// of a counter. No checkpoint has it then while messages move.
+    fn is_exact(&self) -> bool {
+        true
+    }
+
     /// Receives the state that a former run saved last, before the first batch.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::RunFailure;
 use super::flushes::Flushes;
 use super::saves::Saver;
-use super::sink::CheckpointBarrier;
+use super::sink::{CheckpointBarrier, Uncommitted};
 use crate::Error;
 use crate::component::Transform;
 use crate::positions::Positions;
@@ -42,6 +42,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// settled messages are saved while others move, as often as usual, until the longest pause is over. A run
 /// that resumes there may write those twice.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
+/// The time in which the process certainly ran, of the time that the sources are held back.
+const HOLD_STEP: Duration = Duration::from_millis(100);
+/// The same as [`LONGEST_HOLD`] if a transform has an exact state: see [`Transform::is_exact`]. Nothing is saved after this time.
+const LONGEST_EXACT_HOLD: Duration = Duration::from_mins(1);
 
 /// A component's name, and where its task puts its state for the next save.
 pub(super) type SavedState = (Arc<str>, StateSlot);
@@ -69,11 +73,15 @@ pub(super) struct Checkpoints {
     pub(super) saver: Saver,
     pub(super) traffic: Arc<Traffic>,
     pub(super) flushes: Arc<Flushes>,
+    pub(super) uncommitted: Uncommitted,
     /// True if all sources of the group read their input again from their positions.
     pub(super) rereads: bool,
     /// True once there is state that must be saved while nothing moves: see
     /// [`must_be_still`](Self::must_be_still).
     pub(super) has_state: AtomicBool,
+    /// True once a transform has an exact state: then a checkpoint is taken while nothing moves, or not at
+    /// all. (Rejected: the positions without this state. A run that resumes there counts messages twice.)
+    pub(super) is_exact: AtomicBool,
 }
 
 /// The data of one save, copied at one moment.
@@ -82,8 +90,6 @@ struct Snapshot {
     number: u64,
     moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>,
     states: Vec<(Arc<str>, Value)>,
-    /// True if the states have those of transforms.
-    has_transforms: bool,
     /// The dead letters that are covered: see [`Store::save`].
     letters: Vec<(Arc<str>, Option<DeadLetterId>)>,
 }
@@ -117,8 +123,11 @@ impl Checkpoints {
 
     /// Takes a checkpoint. Returns how long it held the sources back.
     async fn checkpoint(&self, may_hold: bool) -> Result<Duration, Error> {
-        if !may_hold || !self.must_be_still() {
+        if !may_hold {
             return self.save().map(|()| Duration::ZERO);
+        }
+        if !self.must_be_still() && self.save_without_state()? {
+            return Ok(Duration::ZERO);
         }
         let number = self.saver.begin();
         if self.is_idle() {
@@ -126,31 +135,55 @@ impl Checkpoints {
             return Ok(Duration::ZERO);
         }
         let start = Instant::now();
-        let snapshot = tokio::time::timeout(LONGEST_HOLD, self.still_snapshot()).await;
-        let held = start.elapsed();
-        match snapshot {
-            Ok(Some(snapshot)) => self.write_blocking(snapshot)?,
+        match self.patiently(self.still_snapshot()).await.map(Result::transpose) {
+            Some(Some(snapshot)) => {
+                let held = start.elapsed();
+                self.write_blocking(snapshot?)?;
+                return Ok(held);
+            }
             // The run is failing, and the state of what failed must not be saved.
-            Ok(None) => {}
-            Err(_) => self.save()?,
+            Some(None) => {}
+            None => {
+                tracing::debug!("a checkpoint was taken while messages move: a component takes long");
+                self.save()?;
+            }
         }
-        Ok(held)
+        Ok(start.elapsed())
+    }
+
+    /// Waits for a snapshot, as long as the sources may be held back. Only time in which the process runs
+    /// counts: after a pause of the machine, what is in flight has had no time to arrive.
+    async fn patiently<T>(&self, snapshot: impl Future<Output = T>) -> Option<T> {
+        let mut snapshot = std::pin::pin!(snapshot);
+        let mut held = Duration::ZERO;
+        while held < self.longest_hold() {
+            tokio::select! {
+                biased;
+                snapshot = &mut snapshot => return Some(snapshot),
+                () = tokio::time::sleep(HOLD_STEP) => held += HOLD_STEP,
+            }
+        }
+        None
+    }
+
+    fn longest_hold(&self) -> Duration {
+        if self.is_exact.load(Relaxed) { LONGEST_EXACT_HOLD } else { LONGEST_HOLD }
     }
 
     /// Holds the sources back, lets what is in flight be settled, and copies the state. Returns None if a
     /// batch has failed.
-    async fn still_snapshot(&self) -> Option<Snapshot> {
+    async fn still_snapshot(&self) -> Result<Option<Snapshot>, Error> {
         let hold = self.traffic.hold().await;
-        self.flushes.flush().await;
+        let mut is_settled = self.flushes.flush().await;
         // A sink whose flush fails sends its messages to the other sinks of a failover.
         while !self.traffic.is_still() {
             hold.still().await;
-            self.flushes.flush().await;
+            is_settled = self.flushes.flush().await;
         }
         if self.has_failed() {
-            return None;
+            return Ok(None);
         }
-        thalweg_runtime::blocking(|| self.snapshot())
+        thalweg_runtime::blocking(|| self.snapshot(is_settled))
     }
 
     /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component or
@@ -188,13 +221,12 @@ impl Checkpoints {
         if !self.is_due() {
             return Ok(());
         }
-        let is_consistent = !self.must_be_still() || !self.has_failed() && self.traffic.is_still();
-        let Some(mut snapshot) = self.snapshot() else { return Ok(()) };
-        // One sink alone has what is settled, and nothing else.
-        let is_alone = self.states.len() == self.transforms.len() + 1 && !snapshot.has_transforms;
-        if !is_consistent && !is_alone {
+        let is_settled = self.must_be_still();
+        // Also if one sink alone has a state: it may have a part of a batch that a transform divided.
+        if is_settled && (self.has_failed() || !self.traffic.is_still()) {
             return Ok(());
         }
+        let Some(mut snapshot) = self.snapshot(is_settled)? else { return Ok(()) };
         // Nothing comes again of what the dead letters have.
         snapshot.letters.iter_mut().for_each(|(_, covered)| *covered = None);
         self.write_blocking(snapshot)
@@ -208,38 +240,67 @@ impl Checkpoints {
         if !self.is_due() {
             return Ok(());
         }
-        self.snapshot().map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
+        self.snapshot(false)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
     }
 
-    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`].
+    /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves. Returns
+    /// false then.
+    fn save_without_state(&self) -> Result<bool, Error> {
+        let Some(snapshot) = self.snapshot(false)? else { return Ok(true) };
+        if self.are_kept && self.rereads && !snapshot.states.is_empty() {
+            self.put_back(snapshot.moved, snapshot.states);
+            return Ok(false);
+        }
+        self.write_blocking(snapshot).map(|()| true)
+    }
+
+    /// Lets the sinks make visible what the last checkpoint covers, at the end of the run.
+    ///
+    /// # Errors
+    /// The first permanent error of a sink.
+    pub(super) async fn commit(&self) -> Result<(), RunFailure> {
+        let ended = std::mem::take(&mut *self.uncommitted.lock());
+        for sink in ended {
+            sink.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Copies the state. `is_settled`: nothing moves, and no sink keeps batches that are not durable. Returns
+    /// None if a transform is at work for longer than [`LONGEST_HOLD`], or if its state is exact and not all
+    /// is settled.
     ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
     /// transform that writes to its journal blocks the thread.
-    fn snapshot(&self) -> Option<Snapshot> {
+    fn snapshot(&self, is_settled: bool) -> Result<Option<Snapshot>, Error> {
         let number = self.saver.begin();
         // Before the barrier: a transform that is at work must not hold up the sinks.
-        let locked = self.transforms.iter().map(|(slot, transform)| {
-            let transform = transform.try_lock_for(LONGEST_HOLD)?;
-            Some((slot, transform))
-        });
-        let mut transforms = locked.collect::<Option<Vec<_>>>()?;
+        let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
+        let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        for ((slot, _), transform) in self.transforms.iter().zip(&mut transforms) {
+            if is_settled {
+                transform.pre_commit()?;
+            }
+            let mut slot = slot.lock();
+            // A transform returns a state once. The slot has one that could not be saved.
+            *slot = transform.state().or(slot.take());
+            if self.rereads && slot.is_some() && transform.is_exact() {
+                self.is_exact.store(true, Relaxed);
+            }
+        }
+        if !is_settled && self.is_exact.load(Relaxed) {
+            return Ok(None);
+        }
         let _barrier = self.barrier.write();
         let mut moved = Vec::new();
         for (source, positions) in &self.positions {
             let changes = positions.take_changes().into_iter();
             moved.extend(changes.map(|(partition, offset)| (source.clone(), partition, offset)));
         }
-        let mut has_transforms = false;
-        for (slot, transform) in &mut transforms {
-            let mut slot = slot.lock();
-            // A transform returns a state once. The slot has one that could not be saved.
-            *slot = transform.state().or(slot.take());
-            has_transforms |= slot.is_some();
-        }
         let states = self.states.iter();
         let states = states.filter_map(|(name, state)| Some((name.clone(), state.lock().take()?))).collect();
-        Some(Snapshot { number, moved, states, has_transforms, letters: self.covered_letters() })
+        Ok(Some(Snapshot { number, moved, states, letters: self.covered_letters() }))
     }
 
     /// The last dead letter, for each source whose messages come again after it.
@@ -254,7 +315,7 @@ impl Checkpoints {
     }
 
     fn write(&self, snapshot: Snapshot) -> Result<(), Error> {
-        let Snapshot { number, moved, states, has_transforms: _, letters } = snapshot;
+        let Snapshot { number, moved, states, letters } = snapshot;
         // With the mark of a run that has ended, the next one would remove the letters of a replay.
         let clears_marks = letters.iter().any(|(_, covered)| covered.is_none());
         if !moved.is_empty() || !states.is_empty() || clears_marks {
@@ -453,8 +514,10 @@ mod tests {
             saver: Saver::new(),
             traffic: Arc::default(),
             flushes: Arc::new(Flushes::new(Arc::default())),
+            uncommitted: Uncommitted::default(),
             rereads: true,
             has_state: AtomicBool::default(),
+            is_exact: AtomicBool::default(),
         }
     }
 

@@ -61,9 +61,19 @@ impl Saves {
         self.asked.notify_one();
     }
 
+    /// Returns the number of the next save that has all that is known now.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst) + 1
+    }
+
+    /// Returns the number of the last completed save.
+    pub(crate) fn last(&self) -> u64 {
+        *self.done.borrow()
+    }
+
     /// Waits until what is settled by now is saved. Returns false if the run ended before.
     pub(crate) async fn next(mut self) -> bool {
-        let wanted = self.begun.load(Ordering::SeqCst) + 1;
+        let wanted = self.next_number();
         self.asked.notify_one();
         self.done.wait_for(|done| *done >= wanted).await.is_ok()
     }

@@ -108,6 +108,8 @@ impl Supervisor {
             }
         }
         self.keepers.shutdown().await;
+        self.save();
+        self.commit().await;
         self.end()
     }
 
@@ -149,12 +151,48 @@ impl Supervisor {
         self.undrained = Some(undrained);
     }
 
-    /// Saves what is settled, last of all.
-    fn end(mut self) -> Ended {
+    /// Saves what is settled.
+    fn save(&mut self) {
         let saved: Vec<_> = self.checkpoints.iter().map(|group| group.save_last()).collect();
         for error in saved.into_iter().filter_map(Result::err) {
             self.broke(error.into());
         }
+    }
+
+    /// Lets sinks make visible what the last checkpoint covers, last of all. The next run does what is left.
+    async fn commit(&mut self) {
+        let groups = self.checkpoints.clone();
+        let all = async {
+            for group in groups {
+                group.commit().await?;
+            }
+            Ok(())
+        };
+        let left = || Error::permanent("stopped before all output was visible: the next run finishes it").into();
+        let committed = tokio::select! {
+            biased;
+            () = self.handle.abort.requested() => Err(left()),
+            () = self.drained() => Err(left()),
+            committed = all => committed,
+        };
+        if let Err(failure) = committed {
+            self.broke(failure);
+        }
+    }
+
+    /// Waits until the time to drain is over.
+    async fn drained(&self) {
+        let deadline = match self.deadline {
+            Some(deadline) => deadline,
+            None => {
+                self.handle.stop.requested().await;
+                Instant::now() + self.drain_timeout.min(LONGEST_DRAIN)
+            }
+        };
+        tokio::time::sleep_until(deadline).await;
+    }
+
+    fn end(mut self) -> Ended {
         while let Ok(failure) = self.failed.try_recv() {
             self.unsettled.get_or_insert(failure);
         }

@@ -119,6 +119,11 @@ impl Draft {
         crc32c_of(&self.file, range, &mut vec![0; BLOCK])
     }
 
+    /// Puts the bytes onto the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
     /// Replaces the target by the draft, durably.
     pub(crate) fn complete(&self, parts: &[UploadedPart], on_existing: &OnExisting) -> io::Result<()> {
         let size = parts.iter().map(|part| part.size).sum::<u64>();
@@ -126,7 +131,12 @@ impl Draft {
             // This upload has completed it before.
             return sync_folder(&self.target);
         }
-        let found = self.file.metadata()?.len();
+        let mut found = self.file.metadata()?.len();
+        if self.is_resumed && found > size {
+            // A killed process wrote parts that it did not record.
+            self.file.set_len(size)?;
+            found = size;
+        }
         if found != size {
             let why = format!("the draft has {found} bytes, and its parts have {size}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));

@@ -132,6 +132,11 @@ impl PartWriter {
     }
 }
 
+pub(super) async fn sync(store: &Store, begun: &Begun, draft: &Draft) -> Result<(), StoreError> {
+    let draft = draft.clone();
+    working(store, &begun.path, "syncing its draft", move || draft.sync()).await
+}
+
 pub(super) async fn complete(
     store: &Store,
     begun: &Begun,

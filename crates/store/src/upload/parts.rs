@@ -147,6 +147,18 @@ impl Upload {
         }
     }
 
+    /// Puts the received parts onto the disk, where the store is a folder of this machine. Another store does
+    /// that before it confirms a part.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        match &self.draft {
+            Some(draft) => folder::sync(&self.store, &self.begun, draft).await,
+            None => Ok(()),
+        }
+    }
+
     /// Discards the sent parts.
     ///
     /// # Errors

@@ -167,6 +167,11 @@ impl Transform for Deduper {
         })
     }
 
+    /// The state has only keys of messages that are settled.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
     fn restore(&mut self, saved: Value) -> Result<(), Error> {
         self.saved.restore(saved, &mut self.seen)
     }

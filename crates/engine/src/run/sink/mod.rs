@@ -3,6 +3,8 @@
 //! See docs/decisions/007-limits-adapt.md and
 //! docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
 
+mod commits;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +20,8 @@ use tokio::task::JoinSet;
 use super::checkpoints::StateSlot;
 use super::flushes::Member;
 use super::{Retries, RunFailure};
+pub(super) use commits::{Commits, EndedSink, Uncommitted};
+
 use crate::Rejects;
 use crate::component::{Sink, WriteOutcome};
 use crate::metrics::ComponentMetrics;
@@ -49,6 +53,9 @@ pub(super) struct Writer {
     pub(super) pending: Pending,
     pub(super) condition: Condition,
     pub(super) reopens: Reopens,
+    pub(super) commits: Commits,
+    /// Where the sink is left with the steps that wait for the last checkpoint.
+    pub(super) uncommitted: Uncommitted,
     /// Dropped last: when the others flush for a checkpoint, a failure here must be known.
     pub(super) member: Member,
 }
@@ -90,6 +97,10 @@ impl Default for Pending {
 }
 
 impl Pending {
+    fn is_any(&self) -> bool {
+        !self.written.is_empty() || !self.kept.is_empty()
+    }
+
     fn settle(&mut self) {
         self.written.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
         self.flushed = Instant::now();
@@ -183,7 +194,7 @@ impl Worker for Writer {
             Err(error) => return Err(self.failed(error)),
         }
         if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
-            self.flush().await?;
+            self.flush(Flush::Regular).await?;
         }
         Ok(())
     }
@@ -196,17 +207,19 @@ impl Worker for Writer {
         // A broken or unopened sink has nothing to flush or reopen.
         self.member.is_asked()
             || self.condition.is_open() && (self.reopens.is_due() || self.sink.is_due() || has_old)
+            || self.commits.saved() > 0
     }
 
     async fn rest(&mut self) -> Result<(), RunFailure> {
-        let is_asked = self.member.is_asked();
-        if self.condition.is_open() && (!is_asked || !self.pending.written.is_empty()) {
-            self.flush().await?;
+        if self.member.is_asked() {
+            if self.condition.is_open() && self.pending.is_any() {
+                self.flush(Flush::Checkpoint).await?;
+            }
+            self.member.answer(!self.pending.kept.is_empty());
+        } else if self.condition.is_open() {
+            self.flush(Flush::Regular).await?;
         }
-        if is_asked {
-            self.member.answer();
-        }
-        Ok(())
+        self.commits.commit_all(&mut *self.sink, &self.retries, &self.metrics).await
     }
 
     async fn finish(mut self) -> Result<(), RunFailure> {
@@ -228,8 +241,21 @@ impl Worker for Writer {
         self.pending.settle();
         self.pending.take_committed(usize::MAX);
         Failpoint::Acknowledged.pass();
+        if self.sink.uncommitted() > 0 {
+            let Self { sink, commits, metrics, retries, .. } = self;
+            self.uncommitted.lock().push(EndedSink { sink, commits, metrics, retries });
+        }
         Ok(())
     }
+}
+
+/// Why a sink flushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    /// Its batches have waited, or memory is short.
+    Regular,
+    /// For a checkpoint, while nothing moves.
+    Checkpoint,
 }
 
 impl Writer {
@@ -305,7 +331,7 @@ impl Writer {
         let reason = self.fails(error);
         self.sink.drop_batch();
         // Earlier batches leave first, on either way.
-        let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush().await };
+        let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush(Flush::Regular).await };
         batch.take_ack().fail(&reason);
         flushed
     }
@@ -357,12 +383,12 @@ impl Writer {
     }
 
     /// Flushes the sink, or reopens it if that is due.
-    async fn flush_once(&mut self) -> Result<(), Error> {
+    async fn flush_once(&mut self, why: Flush) -> Result<(), Error> {
         Failpoint::SinkFlushBefore.check().map_err(interrupted)?;
-        if self.reopens.is_due() {
-            self.sink.reopen().await?;
-        } else {
-            self.sink.flush().await?;
+        match why {
+            Flush::Checkpoint => self.sink.pre_commit().await?,
+            Flush::Regular if self.reopens.is_due() => self.sink.reopen().await?,
+            Flush::Regular => self.sink.flush().await?,
         }
         Failpoint::SinkFlushAfter.pass();
         Ok(())
@@ -381,14 +407,15 @@ impl Writer {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), RunFailure> {
+    async fn flush(&mut self, why: Flush) -> Result<(), RunFailure> {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
             let asked = self.reopens.asked.load(Ordering::Relaxed);
-            let flushed = self.flush_once().await;
+            let flushed = self.flush_once(why).await;
             self.metrics.add_busy(start);
             match flushed {
+                Ok(()) if why == Flush::Checkpoint => break,
                 Ok(()) => {
                     self.reopens.done = asked;
                     break;
@@ -498,11 +525,12 @@ impl Writer {
         Ok(())
     }
 
-    fn note_state(&self) {
+    fn note_state(&mut self) {
         let Some(slot) = &self.state else { return };
         if let Some(state) = self.sink.state() {
             *slot.lock() = Some(state);
         }
+        self.commits.note(self.sink.uncommitted());
     }
 }
 

@@ -2,6 +2,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::run::flushes::Flushes;
+use crate::run::saves::Saver;
 use async_trait::async_trait;
 use thalweg_runtime::{Stop, channel};
 
@@ -55,6 +56,8 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         pending: Pending::default(),
         condition: Condition::default(),
         reopens: Reopens::default(),
+        commits: Commits::new(Saver::new().saves()),
+        uncommitted: Uncommitted::default(),
         member: Arc::new(Flushes::new(Arc::default())).join(),
     }
 }
@@ -279,7 +282,7 @@ async fn staged_batches_are_settled_when_the_sink_commits_them_and_at_the_end() 
         let mut batch = testing::batch(["one"]);
         *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(number));
         writer.take(0, batch).await.unwrap();
-        writer.flush().await.unwrap();
+        writer.flush(Flush::Regular).await.unwrap();
         let expected: &[usize] = if number < 2 { &[] } else { &[1, 2] };
         assert_eq!(*acknowledged.lock(), expected);
     }

@@ -13,7 +13,7 @@ use crate::positions::{Checkpoint, Positions};
 use crate::run::checkpoints::{Checkpoints, LazyStore};
 use crate::run::flushes::Flushes;
 use crate::run::saves::Saver;
-use crate::run::sink::CheckpointBarrier;
+use crate::run::sink::{CheckpointBarrier, Uncommitted};
 use crate::run::summary::Ended;
 use crate::run::supervisor::Supervisor;
 use crate::run::threads::{Placement, Task, Tasks};
@@ -55,8 +55,10 @@ impl Supervised {
             saver: Saver::new(),
             traffic: Arc::default(),
             flushes: Arc::new(Flushes::new(Arc::default())),
+            uncommitted: Uncommitted::default(),
             rereads: true,
             has_state: AtomicBool::default(),
+            is_exact: AtomicBool::default(),
         };
         let supervisor =
             Supervisor::new(self.handle, vec![Arc::new(checkpoints)], self.failed, drain_timeout);

@@ -19,7 +19,7 @@ use super::environment::{Environment, Input};
 use super::flushes::Flushes;
 use super::groups::Groups;
 use super::saves::Saver;
-use super::sink::CheckpointBarrier;
+use super::sink::{CheckpointBarrier, Uncommitted};
 use super::threads::{Placement, Task};
 use super::{RunFailure, failover, letters};
 use crate::plan::{Destination, Plan};
@@ -51,6 +51,7 @@ struct Group {
     barrier: CheckpointBarrier,
     saver: Saver,
     flushes: Arc<Flushes>,
+    uncommitted: Uncommitted,
     input: Input,
 }
 
@@ -95,8 +96,10 @@ impl<'a> Wiring<'a> {
                 saver: group.saver,
                 traffic: channels.traffic(number).clone(),
                 flushes: group.flushes,
+                uncommitted: group.uncommitted,
                 rereads: group.input.rereads,
                 has_state: AtomicBool::default(),
+                is_exact: AtomicBool::default(),
             })
         });
         Wired { tasks, checkpoints: checkpoints.collect() }
@@ -167,6 +170,7 @@ fn groups_of(
             barrier: CheckpointBarrier::default(),
             saver: Saver::new(),
             flushes: Arc::new(Flushes::new(environment.handle.budget.shortage())),
+            uncommitted: Uncommitted::default(),
             input: Input {
                 resends: all(&|source| source.resends()),
                 starts_over: all(&|source| source.starts_over()),

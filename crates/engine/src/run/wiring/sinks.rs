@@ -6,7 +6,7 @@ use super::{Wiring, not_built};
 use crate::plan::{Destination, SinkStage};
 use crate::run::RunFailure;
 use crate::run::checkpoints::StateSlot;
-use crate::run::sink::{self, Condition, Pending, Reopens, Writer};
+use crate::run::sink::{self, Commits, Condition, Pending, Reopens, Writer};
 use crate::run::threads::{Placement, Task};
 use crate::{InFlight, Role};
 
@@ -57,6 +57,8 @@ impl Wiring<'_> {
             pending: Pending::default(),
             condition: Condition::default(),
             reopens: Reopens::new(&environment.handle.reopens),
+            commits: Commits::new(of_group.saver.saves()),
+            uncommitted: of_group.uncommitted.clone(),
             member: of_group.flushes.join(),
         })
     }

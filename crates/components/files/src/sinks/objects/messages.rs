@@ -4,15 +4,16 @@
 //! where a batch ends. A store therefore has a number of whole batches, and a run after an interrupted one
 //! resumes with the next batch.
 //!
-//! An object that a run completed is never written again by a run that resumes: it may hold messages that
-//! were acknowledged. Without `rotate`, a run that is asked to stop therefore leaves its object unfinished
-//! for the next run, as a killed run does, and messages after a completed object go to a further one, which
-//! is numbered. (Rejected: adding to a completed object. Stores cannot, except by copying it first.)
+//! An object that is complete is never written again by a run that resumes. Without `rotate`, a run that is
+//! asked to stop therefore leaves its object unfinished for the next run, as a killed run does, and messages
+//! after a completed object go to a further one, which is numbered. (Rejected: adding to a completed object.
+//! Stores cannot, except by copying it first.)
 //!
-//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
+//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md and
+//! docs/decisions/077-objects-appear-when-a-checkpoint-covers-them.md.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Write};
+use std::collections::VecDeque;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
@@ -21,15 +22,17 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, WriteOutcome};
-use thalweg_record::{Arena, Batch, Budget, payload_slices};
-use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
-use tokio::task::JoinSet;
+use thalweg_record::{Batch, Budget, payload_slices};
+use thalweg_store::{Begun, Upload, UploadedPart};
 
+use super::object::{Copying, Object, Outcome, Unsent, paid};
 use super::parquet_options::Parquet;
 use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun};
+use super::sealed::{Seals, Step, close_last};
 use super::table::Table;
 use super::tail::{Tail, Tails};
 use super::{ObjectsSink, Target};
+use crate::kept_bytes::KeptBytes;
 use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;
 use thalweg_codec::part_name;
@@ -40,9 +43,6 @@ use thalweg_stream::encode::EncodeConfig;
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// The space in bytes beyond the size of a part, because a part ends where a batch ends.
 const SLACK: usize = 1 << 20;
-/// The memory that copied bytes are collected in, piece by piece, in bytes.
-const PIECE: usize = 256 << 10;
-
 /// Writes messages into objects.
 pub(super) struct Messages {
     target: Target,
@@ -56,10 +56,10 @@ pub(super) struct Messages {
     rotate: Option<(u64, Duration)>,
     /// The maximum number of parts in flight, if configured.
     writers: Option<usize>,
-    /// True if a later run may resume an upload.
-    resumes: bool,
-    /// Records which uploads were begun, because the state is saved later.
+    /// Records uploads that were begun, tails and sealed objects, if checkpoints are kept.
     journal: Option<Journal>,
+    /// True if a later run may continue the object.
+    resumes: bool,
     object: Object,
     /// True if all messages that no checkpoint covers come again, so that a later run may write the object of
     /// these messages again.
@@ -69,6 +69,8 @@ pub(super) struct Messages {
     takes_free: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
+    /// The steps that wait for a checkpoint.
+    steps: VecDeque<Step>,
 }
 
 /// The saved state for a later run.
@@ -79,9 +81,9 @@ struct Saved {
     begun: Option<Begun>,
     /// The parts that the store has, from the first one on without a gap.
     parts: Vec<UploadedPart>,
-    /// The name of the bytes after these parts, if the journal has them.
+    /// The bytes after these parts, if the journal has them.
     #[serde(default)]
-    tail: Option<String>,
+    tail: Option<Tail>,
     /// True if an existing object of this number is this sink's.
     #[serde(default)]
     is_claimed: bool,
@@ -92,139 +94,13 @@ pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
     serde_json::from_value::<Saved>(saved.clone()).ok()?.begun
 }
 
-/// The object that is being written.
-struct Object {
-    number: u64,
-    upload: Option<Upload>,
-    /// The table, if the object is one.
-    table: Option<Table>,
-    /// Bytes that the table returned and that are not part of `gathered` yet.
-    undrained: Bytes,
-    /// The bytes collected for the next part.
-    gathered: Gathered,
-    /// The total size of the parts sent, in bytes.
-    offset: u64,
-    next: u32,
-    sending: JoinSet<Outcome>,
-    /// Parts that could not be sent.
-    unsent: Vec<Unsent>,
-    done: BTreeMap<u32, UploadedPart>,
-    /// The bytes that an earlier run left for the next part.
-    tail: Option<Tail>,
-    /// True if the number was chosen for good: an existing object of this number is this sink's.
-    is_claimed: bool,
-    /// For each batch that is not durable, the number of its last part. In the order of the batches.
-    batches: VecDeque<u32>,
-    is_new: bool,
-    since: Instant,
-}
-
-/// A part that is being collected.
-#[derive(Default)]
-struct Gathered {
-    /// The beginning of the part: buffers that are sent without a copy.
-    body: Body,
-    /// The rest of the part, which was copied.
-    copied: Option<Copied>,
-}
-
-struct Copied {
-    arena: Arena,
-    filled: usize,
-}
-
-impl Gathered {
-    fn len(&self) -> usize {
-        self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.filled)
-    }
-
-    /// Returns the memory in use, in bytes.
-    fn memory(&self) -> usize {
-        self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.arena.len())
-    }
-
-    /// Returns the whole part as a body. Only whole pieces can be added from then on.
-    fn body(&mut self) -> &mut Body {
-        if let Some(Copied { arena, filled }) = self.copied.take() {
-            self.body.push(held(arena.freeze().slice_with_length(0, filled)));
-        }
-        &mut self.body
-    }
-}
-
-/// Copies bytes to the end of a part. Memory is claimed as the part grows: a part that is claimed as a whole
-/// may be more than the memory, and would keep the sources from reading what fills it.
-struct Copying<'a> {
-    gathered: &'a mut Gathered,
-    budget: &'a Budget,
-}
-
-impl Write for Copying<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_full = |copied: &Copied| copied.filled >= copied.arena.len();
-        if self.gathered.copied.as_ref().is_none_or(is_full) {
-            self.gathered.body();
-            self.gathered.copied = Some(Copied { arena: self.budget.claim_arena(PIECE), filled: 0 });
-        }
-        let Some(copied) = &mut self.gathered.copied else { return Ok(0) };
-        let mut free = copied.arena.get_mut(copied.filled..).unwrap_or_default();
-        let written = free.write(bytes)?;
-        copied.filled += written;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Returns bytes from a table, counted against the budget from now on.
-fn paid(budget: &Budget, bytes: Vec<u8>) -> Bytes {
-    if bytes.is_empty() { Bytes::new() } else { held(budget.claim(bytes.len()).freeze(bytes)) }
-}
-
-/// A part that could not be sent.
-struct Unsent {
-    number: u32,
-    offset: u64,
-    body: Body,
-}
-
-type Outcome = Result<UploadedPart, (Unsent, StoreError)>;
-
-impl Object {
-    fn new(number: u64) -> Self {
-        Self {
-            number,
-            upload: None,
-            table: None,
-            undrained: Bytes::new(),
-            gathered: Gathered::default(),
-            offset: 0,
-            next: 1,
-            sending: JoinSet::new(),
-            unsent: Vec::new(),
-            done: BTreeMap::new(),
-            tail: None,
-            is_claimed: false,
-            batches: VecDeque::new(),
-            is_new: true,
-            since: Instant::now(),
-        }
-    }
-
-    /// Returns the number of finished parts, from the first one on without a gap.
-    fn whole(&self) -> u32 {
-        (1..).take_while(|number| self.done.contains_key(number)).last().unwrap_or(0)
-    }
-}
-
 impl Messages {
     pub(super) fn new(config: &ObjectsSink, target: Target, context: &Context) -> Self {
         let rotate = config.rotate.as_ref().map(|rotate| {
             let size = rotate.size.map_or(u64::MAX, |size| size.bytes());
             (size, rotate.every.map_or(Duration::MAX, |every| every.duration()))
         });
+        let journal = context.journal.clone().filter(|_| context.resumes);
         Self {
             encode: config.encode.clone(),
             is_encoded: config.encode.encoder().is_some(),
@@ -234,12 +110,13 @@ impl Messages {
             rotate,
             writers: config.writers,
             // A table cannot be resumed. Neither can an object whose parts do not end where batches end.
-            resumes: context.resumes && config.parquet.is_none() && !target.limits.equal_parts,
-            journal: context.journal.clone().filter(|_| context.resumes),
+            resumes: journal.is_some() && config.parquet.is_none() && !target.limits.equal_parts,
+            journal,
             object: Object::new(1),
             rewrites: context.resends,
             takes_free: context.journal.is_none() && (context.resumes || !context.starts_over),
             take_committed: 0,
+            steps: VecDeque::new(),
             target,
         }
     }
@@ -260,9 +137,6 @@ impl Messages {
         if !self.object.is_claimed && (self.takes_free || is_further) {
             self.object.number = self.free(self.object.number).await?;
             if is_further {
-                if let Some(journal) = &self.journal {
-                    journal.note(CLAIMED, &self.object.number.into())?;
-                }
                 let (first, path) = (self.path(1), self.path(self.object.number));
                 let (first, path) = (self.target.store.name(&first), self.target.store.name(&path));
                 tracing::warn!("an earlier run completed `{first}`: further messages go to `{path}`");
@@ -444,6 +318,9 @@ impl Messages {
                 self.object.done.insert(part.number, part);
                 if self.resumes {
                     let whole = self.object.whole();
+                    if self.object.tail.is_some_and(|tail| tail.part <= whole) {
+                        self.drop_tail();
+                    }
                     while self.object.batches.front().is_some_and(|&last| last <= whole) {
                         self.object.batches.pop_front();
                         self.take_committed += 1;
@@ -469,7 +346,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Completes the object, and starts the next one.
+    /// Completes the object, and starts the next one. If checkpoints are kept, the object is sealed: it
+    /// becomes visible when one covers it.
     async fn complete(&mut self) -> Result<(), Error> {
         self.catch_up()?;
         self.drain().await?;
@@ -477,27 +355,17 @@ impl Messages {
             self.object.undrained = paid(&self.budget, table.finish()?);
             self.drain().await?;
         }
-        if self.object.upload.is_none() {
-            let path = self.claim().await?;
-            let body = self.object.gathered.body().clone();
-            if !self.rewrites {
-                self.note_completing(&whole(&path, body.len() as u64))?;
+        let has_upload = self.object.upload.is_some();
+        match self.journal.clone() {
+            Some(journal) => self.seal(&journal).await?,
+            None if has_upload => {
+                self.send_all().await?;
+                self.complete_upload().await?;
             }
-            let stored = put(&self.target, &path, body).await;
-            self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
-        } else {
-            while self.object.gathered.len() > 0 {
-                self.cut().await?;
-            }
-            while !self.object.sending.is_empty() {
-                self.reap().await?;
-            }
-            if let Some(upload) = &self.object.upload {
-                self.note_completing(&upload.begun().id)?;
-                let parts: Vec<UploadedPart> = self.object.done.values().cloned().collect();
-                let stored = complete(upload, &parts).await;
+            None => {
+                let path = self.claim().await?;
+                let stored = put(&self.target, &path, self.object.gathered.body().clone()).await;
                 self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
-                self.noted(self.object.number).forget()?;
             }
         }
         self.take_committed += self.object.batches.len();
@@ -505,55 +373,59 @@ impl Messages {
         Ok(())
     }
 
+    /// Sends all bytes, and waits until the store has them.
+    async fn send_all(&mut self) -> Result<(), Error> {
+        while self.object.gathered.len() > 0 {
+            self.cut().await?;
+        }
+        while !self.object.sending.is_empty() {
+            self.reap().await?;
+        }
+        Ok(())
+    }
+
+    async fn complete_upload(&mut self) -> Result<(), Error> {
+        let Some(upload) = &self.object.upload else { return Ok(()) };
+        let parts: Vec<UploadedPart> = self.object.done.values().cloned().collect();
+        let stored = complete(upload, &parts).await;
+        self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
+        Ok(())
+    }
+
+    /// Leaves the object to the next checkpoint.
+    async fn seal(&mut self, journal: &Journal) -> Result<(), Error> {
+        self.send_all().await?;
+        let path = match &self.object.upload {
+            Some(upload) => {
+                upload.sync().await.map_err(|error| failure(&error))?;
+                // An earlier run may have named it by another configuration.
+                upload.begun().path.clone()
+            }
+            None => self.claim().await?,
+        };
+        let number = self.object.number;
+        let parts = self.object.done.values().cloned().collect();
+        Seals { target: &self.target, journal }.seal(number, &path, self.object.upload.as_ref(), parts)?;
+        self.drop_tail();
+        self.steps.push_back(Step::Complete { number, upload: self.object.upload.take() });
+        close_last(&mut self.steps);
+        Ok(())
+    }
+
+    /// The tail is of a part that the store has.
+    fn drop_tail(&mut self) {
+        if let Some(tail) = self.object.tail.take() {
+            self.steps.push_back(Step::Forget { number: self.object.number, part: tail.part });
+        }
+    }
+
     fn is_old(&self) -> bool {
         let every = self.rotate.map(|(_, every)| every);
         !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
     }
 
-    /// Records that an upload, by its id, or a [whole] object is about to be completed. The state that is
-    /// saved last may still have it as unfinished.
-    fn note_completing(&self, what: &str) -> Result<(), Error> {
-        match &self.journal {
-            Some(journal) => journal.note(COMPLETING, &what.into()),
-            None => Ok(()),
-        }
-    }
-
-    /// True if a former run was about to complete this.
-    fn was_completing(&self, what: &str) -> Result<bool, Error> {
-        let Some(journal) = &self.journal else { return Ok(true) };
-        let noted = journal.entries(COMPLETING)?;
-        Ok(noted.iter().any(|(_, completing)| completing.as_str() == Some(what)))
-    }
-
-    /// Finds the number that a former run chose after it had saved its state for the last time. An object of
-    /// that number is this sink's.
-    fn find_claim(&self, saved: &mut Saved) -> Result<(), Error> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        let claims = journal.entries(CLAIMED)?;
-        let number = claims.first().and_then(|(_, number)| number.as_u64());
-        if let Some(number) = number.filter(|number| *number >= saved.number && !saved.is_claimed) {
-            (saved.number, saved.is_claimed) = (number, true);
-        }
-        Ok(())
-    }
-
-    /// True if a former run completed its object after it had saved its state for the last time.
-    async fn was_completed(&mut self, saved: &Saved) -> Result<bool, Error> {
-        let path = self.path(saved.number);
-        let size = match self.target.store.stat(&path).await {
-            Ok(found) => found.size(),
-            Err(StoreError::Absent { .. }) => return Ok(false),
-            Err(error) => return Err(failure(&error)),
-        };
-        match &saved.begun {
-            Some(begun) if self.was_completing(&begun.id)? => Ok(true),
-            _ => self.was_completing(&whole(&path, size)),
-        }
-    }
-
-    /// Continues after an upload that the store no longer knows, although the saved state has it.
-    async fn continue_after(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
+    /// Begins an object anew whose upload the store no longer knows, although the saved state has it.
+    fn begin_again(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
         if self.rewrites && saved.parts.is_empty() && saved.tail.is_none() {
             // All of its messages come again.
             self.object = Object::new(saved.number);
@@ -561,25 +433,12 @@ impl Messages {
             return Ok(());
         }
         let name = self.target.store.name(&begun.path);
-        let expected: u64 = saved.parts.iter().map(|part| part.size).sum();
-        let found = match self.target.store.stat(&begun.path).await {
-            Ok(found) => Some(found.size()),
-            Err(StoreError::Absent { .. }) => None,
-            Err(error) => return Err(failure(&error)),
-        };
-        // With `rotate`, later objects may have been completed since.
-        let is_ours = self.rotate.is_some() || self.was_completing(&begun.id)?;
-        if !is_ours || found.is_none_or(|size| size < expected) {
-            return Err(Error::permanent(format!(
-                "the upload of `{name}` that an earlier run began is gone, and with it {expected} bytes that are not read \
-                 again: to write them again, use another state folder, with which all input is read from its beginning"
-            )));
-        }
-        tracing::warn!(
-            "`{name}` was already complete when the previous run was interrupted: some messages may be written twice"
-        );
-        self.object = Object::new(saved.number + 1);
-        Ok(())
+        let tail = saved.tail.map_or(0, |tail| tail.kept.size());
+        let size = saved.parts.iter().map(|part| part.size).sum::<u64>() + tail;
+        Err(Error::permanent(format!(
+            "the upload of `{name}` that an earlier run began is gone, and with it {size} bytes that are not read again: \
+             to write them again, use another state folder, with which all input is read from its beginning"
+        )))
     }
 
     /// Continues with the object that an earlier run did not finish.
@@ -591,72 +450,64 @@ impl Messages {
         self.object.is_new = saved.parts.is_empty() && saved.tail.is_none();
         self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
         self.object.is_claimed = saved.is_claimed || self.object.upload.is_some();
-        if let (Some(name), Some(journal)) = (saved.tail, &self.journal) {
-            let bytes = Tails(journal).read(&name)?;
-            self.object.gathered.body().push(paid(&self.budget, bytes));
-            self.object.tail = Some(Tail { name, part: self.object.next });
+        if let (Some(tail), Some(journal)) = (saved.tail, &self.journal) {
+            for bytes in (Tails { journal, number: saved.number }).read(tail)? {
+                self.object.gathered.body().push(paid(&self.budget, bytes));
+            }
+            self.object.tail = Some(tail);
         }
         Ok(())
     }
 
-    /// Makes all messages durable without completing the object: the next run continues it.
-    async fn leave_unfinished(&mut self, journal: &Journal) -> Result<(), Error> {
+    /// Makes all messages durable without completing the object: a later run continues it.
+    async fn keep(&mut self, journal: &Journal) -> Result<(), Error> {
         self.catch_up()?;
-        while self.object.gathered.len() >= self.smallest() {
-            self.cut().await?;
-        }
         while !self.object.sending.is_empty() {
             self.reap().await?;
         }
-        if self.object.gathered.len() > 0 {
-            let number = self.object.number;
-            let body = self.object.gathered.body();
-            let name = Tails(journal).keep(number, self.object.offset, body)?;
-            self.object.tail = Some(Tail { name, part: self.object.next });
+        let (number, part) = (self.object.number, self.object.next);
+        let tail = self.object.tail.filter(|tail| tail.part == part);
+        let mut tail = tail.unwrap_or(Tail { part, kept: KeptBytes::default() });
+        let kept = usize::try_from(tail.kept.size()).unwrap_or(usize::MAX);
+        if kept < self.object.gathered.len() {
+            Tails { journal, number }.add(&mut tail, self.object.gathered.after(kept))?;
+            self.object.tail = Some(tail);
         }
-        if !self.object.is_new {
-            let name = self.target.store.name(&self.path(self.object.number));
-            tracing::info!("`{name}` is not complete: the next run with this state continues it");
-        }
+        self.take_committed += self.object.batches.len();
+        self.object.batches.clear();
         Ok(())
     }
-}
 
-/// The name of the journal's entry for the upload or object that was completed last.
-const COMPLETING: &str = "completing";
-
-/// The name of the journal's entry for the number of the last further object, because the state is saved
-/// later.
-const CLAIMED: &str = "claimed";
-
-/// Returns what the journal has of an object that is written in one request. The size tells it from another
-/// object that was there before, if the request failed.
-fn whole(path: &str, size: u64) -> String {
-    format!("{path} {size}")
+    /// Finishes what earlier runs sealed, and removes what they began after their last checkpoint. Returns
+    /// the number of the next object if it is not that of the saved state.
+    async fn clean_up(&mut self, saved: Option<&Saved>) -> Result<Option<u64>, Error> {
+        let Some(journal) = self.journal.clone() else { return Ok(None) };
+        let number = saved.map_or(0, |saved| saved.number);
+        let seals = Seals { target: &self.target, journal: &journal };
+        let next = seals.resume(self.rewrites.then_some(number)).await?;
+        let begun = saved.and_then(|saved| saved.begun.as_ref()).filter(|_| self.resumes && next <= number);
+        self.discard_unsaved(begun).await?;
+        Tails { journal: &journal, number }.forget_others(saved.and_then(|saved| saved.tail))?;
+        Ok(Some(next).filter(|next| *next > number))
+    }
 }
 
 #[async_trait]
 impl Sink for Messages {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
-        let begun = saved.as_ref().and_then(|saved| saved.begun.clone()).filter(|_| self.resumes);
-        self.discard_unsaved(begun.as_ref()).await?;
-        if let Some(journal) = &self.journal {
-            Tails(journal).forget_others(saved.as_ref().and_then(|saved| saved.tail.as_deref()))?;
+        if let Some(next) = self.clean_up(saved.as_ref()).await? {
+            self.object = Object::new(next);
+            return Ok(());
         }
-        let Some(mut saved) = saved else { return Ok(()) };
-        self.find_claim(&mut saved)?;
+        let Some(saved) = saved else { return Ok(()) };
         self.object = Object::new(saved.number);
-        let Some(begun) = &begun else {
-            if !self.rewrites && self.was_completed(&saved).await? {
-                self.object = Object::new(saved.number + 1);
-                return Ok(());
-            }
+        let Some(begun) = saved.begun.clone().filter(|_| self.resumes) else {
             return self.continue_with(Saved { parts: Vec::new(), ..saved }, None);
         };
-        match self.target.store.resume(begun).await.map_err(|error| failure(&error))? {
+        match self.target.store.resume(&begun).await.map_err(|error| failure(&error))? {
             Some(upload) => self.continue_with(saved, Some(upload)),
-            None => self.continue_after(&saved, begun).await,
+            None => self.begin_again(&saved, &begun),
         }
     }
 
@@ -720,10 +571,37 @@ impl Sink for Messages {
     }
 
     async fn suspend(&mut self) -> Result<(), Error> {
-        match self.journal.clone().filter(|_| self.resumes && self.rotate.is_none()) {
-            Some(journal) => self.leave_unfinished(&journal).await,
-            None => self.finish().await,
+        let Some(journal) = self.journal.clone().filter(|_| self.resumes && self.rotate.is_none()) else {
+            return self.finish().await;
+        };
+        self.keep(&journal).await?;
+        if !self.object.is_new {
+            let name = self.target.store.name(&self.path(self.object.number));
+            tracing::info!("`{name}` is not complete: the next run with this state continues it");
         }
+        Ok(())
+    }
+
+    async fn pre_commit(&mut self) -> Result<(), Error> {
+        self.flush().await?;
+        match self.journal.clone().filter(|_| self.resumes) {
+            Some(journal) => self.keep(&journal).await,
+            None => Ok(()),
+        }
+    }
+
+    fn uncommitted(&self) -> usize {
+        self.steps.len()
+    }
+
+    async fn commit(&mut self, count: usize) -> Result<(), Error> {
+        let Some(journal) = self.journal.clone() else { return Ok(()) };
+        for _ in 0..count {
+            let Some(step) = self.steps.front() else { break };
+            Seals { target: &self.target, journal: &journal }.take(step).await?;
+            self.steps.pop_front();
+        }
+        Ok(())
     }
 
     fn take_committed(&mut self) -> usize {
@@ -740,7 +618,7 @@ impl Sink for Messages {
             number: self.object.number,
             begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
             parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
-            tail: self.object.tail.as_ref().filter(|tail| tail.part > whole).map(|tail| tail.name.clone()),
+            tail: self.object.tail.filter(|tail| tail.part > whole),
             is_claimed: self.object.is_claimed,
         };
         serde_json::to_value(saved).ok()

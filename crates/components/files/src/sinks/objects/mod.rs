@@ -9,8 +9,10 @@
 
 mod files;
 mod messages;
+mod object;
 mod parquet_options;
 mod parts;
+mod sealed;
 #[cfg(feature = "parquet")]
 mod table;
 #[cfg(not(feature = "parquet"))]

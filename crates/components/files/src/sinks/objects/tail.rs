@@ -1,56 +1,72 @@
 //! The last bytes of an unfinished object.
 //!
-//! A store accepts a small part only as the last one of an object. When a run leaves an object unfinished,
-//! the bytes after its last part are kept in the journal, and the next run begins its next part with them.
+//! A store accepts a small part only as the last one of an object. So at a checkpoint, the bytes after the
+//! last part that was sent are kept in the journal, and a run that continues the object begins its next part
+//! with them. A checkpoint adds only the bytes that came since the one before it. (Rejected: sending a small
+//! part where the store allows it. An object would have thousands of parts, of which a store has a maximum.)
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
-use thalweg_store::Body;
 
-/// Bytes that the journal has.
+use crate::kept_bytes::KeptBytes;
+
+/// The first bytes of a part, which the journal has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tail {
-    /// The name of their entry.
-    pub(super) name: String,
-    /// The number of the part that begins with them.
+    /// The number of the part.
     pub(super) part: u32,
+    /// The bytes.
+    pub(super) kept: KeptBytes,
 }
 
-/// The journal's record of such bytes.
-pub(super) struct Tails<'a>(pub(super) &'a Journal);
+/// The journal's record of the tails of one object.
+pub(super) struct Tails<'a> {
+    pub(super) journal: &'a Journal,
+    /// The number of the object.
+    pub(super) number: u64,
+}
 
-/// The beginning of the names of the entries.
+/// The beginning of the names of all entries.
 const PREFIX: &str = "tail/";
 
 impl Tails<'_> {
-    /// Keeps the bytes after the first `offset` bytes of an object. Returns the name of their entry. Other
-    /// bytes get another name, because the saved state may still refer to earlier ones. No name is the
-    /// beginning of another: entries are forgotten by the beginning of their names.
-    pub(super) fn keep(&self, number: u64, offset: u64, bytes: &Body) -> Result<String, Error> {
-        let name = format!("{PREFIX}{number}/{offset}/{}/", bytes.len());
-        let bytes: Vec<u8> = bytes.pieces().iter().flatten().copied().collect();
-        self.0.note(&name, &STANDARD.encode(bytes).into())?;
-        Ok(name)
+    /// Adds bytes to a tail.
+    pub(super) fn add<'b>(
+        &self,
+        tail: &mut Tail,
+        mut pieces: impl Iterator<Item = &'b [u8]>,
+    ) -> Result<(), Error> {
+        let name = self.name(tail.part);
+        pieces.try_for_each(|piece| tail.kept.add(self.journal, &name, piece))
     }
 
-    pub(super) fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
-        let entries = self.0.entries(name)?;
-        let found = entries.iter().find(|(found, _)| found == name).and_then(|(_, value)| value.as_str());
-        found.and_then(|text| STANDARD.decode(text).ok()).ok_or_else(|| {
-            Error::permanent(format!(
-                "the state folder is damaged: it lacks the bytes `{name}` of an unfinished object. To write the object \
-                 again, use another state folder"
-            ))
-        })
+    /// Returns the bytes of a tail, in pieces.
+    pub(super) fn read(&self, tail: Tail) -> Result<Vec<Vec<u8>>, Error> {
+        let mut pieces = Vec::new();
+        tail.kept.read(self.journal, &self.name(tail.part), |bytes| {
+            pieces.push(bytes);
+            Ok(())
+        })?;
+        Ok(pieces)
     }
 
-    /// Removes all entries except this one.
-    pub(super) fn forget_others(&self, kept: Option<&str>) -> Result<(), Error> {
-        for (name, _) in self.0.entries(PREFIX)? {
-            if Some(&*name) != kept {
-                self.0.forget(&name)?;
+    /// Removes the tail of a part.
+    pub(super) fn forget(&self, part: u32) -> Result<(), Error> {
+        self.journal.forget(&self.name(part))
+    }
+
+    /// Removes all tails of all objects except this one.
+    pub(super) fn forget_others(&self, kept: Option<Tail>) -> Result<(), Error> {
+        let kept = kept.map(|tail| self.name(tail.part));
+        for (name, _) in self.journal.entries(PREFIX)? {
+            if kept.as_ref().is_none_or(|kept| !name.starts_with(kept)) {
+                self.journal.forget(&name)?;
             }
         }
         Ok(())
+    }
+
+    fn name(&self, part: u32) -> String {
+        format!("{PREFIX}{}/{part}/", self.number)
     }
 }

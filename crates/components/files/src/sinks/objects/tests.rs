@@ -138,58 +138,100 @@ async fn no_name_leads_out_of_the_place() {
     }
 }
 
-/// Writes batches with a sink that resumes from `saved`, as the engine does. The run is interrupted after
-/// `cut_after` batches.
-async fn write(
-    config: &ObjectsSink,
-    batches: &[String],
-    saved: Option<serde_json::Value>,
-    cut_after: usize,
-) -> (usize, Option<serde_json::Value>) {
-    let context = Context { resumes: true, ..context() };
-    let mut sink = SinkConfig::build(config, &context).unwrap();
-    sink.open(saved).await.unwrap();
-    let mut take_committed = 0;
-    let mut state = sink.state();
-    for text in batches.iter().take(cut_after) {
-        sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
-        state = sink.state();
-        take_committed += sink.take_committed();
-    }
-    if cut_after >= batches.len() {
-        sink.finish().await.unwrap();
-        return (batches.len(), sink.state());
-    }
-    (take_committed, state)
+/// What the engine does after a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    Nothing,
+    /// A checkpoint while messages move.
+    Saves,
+    /// A checkpoint while nothing moves.
+    PreCommits,
+    /// Such a checkpoint, after which the sink commits.
+    Commits,
 }
 
+fn after() -> impl Strategy<Value = After> {
+    prop::sample::select(vec![After::Nothing, After::Saves, After::PreCommits, After::Commits])
+}
+
+/// What is left of a run: the checkpoint with which the next one begins.
+#[derive(Debug, Default, Clone)]
+struct Left {
+    state: Option<serde_json::Value>,
+    /// The number of batches that the checkpoint covers.
+    covered: usize,
+}
+
+/// Writes the batches that no checkpoint covers, as the engine does. The run is killed after the batch with
+/// the last of the steps, or ends: then `end` says whether it is killed before its last checkpoint, before it
+/// commits, or not at all.
+async fn write(
+    config: &ObjectsSink,
+    journal: &Journal,
+    batches: &[String],
+    left: &mut Left,
+    steps: &[After],
+    end: Option<After>,
+) {
+    let context = Context { resumes: true, resends: true, journal: Some(journal.clone()), ..context() };
+    let mut sink = SinkConfig::build(config, &context).unwrap();
+    sink.open(left.state.clone()).await.unwrap();
+    let mut settled = left.covered;
+    let save = |sink: &dyn Sink, settled: usize, left: &mut Left| {
+        *left = Left { state: sink.state(), covered: settled };
+    };
+    let steps = steps.iter().copied().chain(std::iter::repeat_n(After::Nothing, 99));
+    for (text, step) in batches[left.covered..].iter().zip(steps) {
+        sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+        if matches!(step, After::PreCommits | After::Commits) {
+            sink.pre_commit().await.unwrap();
+        }
+        settled += sink.take_committed();
+        if step != After::Nothing {
+            save(&*sink, settled, left);
+        }
+        if step == After::Commits {
+            assert_eq!(settled, batches.iter().position(|one| one == text).unwrap() + 1);
+            sink.commit(sink.uncommitted()).await.unwrap();
+        }
+    }
+    let Some(end) = end else { return };
+    sink.finish().await.unwrap();
+    if end != After::Nothing {
+        save(&*sink, batches.len(), left);
+    }
+    if end == After::Commits {
+        sink.commit(sink.uncommitted()).await.unwrap();
+    }
+}
+
+/// A run: the steps after each batch, and how it ends unless it is killed.
+type Run = (Vec<After>, Option<After>);
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn messages_are_whole_and_in_their_order_however_often_a_run_is_cut_off(
         kibibytes in prop::collection::vec(0..900usize, 1..14),
-        cuts in prop::collection::vec(0..8usize, 0..4),
+        runs in prop::collection::vec((prop::collection::vec(after(), 0..8), prop::option::of(after())), 0..4),
         (rotates, encodes) in any::<(bool, bool)>(),
     ) {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let rotate = if rotates { ", rotate: { size: 2MiB }" } else { "" };
         // With an encoding, long batches are sent without a copy.
         let encode = if encodes { ", encode: json" } else { "" };
         let config = sink(folder.path(), &format!("/out.log', part_size: 1MiB, writers: 2{rotate}{encode}"));
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
         let text = |(n, kibibytes): (usize, &usize)| format!("{n}{}", "x".repeat(kibibytes << 10));
         let batches: Vec<String> = kibibytes.iter().enumerate().map(text).collect();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (mut done, mut saved) = (0, None);
-        for cut in cuts.into_iter().chain([usize::MAX]) {
-            let (take_committed, state) = runtime.block_on(write(&config, &batches[done..], saved, cut));
-            saved = state;
-            let is_done = cut >= batches.len() - done;
-            done += take_committed;
-            if is_done {
-                break;
-            }
+        let mut left = Left::default();
+        let last: Run = (Vec::new(), Some(After::Commits));
+        for (steps, end) in runs.into_iter().chain([last]) {
+            // A run that is killed has written a part of the rest.
+            let until = if end.is_some() { batches.len() } else { (left.covered + steps.len()).min(batches.len()) };
+            runtime.block_on(write(&config, &journal, &batches[..until], &mut left, &steps, end));
         }
-        prop_assert_eq!(done, batches.len());
         let (found, hidden) = below(folder.path());
         let text: String = found.iter().map(|(_, text)| text.as_str()).collect();
         let expected: String = batches.iter().map(|text| format!("{text}\n")).collect();
@@ -198,6 +240,8 @@ proptest! {
         prop_assert!(rotates || found.len() == 1);
         let numbered = |n: usize| format!("out-{:05}.log", n + 1);
         prop_assert!(!rotates || found.iter().enumerate().all(|(n, (name, _))| *name == numbered(n)));
+        let left = journal.entries("").unwrap().into_iter().filter(|(name, _)| name != "completing").count();
+        prop_assert_eq!(left, 0);
     }
 }
 
@@ -270,6 +314,10 @@ enum Ending {
     Stopped,
     /// It was killed: only the state of before its last message was saved.
     Killed,
+    /// Its input ended. It was killed before its last checkpoint.
+    Unsaved,
+    /// Its input ended. It was killed after its last checkpoint.
+    Uncommitted,
 }
 
 impl Runs {
@@ -304,11 +352,16 @@ impl Runs {
             sink.write(&batch([*text]), &mut Rejects::default()).await.unwrap();
         }
         match ending {
-            Ending::Whole => sink.finish().await.unwrap(),
+            Ending::Whole | Ending::Unsaved | Ending::Uncommitted => sink.finish().await.unwrap(),
             Ending::Stopped => sink.suspend().await.unwrap(),
-            Ending::Killed => return,
+            Ending::Killed => {}
         }
-        self.saved = sink.state();
+        if matches!(ending, Ending::Whole | Ending::Stopped | Ending::Uncommitted) {
+            self.saved = sink.state();
+        }
+        if matches!(ending, Ending::Whole | Ending::Stopped) {
+            sink.commit(sink.uncommitted()).await.unwrap();
+        }
     }
 
     fn objects(&self) -> Vec<(String, String)> {
@@ -379,27 +432,37 @@ async fn a_complete_object_is_never_written_again() {
 }
 
 #[tokio::test]
-async fn an_object_of_which_no_message_is_covered_is_written_again_under_its_name() {
-    let mut runs = Runs::new(", part_size: 1B", 1);
-    runs.run(&["one", "two", "three", "four"], Ending::Killed).await;
-    // It was killed when its upload was complete, and before a part was saved.
-    let mut saved = runs.saved.take().unwrap();
-    assert!(saved["begun"].is_object());
-    saved["parts"] = serde_json::json!([]);
-    runs.run(&["one", "two", "three", "four"], Ending::Whole).await;
-    runs.saved = Some(saved);
-    runs.run(&["one", "two", "three", "four"], Ending::Whole).await;
-    assert_eq!(runs.objects(), named(&[("all.log", "one\ntwo\nthree\nfour\n")]));
+async fn an_object_that_is_full_is_invisible_until_a_checkpoint_covers_it() {
+    for rest in ["", ", part_size: 1B", ", rotate: { size: 1GiB }"] {
+        let mut runs = Runs::new(rest, 1);
+        let name = if rest.contains("rotate") { "all-00001.log" } else { "all.log" };
+        runs.run(&["one", "two"], Ending::Unsaved).await;
+        assert_eq!(runs.objects(), [], "{rest}");
+        // No part was saved, so its messages come again.
+        runs.run(&["one", "two"], Ending::Uncommitted).await;
+        assert_eq!(runs.objects(), [], "{rest}");
+        runs.run(&[], Ending::Killed).await;
+        assert_eq!(runs.objects(), named(&[(name, "one\ntwo\n")]), "{rest}");
+        assert_eq!(below(runs.folder.path()).1, 0);
+    }
 }
 
 #[tokio::test]
-async fn a_further_object_that_was_not_saved_is_known_to_the_next_run() {
+async fn an_empty_object_is_there_once_a_checkpoint_covers_it() {
+    let mut runs = Runs::new(", on_exists: error", 1);
+    runs.run(&[], Ending::Uncommitted).await;
+    assert_eq!(runs.objects(), []);
+    runs.run(&[], Ending::Whole).await;
+    assert_eq!(runs.objects(), named(&[("all.log", "")]));
+}
+
+#[tokio::test]
+async fn a_further_object_that_was_not_saved_is_written_again_under_its_name() {
     for rest in ["", ", part_size: 1B"] {
         let mut runs = Runs::new(rest, 1);
         runs.run(&["one"], Ending::Whole).await;
         let saved = runs.saved.clone();
-        runs.run(&["two"], Ending::Whole).await;
-        // It was killed after its object was visible, and before anything was saved.
+        runs.run(&["two"], Ending::Unsaved).await;
         runs.saved = saved;
         runs.run(&["two"], Ending::Whole).await;
         let expected = [("all-00002.log", "two\n"), ("all.log", "one\n")];
@@ -424,8 +487,13 @@ async fn messages_that_do_not_come_again_stay_in_an_object_that_was_not_saved() 
             let before = sink.state();
             sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
             sink.finish().await.unwrap();
-            // The first run was killed after its object was visible, and before that was saved.
-            saved = if text == "one" { before } else { sink.state() };
+            // The first run was killed when its object was full, and before that was saved.
+            if text == "one" {
+                saved = before;
+            } else {
+                saved = sink.state();
+                sink.commit(sink.uncommitted()).await.unwrap();
+            }
         }
         assert_eq!(runs.objects(), named(&expected), "{resends}");
     }
@@ -471,17 +539,21 @@ async fn messages_of_a_service_are_never_written_over_others_even_without_a_stat
 }
 
 #[tokio::test]
-async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
+async fn an_object_that_somebody_took_away_is_not_missed() {
     let mut runs = Runs::new(", part_size: 1B", 1);
-    runs.run(&["one", "two"], Ending::Stopped).await;
-    let interrupted = runs.saved.clone();
-    runs.run(&["three"], Ending::Whole).await;
-    // Killed after the object was complete, and before that was saved.
-    runs.saved = interrupted.clone();
-    runs.run(&["three"], Ending::Whole).await;
-    let expected = [("all-00002.log", "three\n"), ("all.log", "one\ntwo\nthree\n")];
-    assert_eq!(runs.objects(), named(&expected));
+    runs.run(&["one"], Ending::Uncommitted).await;
+    let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+    let (entries, saved) = (runs.journal.entries("").unwrap(), runs.saved.clone());
+    runs.run(&[], Ending::Killed).await;
+    // Killed before the entries were forgotten. The object has gone to another place since.
+    entries.iter().for_each(|(name, value)| runs.journal.note(name, value).unwrap());
+    fs::remove_file(runs.folder.path().join("all.log")).unwrap();
+    runs.sink(&context).open(saved).await.unwrap();
+    assert_eq!(runs.objects(), []);
+}
 
+#[tokio::test]
+async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
     let mut runs = Runs::new(", part_size: 1B", 1);
     runs.run(&["one", "two"], Ending::Stopped).await;
     fs::read_dir(runs.folder.path())

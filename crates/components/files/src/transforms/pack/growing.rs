@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use thalweg_engine::Temporaries;
@@ -14,6 +15,9 @@ use thalweg_codec::compress::Encoder;
 
 /// The maximum size of a content in memory, in bytes.
 pub(super) const IN_MEMORY: usize = 1 << 20;
+
+/// How many bytes of a file are read at a time.
+const PIECE: usize = 256 << 10;
 
 /// A content that grows.
 pub(super) struct Growing {
@@ -44,6 +48,43 @@ impl Growing {
             file: None,
         };
         Self { storage, encoder, packed: Vec::new() }
+    }
+
+    /// Ends the member of a compressed content, so that the bytes so far are whole, and begins another with
+    /// `encoder`.
+    pub(super) fn end_member(&mut self, encoder: Option<Encoder>) -> io::Result<()> {
+        if let Some(encoder) = std::mem::replace(&mut self.encoder, encoder) {
+            encoder.end(&mut self.packed)?;
+            self.storage.add(&self.packed)?;
+            self.packed.clear();
+        }
+        Ok(())
+    }
+
+    /// Adds bytes of a content that another run began. They are compressed already.
+    pub(super) fn add_stored(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.storage.add(bytes)
+    }
+
+    /// Passes the stored bytes after the first `from` ones to `take`, a piece at a time.
+    pub(super) fn read_after<E: From<io::Error>>(
+        &self,
+        from: u64,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some((file, _, size)) = &self.storage.file else {
+            let from = usize::try_from(from).unwrap_or(usize::MAX);
+            return take(self.storage.bytes.get(from..).unwrap_or_default());
+        };
+        let (mut at, mut piece) = (from, vec![0; PIECE]);
+        while at < *size {
+            let length = usize::try_from(size - at).unwrap_or(PIECE).min(PIECE);
+            let piece = piece.get_mut(..length).unwrap_or_default();
+            file.read_exact_at(piece, at)?;
+            take(piece)?;
+            at += length as u64;
+        }
+        Ok(())
     }
 
     /// Returns the content and its size in bytes.

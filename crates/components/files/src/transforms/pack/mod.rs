@@ -1,12 +1,14 @@
 //! Writes messages into files.
 //!
 //! One worker writes each file, in the order in which messages arrive. The file takes over the acks of its
-//! messages. They are settled together with the file, so after a kill the next run reads the messages again.
+//! messages. They are settled together with the file, or by a checkpoint that has the unfinished file: see
+//! the module `kept`. After a kill, the next run continues that file, and reads the other messages again.
 //!
 //! A transform has no clock: it runs only when messages arrive. So a file older than `max_age` is finished by
 //! the next message, or by the end of the run.
 
 mod growing;
+mod kept;
 mod name;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use thalweg_engine::{
 use thalweg_record::{Ack, Batch, Budget, File, Lease, Origin, Outcome};
 
 use growing::Growing;
+use kept::{Kept, KeptFiles, Saved};
 use name::PackName;
 use thalweg_codec::compress::{Compression, level_mistake};
 use thalweg_codec::delimited::Delimited;
@@ -38,7 +41,8 @@ use thalweg_stream::encode::EncodeConfig;
 /// Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before
 /// it exceeds `max_size`, when it has `max_count` messages, when it is older than `max_age`, and at the end
 /// of the run. Finished files continue to components that take files, such as the sink `directory`. A message
-/// is acknowledged when its file is delivered.
+/// is acknowledged when its file is delivered. With `--state`, messages that their source reads again are
+/// acknowledged by a checkpoint, which has the unfinished file.
 ///
 /// A file of up to 1 MiB is kept in memory, a larger one in a temporary file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -146,6 +150,7 @@ impl TransformConfig for Pack {
             number: 0,
             saved: None,
             file: None,
+            kept: context.journal.clone().filter(|_| context.resumes).map(KeptFiles::new),
         }))
     }
 }
@@ -167,9 +172,11 @@ struct Packing {
     temporaries: Temporaries,
     /// The number of the last file.
     number: u64,
-    /// The number that was saved last.
-    saved: Option<u64>,
+    /// The state that was saved last.
+    saved: Option<Saved>,
     file: Option<Begun>,
+    /// The journal's record of unfinished files, if checkpoints are kept.
+    kept: Option<KeptFiles>,
 }
 
 /// A file that is being written.
@@ -181,8 +188,10 @@ struct Begun {
     /// The bytes before compression, and the number of messages.
     bytes: u64,
     count: u64,
-    /// The acks of these messages.
+    /// The acks of these messages, except of those that a checkpoint has.
     ack: Ack,
+    /// The bytes that the journal has.
+    kept: Option<Kept>,
     /// The memory of the compressor, which is tens of mebibytes at high levels.
     _compressor: Lease,
 }
@@ -206,19 +215,41 @@ impl Transform for Packing {
         self.finish_file(out)
     }
 
-    /// The number of the next file. The messages of a file that is not finished come again, so a later run
-    /// gives its number again.
+    fn pre_commit(&mut self) -> Result<(), Error> {
+        let no_ack = self.no_ack();
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        kept.forget_old()?;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        self.delimited.flush(&mut file.content).map_err(unwritable)?;
+        let encoder = self.config.compression.begin(self.config.compression_level).map_err(unwritable)?;
+        file.content.end_member(encoder).map_err(unwritable)?;
+        kept.keep(file)?;
+        std::mem::replace(&mut file.ack, no_ack).settle(Outcome::Delivered);
+        Ok(())
+    }
+
+    /// The number of the next file, and what the journal has of it. The other messages of a file that is not
+    /// finished come again, so a later run gives its number again.
     fn state(&mut self) -> Option<Value> {
-        let next = self.file.as_ref().map_or(self.number + 1, |file| file.number);
-        let changed = self.saved.replace(next) != Some(next);
-        changed.then(|| next.into())
+        let saved = match &self.file {
+            Some(file) => Saved { next: file.number, file: file.kept },
+            None => Saved { next: self.number + 1, file: None },
+        };
+        let changed = self.saved.replace(saved) != Some(saved);
+        changed.then(|| serde_json::to_value(saved).ok()).flatten()
     }
 
     fn restore(&mut self, saved: Value) -> Result<(), Error> {
-        let next = saved.as_u64().filter(|next| *next > 0).ok_or_else(|| {
+        let Saved { next, file } = serde_json::from_value(saved.clone()).map_err(|_| {
             Error::permanent(format!("the saved number of files is `{saved}`; use another state folder"))
         })?;
-        self.number = next - 1;
+        self.number = next.saturating_sub(1);
+        let (Some(journal), Some(kept)) = (&self.kept, file) else { return Ok(()) };
+        let mut begun = self.new_file(kept.begun()).map_err(unwritable)?;
+        journal.read(next, kept, |bytes| begun.content.add_stored(&bytes).map_err(unwritable))?;
+        (begun.bytes, begun.count, begun.kept) = (kept.bytes, kept.count, Some(kept));
+        self.number = next;
+        self.file = Some(Begun { number: next, ..begun });
         Ok(())
     }
 }
@@ -274,21 +305,40 @@ impl Packing {
 
     /// Begins a file; the batch's schema decides its header.
     fn begin(&mut self, batch: &Batch) -> io::Result<Begun> {
-        let (compression, level) = (self.config.compression, self.config.compression_level);
-        let lease = self.budget.claim(compression.encoder_memory(level));
-        let encoder = compression.begin(level)?;
-        let mut content = Growing::new(&self.budget, &self.temporaries, encoder);
-        let mut bytes = 0;
+        self.number += 1;
+        let mut begun = self.new_file(Utc::now())?;
         if let Some(mut header) = self.config.encode.header(&batch.fields().schema()) {
             header.extend_from_slice(self.config.delimiter.as_bytes());
-            content.write_all(&header)?;
-            bytes = header.len() as u64;
+            begun.content.write_all(&header)?;
+            begun.bytes = header.len() as u64;
         }
-        self.number += 1;
+        Ok(begun)
+    }
+
+    /// Returns the ack of no messages.
+    fn no_ack(&self) -> Ack {
         let mut ack = Ack::noop();
         ack.enter(&self.component);
-        let (at, since) = (Utc::now(), Instant::now());
-        Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack, _compressor: lease })
+        ack
+    }
+
+    /// Returns an empty file that was begun at this time.
+    fn new_file(&self, at: DateTime<Utc>) -> io::Result<Begun> {
+        let (compression, level) = (self.config.compression, self.config.compression_level);
+        let lease = self.budget.claim(compression.encoder_memory(level));
+        let content = Growing::new(&self.budget, &self.temporaries, compression.begin(level)?);
+        let age = (Utc::now() - at).to_std().unwrap_or_default();
+        Ok(Begun {
+            content,
+            number: self.number,
+            at,
+            since: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
+            bytes: 0,
+            count: 0,
+            ack: self.no_ack(),
+            kept: None,
+            _compressor: lease,
+        })
     }
 
     /// Finishes the file if it is older than `max_age`.
@@ -303,6 +353,9 @@ impl Packing {
     /// Finishes the file, if there is one, and sends it.
     fn finish_file(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let Some(mut begun) = self.file.take() else { return Ok(()) };
+        if let Some(kept) = self.kept.as_mut().filter(|_| begun.kept.is_some()) {
+            kept.finished(begun.number);
+        }
         self.delimited.flush(&mut begun.content).map_err(unwritable)?;
         let (content, size) = begun.content.finish().map_err(unwritable)?;
         let mut origin = Origin::new(self.component.clone(), "".into(), size);

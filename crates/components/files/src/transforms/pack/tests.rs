@@ -3,8 +3,11 @@ use std::io::Read;
 
 use super::growing::IN_MEMORY;
 use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use thalweg_codec::decompress::{Decoder, Format};
 use thalweg_engine::testing::{batch, context, messages, options};
 use thalweg_record::{Content, Settlement};
 
@@ -83,13 +86,13 @@ fn small_contents_stay_in_memory_under_a_lease_and_large_ones_do_not() {
 fn compressed_files_hold_the_messages() {
     let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}")).collect();
     for (how, format) in
-        [("gzip", thalweg_codec::decompress::Format::Gzip), ("zstd", thalweg_codec::decompress::Format::Zstd)]
+        [("gzip", Format::Gzip), ("zstd", Format::Zstd)]
     {
         let files =
             pack(&format!("{{ name: p, compression: {how}, compression_level: 1 }}"), [batch(&lines)]);
         let packed = read(&files[0]);
         let mut text = String::new();
-        thalweg_codec::decompress::Decoder::new(format, &packed[..]).read_to_string(&mut text).unwrap();
+        Decoder::new(format, &packed[..]).read_to_string(&mut text).unwrap();
         assert!(packed.len() < text.len() / 2);
         assert_eq!(text, lines.join("\n") + "\n");
     }
@@ -145,18 +148,18 @@ fn a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_ag
     let packing = || options::<Pack>("{ name: 'p{number}', max_count: 2 }").build(&context()).unwrap();
     let mut out = Outputs::new("test".into());
     let mut first = packing();
-    assert_eq!(first.state(), Some(1.into()));
+    assert_eq!(first.state(), Some(serde_json::json!({ "next": 1, "file": null })));
     first.apply(batch(["a", "b", "c"]), &mut out).unwrap();
     // The second file has "c" and is not finished.
     let saved = first.state().unwrap();
-    assert_eq!((saved.as_u64(), first.state()), (Some(2), None));
+    assert_eq!((&saved, first.state()), (&serde_json::json!({ "next": 2, "file": null }), None));
     let mut second = packing();
     second.restore(saved).unwrap();
     second.apply(batch(["c", "d", "e"]), &mut out).unwrap();
     second.finish(&mut out).unwrap();
     let expected = [("p1", "a\nb\n"), ("p2", "c\nd\n"), ("p3", "e\n")];
     assert_eq!(texts(&out.take_files()), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
-    assert_eq!(second.state(), Some(4.into()));
+    assert_eq!(second.state(), Some(serde_json::json!({ "next": 4, "file": null })));
     assert!(packing().restore("x".into()).is_err());
 }
 
@@ -237,4 +240,92 @@ fn only_files_that_are_always_built_again_have_keys() {
         packing.finish(&mut out).unwrap();
         assert_eq!(out.take_files()[0].origin().key.as_deref(), expected);
     }
+}
+
+/// Returns the name and the text of a file that is compressed with `format`.
+fn unpacked(file: &File, format: Option<Format>) -> (String, String) {
+    let (bytes, mut text) = (read(file), String::new());
+    match format {
+        Some(format) => Decoder::new(format, &bytes[..]).read_to_string(&mut text).unwrap(),
+        None => (&bytes[..]).read_to_string(&mut text).unwrap(),
+    };
+    (file.name().to_string_lossy().into_owned(), text)
+}
+
+/// A run that is killed: it takes a checkpoint after each so many batches, and ends after so many.
+type Killed = (usize, usize);
+
+/// Packs batches in runs with one state, of which the last one ends. Returns the texts of the files by name:
+/// a file that is built again replaces the one before. Checks that a checkpoint settles all batches so far.
+fn pack_killed(
+    yaml: &str,
+    format: Option<Format>,
+    batches: &[Vec<String>],
+    kills: &[Killed],
+) -> BTreeMap<String, String> {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = Some(thalweg_engine::Journal::new(Arc::new(store), "pack"));
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal, ..context() };
+    let (mut files, mut saved, mut covered) = (BTreeMap::new(), None, 0);
+    for &(between, length) in kills.iter().chain([&(3, usize::MAX)]) {
+        let (settled, begun) = (Arc::new(AtomicUsize::new(0)), covered);
+        let mut packing = options::<Pack>(yaml).build(&context).unwrap();
+        saved.iter().for_each(|saved: &Value| packing.restore(saved.clone()).unwrap());
+        let mut out = Outputs::new("test".into());
+        let mut deliver = |out: &mut Outputs| {
+            for file in out.take_files() {
+                files.extend([unpacked(&file, format)]);
+                file.settle(Outcome::Delivered);
+            }
+        };
+        for (number, messages) in batches.iter().enumerate().skip(begun).take(length) {
+            let (mut batch, count) = (batch(messages), settled.clone());
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
+                // What a killed run holds fails.
+                count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Relaxed);
+            }));
+            packing.apply(batch, &mut out).unwrap();
+            deliver(&mut out);
+            if number % (between + 1) == 0 {
+                packing.pre_commit().unwrap();
+                saved = packing.state().or(saved);
+                covered = number + 1;
+                assert_eq!(settled.load(Relaxed), covered - begun);
+            }
+        }
+        if length == usize::MAX {
+            packing.finish(&mut out).unwrap();
+            deliver(&mut out);
+        }
+    }
+    files
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn an_unfinished_file_of_a_killed_run_is_continued_with_what_no_checkpoint_has(
+        batches in prop::collection::vec(prop::collection::vec("[a-z]{0,20}", 1..8), 1..20),
+        max_count in 1..20usize,
+        kills in prop::collection::vec((0..4usize, 0..8usize), 0..5),
+        (name, format) in prop::sample::select(vec![
+            ("none", None), ("gzip", Some(Format::Gzip)), ("zstd", Some(Format::Zstd)),
+        ]),
+    ) {
+        let yaml = format!("{{ name: '{{number:4}}', max_count: {max_count}, compression: {name} }}");
+        let files = pack_killed(&yaml, format, &batches, &kills);
+        let messages = batches.concat();
+        let chunks = messages.chunks(max_count);
+        let expected = chunks.map(|lines| lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+        prop_assert_eq!(files.into_values().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_file_too_large_for_memory_is_continued() {
+    let batches: Vec<Vec<String>> = (0..8).map(|n| vec![n.to_string().repeat(300_000)]).collect();
+    let files = pack_killed("{ name: all }", None, &batches, &[(0, 6), (0, 1)]);
+    let text: String = batches.concat().iter().map(|line| format!("{line}\n")).collect();
+    assert!(files["all"] == text);
 }

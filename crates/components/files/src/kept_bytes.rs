@@ -1,0 +1,121 @@
+//! Bytes of unfinished output that are kept in the journal at a checkpoint, for a run that continues it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use thalweg_engine::{Error, Journal};
+
+/// The maximum size of an entry, in bytes.
+const ENTRY: usize = 256 << 10;
+/// The number of entries that are in memory at the same time.
+const PAGE: u64 = 16;
+
+/// How many bytes the journal has of an output. It is saved with the checkpoint: a run that is killed may
+/// have added more since, which the next run replaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptBytes {
+    entries: u64,
+    size: u64,
+}
+
+impl KeptBytes {
+    /// The number of bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Adds bytes to those below a name.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub(crate) fn add(&mut self, journal: &Journal, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        for bytes in bytes.chunks(ENTRY) {
+            let (page, entry) = (self.entries / PAGE, self.entries % PAGE);
+            journal.note(&format!("{name}{page}/{entry:02}"), &STANDARD.encode(bytes).into())?;
+            self.entries += 1;
+            self.size += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Passes the bytes to `take`, a piece at a time.
+    ///
+    /// # Errors
+    /// If some are missing, and the errors of `take`.
+    pub(crate) fn read(
+        self,
+        journal: &Journal,
+        name: &str,
+        mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (mut entries, mut size) = (0, 0);
+        for page in 0..self.entries.div_ceil(PAGE) {
+            for (_, value) in journal.entries(&format!("{name}{page}/"))? {
+                let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok());
+                if let Some(bytes) = bytes.filter(|_| entries < self.entries) {
+                    (entries, size) = (entries + 1, size + bytes.len() as u64);
+                    take(bytes)?;
+                }
+            }
+        }
+        if size == self.size {
+            return Ok(());
+        }
+        Err(Error::permanent(format!(
+            "the state folder is damaged: it has {size} of {} bytes of unfinished output. To write the output again, use \
+             another state folder",
+            self.size
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(kept: KeptBytes, journal: &Journal) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        kept.read(journal, "a/", |bytes| {
+            all.extend(bytes);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn the_bytes_are_those_of_the_checkpoint_whatever_a_killed_run_added(
+            sizes in prop::collection::vec((0..(3 * ENTRY), any::<bool>()), 0..12),
+        ) {
+            let state = tempfile::tempdir().unwrap();
+            let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+            let (mut kept, mut expected) = (KeptBytes::default(), Vec::new());
+            for (number, (size, is_saved)) in (0u8..).zip(sizes) {
+                let (bytes, mut next) = (vec![number; size], kept);
+                next.add(&journal, "a/", &bytes).unwrap();
+                if is_saved {
+                    kept = next;
+                    expected.extend(bytes);
+                }
+            }
+            prop_assert_eq!(kept.size(), expected.len() as u64);
+            prop_assert!(read(kept, &journal).unwrap() == expected);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_missing_are_an_error() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+        let mut kept = KeptBytes::default();
+        kept.add(&journal, "a/", b"some bytes").unwrap();
+        journal.forget("a/").unwrap();
+        let error = read(kept, &journal).unwrap_err().to_string();
+        assert!(error.starts_with("the state folder is damaged: it has 0 of 10 bytes"), "{error}");
+    }
+}

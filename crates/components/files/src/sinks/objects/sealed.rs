@@ -1,0 +1,187 @@
+//! Objects that have all their messages and wait for a checkpoint.
+//!
+//! If a run keeps checkpoints, an object is sealed when it is full: the store has all its parts, and the
+//! journal how to complete it. It becomes visible when a checkpoint covers its messages. A run that continues
+//! completes the sealed objects that its checkpoint covers, and discards the others, whose messages come
+//! again. So no message is in two objects, although the objects of the second run may begin elsewhere.
+//!
+//! See docs/decisions/077-objects-appear-when-a-checkpoint-covers-them.md.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use thalweg_engine::{Error, Journal};
+use thalweg_store::{Begun, StoreError, Upload, UploadedPart};
+
+use super::Target;
+use super::parts::{Noted, complete, put};
+use super::tail::Tails;
+use crate::stored::failure;
+
+/// The number of sealed objects whose uploads stay open. An upload into a folder has an open file. One that
+/// was closed is read again when it is completed.
+const OPEN: usize = 64;
+
+/// A step that waits for a checkpoint.
+pub(super) enum Step {
+    /// An object becomes visible.
+    Complete {
+        /// Its number.
+        number: u64,
+        /// Its upload, if it is open.
+        upload: Option<Upload>,
+    },
+    /// A tail is no longer needed.
+    Forget {
+        /// The number of the object.
+        number: u64,
+        /// The number of the part.
+        part: u32,
+    },
+}
+
+/// A sealed object, as the journal has it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Sealed {
+    number: u64,
+    path: String,
+    /// `None` if the object is empty. A store has no upload without parts.
+    begun: Option<Begun>,
+    parts: Vec<UploadedPart>,
+}
+
+/// The beginning of the names of the journal's entries for sealed objects.
+const SEALED: &str = "sealed/";
+
+/// The name of the journal's entry for the upload that is being completed.
+const COMPLETING: &str = "completing";
+
+/// The sealed objects of a sink.
+pub(super) struct Seals<'a> {
+    pub(super) target: &'a Target,
+    pub(super) journal: &'a Journal,
+}
+
+impl Seals<'_> {
+    /// Records that an object has all its messages.
+    pub(super) fn seal(
+        &self,
+        number: u64,
+        path: &str,
+        upload: Option<&Upload>,
+        parts: Vec<UploadedPart>,
+    ) -> Result<(), Error> {
+        let begun = upload.map(|upload| upload.begun().clone());
+        let sealed = Sealed { number, path: path.to_owned(), begun, parts };
+        let sealed = serde_json::to_value(sealed).map_err(|error| Error::permanent(error.to_string()))?;
+        self.journal.note(&entry(number), &sealed)
+    }
+
+    /// Takes a step: a checkpoint has what it needs.
+    pub(super) async fn take(&self, step: &Step) -> Result<(), Error> {
+        match step {
+            Step::Forget { number, part } => Tails { journal: self.journal, number: *number }.forget(*part),
+            Step::Complete { number, upload } => {
+                for (_, sealed) in self.journal.entries(&entry(*number))? {
+                    self.complete(parsed(sealed)?, upload.clone()).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Completes the objects that an earlier run sealed and a checkpoint covers: those before the number of
+    /// the object of its state. Forgets the others. Without a number, all are covered. Returns the number
+    /// after the last one.
+    pub(super) async fn resume(&self, until: Option<u64>) -> Result<u64, Error> {
+        let mut next = 0;
+        for (name, sealed) in self.journal.entries(SEALED)? {
+            let sealed = parsed(sealed)?;
+            if until.is_none_or(|until| sealed.number < until) {
+                next = sealed.number + 1;
+                self.complete(sealed, None).await?;
+            } else {
+                self.journal.forget(&name)?;
+            }
+        }
+        Ok(next)
+    }
+
+    async fn complete(&self, sealed: Sealed, open: Option<Upload>) -> Result<(), Error> {
+        let Sealed { number, path, begun, parts } = sealed;
+        match begun {
+            None => self.put_empty(&path).await?,
+            Some(begun) => {
+                self.complete_upload(&begun, open, &parts).await?;
+                Noted::new(Some(self.journal.clone()), &self.target.store.name(&path)).forget()?;
+            }
+        }
+        self.journal.forget(&entry(number))
+    }
+
+    async fn put_empty(&self, path: &str) -> Result<(), Error> {
+        let is_again = self.was_completing(path)?;
+        self.journal.note(COMPLETING, &path.into())?;
+        if is_again && self.target.exists(path).await? {
+            return Ok(());
+        }
+        let stored = put(self.target, path, Bytes::new()).await.map_err(|error| failure(&error))?;
+        self.target.wrote(stored.crc32c);
+        Ok(())
+    }
+
+    async fn complete_upload(
+        &self,
+        begun: &Begun,
+        open: Option<Upload>,
+        parts: &[UploadedPart],
+    ) -> Result<(), Error> {
+        let store = &self.target.store;
+        let upload = match open {
+            Some(upload) => Some(upload),
+            None => store.resume(begun).await.map_err(|error| failure(&error))?,
+        };
+        let Some(upload) = upload else { return self.find_completed(begun, parts).await };
+        self.journal.note(COMPLETING, &(&*begun.id).into())?;
+        let stored = complete(&upload, parts).await.map_err(|error| failure(&error))?;
+        self.target.wrote(stored.crc32c);
+        Ok(())
+    }
+
+    /// An upload that is gone was completed, or somebody discarded it.
+    async fn find_completed(&self, begun: &Begun, parts: &[UploadedPart]) -> Result<(), Error> {
+        let store = &self.target.store;
+        let found: Result<_, StoreError> = store.completed(begun, parts).await;
+        // Somebody may have taken the object away since.
+        if found.map_err(|error| failure(&error))?.is_some() || self.was_completing(&begun.id)? {
+            return Ok(());
+        }
+        let (name, size) = (store.name(&begun.path), parts.iter().map(|part| part.size).sum::<u64>());
+        Err(Error::permanent(format!(
+            "the upload of `{name}` that an earlier run sealed is gone, and with it {size} bytes that are not read again: \
+             to write them again, use another state folder, with which all input is read from its beginning"
+        )))
+    }
+
+    /// True if this upload or path was about to be completed.
+    fn was_completing(&self, what: &str) -> Result<bool, Error> {
+        let noted = self.journal.entries(COMPLETING)?;
+        Ok(noted.iter().any(|(_, completing)| completing.as_str() == Some(what)))
+    }
+}
+
+/// Closes the upload of the last step, if many are open.
+pub(super) fn close_last(steps: &mut std::collections::VecDeque<Step>) {
+    let many = steps.len() > OPEN;
+    if let Some(Step::Complete { upload, .. }) = steps.back_mut().filter(|_| many) {
+        *upload = None;
+    }
+}
+
+fn entry(number: u64) -> String {
+    format!("{SEALED}{number:020}")
+}
+
+fn parsed(sealed: serde_json::Value) -> Result<Sealed, Error> {
+    serde_json::from_value(sealed)
+        .map_err(|error| Error::permanent("the state folder is damaged").caused_by(error))
+}

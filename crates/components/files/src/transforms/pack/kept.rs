@@ -1,0 +1,104 @@
+//! The unfinished file in a checkpoint.
+//!
+//! A batch may be divided between two files. While the second one is not finished, no position covers the
+//! batch, and a run after a kill would read all of it again: the messages in the first file would be there
+//! twice. So a checkpoint has the unfinished file, and covers all messages so far. Its bytes are in the
+//! journal, to which each checkpoint adds the new ones.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use thalweg_engine::{Error, Journal};
+
+use super::{Begun, unwritable};
+use crate::kept_bytes::KeptBytes;
+
+/// The state for a later run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Saved {
+    /// The number of the next file.
+    pub(super) next: u64,
+    /// What the journal has of it.
+    pub(super) file: Option<Kept>,
+}
+
+/// What the journal has of an unfinished file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// When it was begun, in microseconds since 1970.
+    at_us: i64,
+    /// The bytes before compression, and the number of messages.
+    pub(super) bytes: u64,
+    pub(super) count: u64,
+    /// The bytes after compression.
+    stored: KeptBytes,
+}
+
+impl Kept {
+    /// When the file was begun.
+    pub(super) fn begun(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp_micros(self.at_us).unwrap_or_default()
+    }
+}
+
+/// The journal's record of unfinished files.
+pub(super) struct KeptFiles {
+    journal: Journal,
+    /// The files that were finished since the last checkpoint, and those before it.
+    finished: Vec<u64>,
+    old: Vec<u64>,
+}
+
+/// An error of the file or of the journal.
+struct Failed(Error);
+
+impl From<std::io::Error> for Failed {
+    fn from(error: std::io::Error) -> Self {
+        Self(unwritable(error))
+    }
+}
+
+impl KeptFiles {
+    pub(super) fn new(journal: Journal) -> Self {
+        Self { journal, finished: Vec::new(), old: Vec::new() }
+    }
+
+    /// Adds the bytes of a file that the journal does not have.
+    pub(super) fn keep(&self, file: &mut Begun) -> Result<(), Error> {
+        let mut stored = file.kept.map(|kept| kept.stored).unwrap_or_default();
+        let (name, from) = (name(file.number), stored.size());
+        let add = |bytes: &[u8]| stored.add(&self.journal, &name, bytes).map_err(Failed);
+        file.content.read_after(from, add).map_err(|Failed(error)| error)?;
+        let (bytes, count) = (file.bytes, file.count);
+        file.kept = Some(Kept { at_us: file.at.timestamp_micros(), bytes, count, stored });
+        Ok(())
+    }
+
+    /// Passes the bytes of a file to `take`.
+    pub(super) fn read(
+        &self,
+        number: u64,
+        kept: Kept,
+        take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        kept.stored.read(&self.journal, &name(number), take)
+    }
+
+    /// A file that the journal has is finished.
+    pub(super) fn finished(&mut self, number: u64) {
+        self.finished.push(number);
+    }
+
+    /// Forgets the files that no checkpoint needs: the last one was taken after they were finished.
+    pub(super) fn forget_old(&mut self) -> Result<(), Error> {
+        for number in self.old.drain(..) {
+            self.journal.forget(&name(number))?;
+        }
+        self.old.append(&mut self.finished);
+        Ok(())
+    }
+}
+
+/// The beginning of the names of a file's entries.
+fn name(number: u64) -> String {
+    format!("file/{number}/")
+}
