@@ -22,9 +22,13 @@ pub(crate) fn keep_written(node: &Node) {
     match &node.value {
         Value::Sequence(items) => items.iter().for_each(keep_written),
         Value::Mapping(entries) => {
+            let has_user = entries.iter().any(|(key, _)| key.name == "user");
             for (key, value) in entries {
-                if let Some(secret) = value.as_str().filter(|_| is_named_like_a_secret(&key.name)) {
-                    keep_option(secret);
+                let secret = value.as_str().filter(|_| is_named_like_a_secret(&key.name));
+                match secret {
+                    Some(secret) if has_user && !secret.contains("${") => keep(secret, None),
+                    Some(secret) => keep_option(secret),
+                    None => {}
                 }
                 keep_written(value);
             }
@@ -34,13 +38,28 @@ pub(crate) fn keep_written(node: &Node) {
     }
 }
 
-/// Registers the value of an option that is named like a secret. A field or an expression may have such a
-/// name too, so its value must resemble a secret.
+/// Registers the value of an option that is named like a secret and has no `user` beside it. A field or an
+/// expression may have such a name too, so its value must resemble a secret.
 fn keep_option(value: &str) {
     // `Bearer TOKEN` of a header.
     let secret = value.rsplit(' ').next().unwrap_or_default();
     let is_name = secret.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     if !is_name && !value.contains("${") && !value.contains('(') {
         keep(secret, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_redact::redacted;
+
+    use crate::Document;
+
+    #[test]
+    fn a_password_beside_a_user_is_a_secret_whatever_it_looks_like() {
+        let text =
+            "auth: { user: ann, password: correcthorsebattery }\nrename: { password: name_of_a_field }\n";
+        Document::parse("c.yaml", text).map_err(|mistakes| mistakes.render(false)).unwrap();
+        assert_eq!(redacted("correcthorsebattery name_of_a_field"), "… name_of_a_field");
     }
 }

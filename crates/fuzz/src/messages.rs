@@ -143,6 +143,12 @@ fn applied(
     for batch in batches {
         transform.apply(batch, &mut out).expect("a transform does not fail as a whole");
         take(&mut out);
+        // As the engine does before the next batch.
+        while let Some(pause) = out.take_held() {
+            std::thread::sleep(pause);
+            transform.resume(&mut out).expect("a transform does not fail as a whole");
+            take(&mut out);
+        }
     }
     transform.finish(&mut out).expect("a transform finishes");
     take(&mut out);

@@ -87,15 +87,22 @@ pub(crate) fn addresses(text: &str) -> impl Iterator<Item = Parts> + '_ {
 /// The parts of the address whose authority begins here. A pattern such as `https://(?<host>.*)` is none.
 fn parts(text: &str, begin: usize) -> Option<Parts> {
     let rest = text.get(begin..)?;
-    let end = rest.find(ends_address).unwrap_or(rest.len());
-    let rest = rest.get(..end)?;
-    let authority = rest.get(..rest.find(['/', '?', '#']).unwrap_or(rest.len()))?;
-    if authority.is_empty() {
+    // A password may have quotes and brackets, which otherwise follow an address.
+    let authority = rest.get(..rest.find(ends_authority).unwrap_or(rest.len()))?;
+    let user = authority.rfind('@').map(|at| begin..begin + at);
+    let host = user.as_ref().map_or(begin, |user| user.end);
+    let rest = text.get(host..)?;
+    let rest = rest.get(..rest.find(ends_address).unwrap_or(rest.len()))?;
+    if authority.is_empty() || rest.is_empty() {
         return None;
     }
-    let user = authority.rfind('@').map(|at| begin..begin + at);
-    let query = rest.find('?').map(|at| begin + at + 1..begin + rest.len());
+    let query = rest.find('?').map(|at| host + at + 1..host + rest.len());
     Some(Parts { user, query })
+}
+
+/// True for characters that neither a user nor a password has.
+fn ends_authority(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '"' | '`' | '<' | '>' | '/' | '?' | '#' | '\\' | '…')
 }
 
 /// True for characters that follow an address in a text.
@@ -139,6 +146,8 @@ mod tests {
             ("http://host/in (s3://b/k?a=b)", "http://host/in (s3://b/k?…)"),
             ("the pattern 'https?://(?<host>[^?]+)'", "the pattern 'https?://(?<host>[^?]+)'"),
             ("://x?y http://", "://x?y http://"),
+            ("at `http://me:p'w(1)|x@host/in`", "at `http://…@host/in`"),
+            ("(see http://host), or 'a@b'", "(see http://host), or 'a@b'"),
         ] {
             assert_eq!(redacted(text), shown);
             assert_eq!(redacted(&redacted(text)), shown);

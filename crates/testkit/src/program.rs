@@ -282,12 +282,13 @@ impl Running {
         self.ended.is_none()
     }
 
-    /// True if the process has a handler for a signal.
-    fn heeds(&self, signal: Signal) -> bool {
+    /// True if the process counts signals. A signal between the installation of its handler and the moment at
+    /// which the handler knows what to do is lost, so this is the handler that the program installs last.
+    fn heeds_signals(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
+        caught.is_some_and(|mask| mask & 1 << (Signal::XFSZ.as_raw() - 1) != 0)
     }
 
     fn look_at_memory(&mut self) {
@@ -304,7 +305,7 @@ impl Running {
     /// Sends a signal to the process, unless it has ended.
     pub fn signal(&mut self, signal: Signal) {
         // No program can heed a signal between `exec` and its first line of code.
-        while signal == Signal::TERM && self.is_running() && !self.heeds(signal) {
+        while signal == Signal::TERM && self.is_running() && !self.heeds_signals() {
             std::thread::sleep(LOOK);
         }
         // A process keeps its id until its status is read here, so the signal reaches no other process.

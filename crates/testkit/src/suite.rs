@@ -179,7 +179,8 @@ fn pair_at_every_failpoint(
     }
     for point in Failpoint::ALL {
         let killed = interrupted(&scenario, *point, Action::Kill);
-        if killed.interrupted == 0 {
+        // A run that hangs was not interrupted either.
+        if killed.interrupted == 0 && killed.broken.is_none() {
             unreached(&case, point.name());
             continue;
         }

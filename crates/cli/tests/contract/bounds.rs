@@ -176,7 +176,8 @@ fn a_transform_without_a_state_starts_afresh() {
 
 #[test]
 fn a_run_that_is_asked_to_stop_tries_again_until_its_server_is_back() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // No other test uses this address, so the port stays free.
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let program = program(&format!(

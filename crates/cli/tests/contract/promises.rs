@@ -748,27 +748,34 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns the names of the functions of each crate. The name of a crate is that of its folder.
-fn functions() -> BTreeMap<String, BTreeSet<String>> {
+/// Returns the names of the tests of each crate. The name of a crate is that of its folder.
+fn tests_of_crates() -> BTreeMap<String, BTreeSet<String>> {
     let (crates, components) = (root().join("crates"), root().join("crates/components"));
     let folders = [crates, components].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let folders = folders.map(|entry| entry.unwrap().path()).filter(|path| path.join("Cargo.toml").exists());
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    folders.map(|path| (name(&path), functions_below(&path))).collect()
+    folders.map(|path| (name(&path), tests_below(&path))).collect()
 }
 
-fn functions_below(folder: &Path) -> BTreeSet<String> {
+fn tests_below(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
-            found.extend(functions_below(&path));
+            found.extend(tests_below(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split_once('('));
+            let places = text.match_indices("fn ").filter(|(at, _)| is_test(&text[..*at]));
+            let names = places.filter_map(|(at, start)| text[at + start.len()..].split_once('('));
             found.extend(names.map(|(name, _)| name.to_owned()));
         }
     }
     found
+}
+
+/// True if the text before a function ends with the attribute of a test.
+fn is_test(before: &str) -> bool {
+    let attributes = before.rsplit(['}', ';']).next().unwrap_or_default();
+    attributes.contains("test]") || attributes.contains("::test(")
 }
 
 #[test]
@@ -790,12 +797,12 @@ fn each_promise_names_the_tests_that_show_it() {
 
 #[test]
 fn each_test_that_shows_a_promise_exists() {
-    let functions = functions();
+    let known = tests_of_crates();
     let exists = |test: &str| {
         let (place, name) = test.split_once(": ")?;
         match suite::cases(place) {
             Some(cases) => cases.iter().any(|case| case == name).then_some(()),
-            None => functions.get(place)?.contains(name).then_some(()),
+            None => known.get(place)?.contains(name).then_some(()),
         }
     };
     let tests = PROMISES.iter().filter_map(|promise| match promise.shown {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use thalweg_testbed::{Azure, Fault, Proxy, Rule, S3, Times};
 
@@ -75,9 +75,9 @@ impl Town {
         stored.filter_map(|seen| number_in(&seen.path_and_query)).collect()
     }
 
-    /// Starts a copy whose fourth part gets no answer, and kills it once these parts are stored and saved in
-    /// its state.
-    fn cut_off(&self, arguments: &[&str], parts: &[u32]) {
+    /// Starts a copy whose fourth part gets no answer, and kills it once these parts are stored and
+    /// `is_saved` says that its state has them. It gets the time at which they were stored.
+    fn cut_off(&self, arguments: &[&str], parts: &[u32], is_saved: impl Fn(SystemTime) -> bool) {
         self.proxy.set([Rule::new(Fault::Hang).method("PUT").path("partNumber=4&")]);
         let mut child = self.copy(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let is_there = |number| self.sent_parts().contains(number);
@@ -86,13 +86,34 @@ impl Town {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             sleep(Duration::from_millis(10));
         }
-        // The part that hangs holds the next checkpoint up for five seconds.
+        let stored = SystemTime::now();
+        // The part that hangs holds the next checkpoint up for five seconds. It begins at most ten seconds
+        // after the one before it.
         sleep(Duration::from_millis(6500));
+        for _ in 0..100 {
+            if is_saved(stored) {
+                break;
+            }
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            sleep(Duration::from_millis(100));
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         self.proxy.set([]);
         self.proxy.clear();
     }
+
+    /// True if a file of the state was written after this time.
+    fn has_state_since(&self, time: SystemTime) -> bool {
+        is_written_since(&self.house.path().join("kept"), time)
+    }
+}
+
+fn is_written_since(folder: &Path, time: SystemTime) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match entry.path().is_dir() {
+        true => is_written_since(&entry.path(), time),
+        false => entry.metadata().and_then(|found| found.modified()).is_ok_and(|written| written > time),
+    })
 }
 
 fn number_in(query: &str) -> Option<u32> {
@@ -252,7 +273,7 @@ fn a_copy_that_goes_on_sends_only_the_parts_that_are_missing() {
     town.house.write("large.bin", &bytes);
     let to = town.url("large.bin");
     let arguments = [&["large.bin", &*to], &PARTS[..]].concat();
-    town.cut_off(&arguments, &[1, 2, 3, 5, 6]);
+    town.cut_off(&arguments, &[1, 2, 3, 5, 6], |_| true);
     assert!(town.stored("large.bin").is_none() && town.unfinished() > 0);
     let said = town.run_well(&arguments);
     assert_eq!(town.sent_parts(), BTreeSet::from([4]));
@@ -268,7 +289,7 @@ fn a_copy_that_begins_anew_removes_what_the_former_one_left_in_the_store() {
     town.house.write("large.bin", &bytes);
     let to = town.url("large.bin");
     let arguments = [&["large.bin", &*to], &PARTS[..]].concat();
-    town.cut_off(&arguments, &[1, 2, 3, 5, 6]);
+    town.cut_off(&arguments, &[1, 2, 3, 5, 6], |_| true);
     town.run_well(&[&arguments[..], &["--restart"]].concat());
     assert_eq!(town.sent_parts(), (1..=6).collect());
     assert!(town.stored("large.bin") == Some(bytes));
@@ -289,7 +310,7 @@ fn rows_that_are_cut_off_go_on_and_are_the_same() {
     let whole = town.stored("rows.csv").unwrap();
     fs::remove_file(town.amazon.folder().join("bucket/rows.csv")).unwrap();
     town.proxy.clear();
-    town.cut_off(&arguments, &[1, 2, 3]);
+    town.cut_off(&arguments, &[1, 2, 3], |stored| town.has_state_since(stored));
     assert!(town.stored("rows.csv").is_none());
     let said = town.run_well(&arguments);
     assert!(said.err.contains("resuming an interrupted copy"), "{}", said.err);

@@ -107,7 +107,7 @@ fn acknowledged_messages_survive_kill_9() {
 fn acknowledged_messages_survive_kill_9_and_the_run_that_continues() {
     let house = House::with(&[(
         "pipeline.yaml",
-        "sources: { in: { socket: { address: 'tcp://127.0.0.1:0', acknowledge: '+', end_after_idle: 300ms } } }\n\
+        "sources: { in: { socket: { address: 'tcp://127.0.0.1:0', acknowledge: '+', end_after_idle: 2s } } }\n\
          pipelines: { main: { from: in, to: out } }\n\
          sinks: { out: { file: { path: out.log } } }\n",
     )]);
@@ -205,7 +205,7 @@ fn ask(stream: &mut TcpStream, body: &str) {
 fn small_requests_that_go_to_a_file_start_no_threads() {
     let house = House::with(&[(
         "pipeline.yaml",
-        "sources: { in: { http: { address: '127.0.0.1:0', respond: received, end_after_idle: 1s } } }\n\
+        "sources: { in: { http: { address: '127.0.0.1:0', respond: received, end_after_idle: 5s } } }\n\
          pipelines: { main: { from: in, to: out } }\n\
          sinks: { out: { file: { path: out.log } } }\n",
     )]);

@@ -168,6 +168,9 @@ impl<F: Format> Talk<'_, F> {
         loop {
             let (before, was_read) = (Instant::now(), self.is_read());
             let event = self.event(out).await;
+            // A source that waits for the budget or the pipeline is not idle: it would end with messages that
+            // it has read, or that wait in the system.
+            let _busy = self.activity.under_way();
             // Until the next event the source does not read either.
             let excused = if was_read { Instant::now() } else { before };
             if let Some(end) = self.handle(event, out).await? {

@@ -162,6 +162,8 @@ where
                 }
             },
             () = sleep_until(check.unwrap_or_else(Instant::now)), if check.is_some() => {
+                // After a pause of the whole process, data has arrived that no connection has seen yet.
+                tokio::task::yield_now().await;
                 check = idle_at();
                 if check.is_some_and(|at| at <= Instant::now()) {
                     // The clients that are still connected are idle.

@@ -155,7 +155,7 @@ async fn each_message_is_a_request() {
     let server = Server::start(&[]).await;
     let yaml = format!(
         "{{ address: '{}/in?x=1', method: PUT, concurrency: 1, content_type: text/csv, headers: {{ X-A: b }}, \
-         auth: {{ user: me, password: secret }} }}",
+         auth: {{ user: me, password: pw }} }}",
         server.address
     );
     let mut sink = open(&yaml).await;
@@ -167,7 +167,7 @@ async fn each_message_is_a_request() {
             (&got.headers["x-a"], &got.headers["content-type"]),
             (&"b".parse().unwrap(), &"text/csv".parse().unwrap())
         );
-        assert_eq!(got.headers["authorization"], "Basic bWU6c2VjcmV0");
+        assert_eq!(got.headers["authorization"], "Basic bWU6cHc=");
     }
 }
 

@@ -260,8 +260,9 @@ async fn acknowledgements_are_read_while_a_batch_is_written() {
 /// is killed again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_when_our_own_source_is_killed() {
+    // No other test uses this address, so the port stays free between two receivers.
     let config: crate::sources::socket::SocketSource =
-        options("{ address: 127.0.0.1:0, acknowledge: \"OK\\n\" }");
+        options("{ address: 127.0.0.2:0, acknowledge: \"OK\\n\" }");
     let mut receiver = Receiver::start(&config, None).await;
     let mut sink = open(&format!("{{ address: {}, acknowledge: \"OK\\n\" }}", receiver.address)).await;
     let mut number = 0;

@@ -1,8 +1,11 @@
 //! Handles one request: admission, reading the body, sending its messages, the answer.
 
+use std::future::poll_fn;
 use std::io::{Cursor, Read};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -45,21 +48,35 @@ impl Accepted {
     /// Waits until all batches of a request are settled. Refuses the request if one of them failed.
     async fn of(batches: Vec<Sent>) -> Result<Self, Refusal> {
         let mut accepted = Self::default();
-        for Sent { messages, mut rejected, settled } in batches {
-            if let Some(settled) = settled {
-                let settlement = settled.await;
-                if !settlement.outcome.is_safe() {
-                    let reason = "the messages could not be delivered";
-                    return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason));
-                }
+        let mut waiting = Vec::new();
+        for Sent { messages, rejected, settled } in batches {
+            match settled {
+                Some(settled) => waiting.push((messages, rejected, settled)),
+                None => accepted.add(messages, rejected),
+            }
+        }
+        // All are polled at once, so that those that wait for a saved checkpoint share it.
+        let is_safe = poll_fn(|context| {
+            let mut has_failed = false;
+            waiting.retain_mut(|(messages, rejected, settled)| {
+                let Poll::Ready(settlement) = Pin::new(settled).poll(context) else { return true };
+                has_failed |= !settlement.outcome.is_safe();
                 // A transform may have made several messages of one. Messages that were rejected here count
                 // as delivered if a sink receives the output `errors`.
-                rejected = settlement.rejected.clamp(rejected, messages);
-            }
-            accepted.messages += messages;
-            accepted.rejected += rejected;
+                accepted.add(*messages, settlement.rejected.clamp(*rejected, *messages));
+                false
+            });
+            if has_failed || waiting.is_empty() { Poll::Ready(!has_failed) } else { Poll::Pending }
+        });
+        if is_safe.await {
+            return Ok(accepted);
         }
-        Ok(accepted)
+        Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the messages could not be delivered"))
+    }
+
+    fn add(&mut self, messages: usize, rejected: usize) {
+        self.messages += messages;
+        self.rejected += rejected;
     }
 }
 
