@@ -90,6 +90,15 @@ pub struct Ended {
     pub log: String,
 }
 
+/// A message or file that could not be processed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Letter {
+    /// Its content.
+    pub payload: String,
+    /// Why it could not be processed.
+    pub reason: String,
+}
+
 impl Ended {
     /// True if it ended by itself with exit code 0.
     pub fn is_done(&self) -> bool {
@@ -192,11 +201,11 @@ impl Program {
         self.command(arguments).output()
     }
 
-    /// Returns the payloads of the dead letters of a state directory.
+    /// Returns the dead letters of a state directory.
     ///
     /// # Errors
     /// If they cannot be listed.
-    pub fn dead_letters(&self, state: &str) -> io::Result<Vec<String>> {
+    pub fn dead_letters(&self, state: &str) -> io::Result<Vec<Letter>> {
         if !self.path(state).exists() {
             return Ok(Vec::new());
         }
@@ -205,11 +214,13 @@ impl Program {
             return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).into_owned()));
         }
         let letters = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let payload = |line: &str| {
-            let letter: serde_json::Value = serde_json::from_str(line).ok()?;
-            Some(letter.get("payload")?.as_str()?.to_owned())
+        let letter = |line: &str| {
+            let letter: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+            let text =
+                |name: &str| letter.get(name).and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+            Letter { payload: text("payload"), reason: text("reason") }
         };
-        Ok(letters.lines().map(|line| payload(line).unwrap_or_default()).collect())
+        Ok(letters.lines().map(letter).collect())
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

@@ -126,7 +126,7 @@ impl<'a> Report<'a> {
     pub fn finish(self, folder: &Path) {
         let path = folder.join(format!("{}.md", self.suite));
         let written = self.table.write(&path);
-        println!("{}\n\n{}", self.suite, self.table);
+        println!("the table of the suite `{}` is in {}", self.suite, path.display());
         self.known.iter().for_each(|known| println!("known: {known}"));
         let closed = self.closed();
         let all: Vec<String> = self.broken.into_iter().chain(closed).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use thalweg_engine::Store;
-use thalweg_testkit::program::{Launch, Program, Running};
+use thalweg_testkit::program::{Launch, Letter, Program, Running};
 use thalweg_testkit::read;
 use thalweg_testkit::servers::{Mood, Server};
 
@@ -270,7 +270,7 @@ fn letters_config(options: &str) -> String {
 /// lines of the output.
 fn check_letters(program: &Program) -> usize {
     let letters = program.dead_letters("state").unwrap();
-    let different: HashSet<&String> = letters.iter().collect();
+    let different: HashSet<&Letter> = letters.iter().collect();
     assert_eq!((letters.len(), different.len()), (INPUT / 3, INPUT / 3));
     let output = text(program, "out.txt");
     assert_eq!(output.lines().collect::<HashSet<_>>().len(), INPUT - INPUT / 3);

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bounds;
+mod counting;
 mod holes;
 mod matrix;
 mod power;

@@ -214,6 +214,10 @@ const PROMISES: &[Promise] = &[
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     shown(
+        "Behind a transform that counts (`add_sequence`, `add_id`, `sample`, `parse_csv`, `pack`), they wait for up to a minute, and such a checkpoint is not saved.",
+        &["engine: an_exact_state_is_not_saved_while_something_moves"],
+    ),
+    shown(
         "| `file` | continues at the last message of the checkpoint | reads what was added |",
         &[
             "source: file -> file",
@@ -378,7 +382,7 @@ const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `objects` of messages | Once. An unfinished object is continued; a complete one is never written again, further messages go to `NAME-00002`. | the same |",
+        "| `objects` of messages | Once. An unfinished object is continued. A full one becomes visible with the next checkpoint and is never written again; without `rotate`, further messages go to `NAME-00002`. | the same |",
         &[
             "message_sink: file -> objects",
             "message_sink: file -> objects, S3",
@@ -386,6 +390,7 @@ const PROMISES: &[Promise] = &[
             "message_sink: file -> objects, rotate",
             "files: an_object_is_continued_by_the_run_after_one_that_was_asked_to_stop",
             "files: a_complete_object_is_never_written_again",
+            "files: an_object_that_is_full_is_invisible_until_a_checkpoint_covers_it",
             "files: messages_are_whole_and_in_their_order_however_often_a_run_is_cut_off",
             "cli: files_of_a_folder_are_on_the_disk_if_fsync_says_so_and_objects_always",
         ],
@@ -577,7 +582,10 @@ const PROMISES: &[Promise] = &[
     ),
     shown(
         "| `add_sequence`, `add_id` | continue with the next number |",
-        &["transforms: a_restart_changes_nothing"],
+        &[
+            "transforms: a_restart_changes_nothing",
+            "cli: messages_keep_their_numbers_when_a_sink_that_collects_is_killed",
+        ],
     ),
     shown(
         "| `dedupe` | remembers the keys before the first message that was not settled: none is lost, some may pass twice |",
@@ -609,6 +617,7 @@ const PROMISES: &[Promise] = &[
         "| `pack` | Continues its numbers, and the unfinished file of the checkpoint. A file whose messages come again replaces the one that a killed run delivered. |",
         &[
             "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
+            "files: an_unfinished_file_of_a_killed_run_is_continued_with_what_no_checkpoint_has",
             "files: only_files_that_are_always_built_again_have_keys",
             "files: a_file_that_is_built_again_replaces_what_it_was_before",
             "files: a_file_that_is_built_again_replaces_the_object_that_it_was_before",

@@ -44,7 +44,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The time in which the process certainly ran, of the time that the sources are held back.
 const HOLD_STEP: Duration = Duration::from_millis(100);
-/// The same as [`LONGEST_HOLD`] if a transform has an exact state: see [`Transform::is_exact`]. Nothing is saved after this time.
+/// The same as [`LONGEST_HOLD`] if a transform has an exact state: see [`Transform::is_exact`]. Nothing is
+/// saved after this time.
 const LONGEST_EXACT_HOLD: Duration = Duration::from_mins(1);
 
 /// A component's name, and where its task puts its state for the next save.
@@ -243,8 +244,8 @@ impl Checkpoints {
         self.snapshot(false)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
     }
 
-    /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves. Returns
-    /// false then.
+    /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
+    /// Returns false then.
     fn save_without_state(&self) -> Result<bool, Error> {
         let Some(snapshot) = self.snapshot(false)? else { return Ok(true) };
         if self.are_kept && self.rereads && !snapshot.states.is_empty() {
@@ -252,6 +253,11 @@ impl Checkpoints {
             return Ok(false);
         }
         self.write_blocking(snapshot).map(|()| true)
+    }
+
+    /// True if sinks have ended with steps that wait for the last checkpoint.
+    pub(super) fn has_uncommitted(&self) -> bool {
+        !self.uncommitted.lock().is_empty()
     }
 
     /// Lets the sinks make visible what the last checkpoint covers, at the end of the run.
@@ -575,6 +581,31 @@ mod tests {
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
         assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exact_state_is_not_saved_while_something_moves() {
+        let folder = tempfile::tempdir().unwrap();
+        let slot = StateSlot::default();
+        let mut checkpoints = checkpoints(folder.path(), vec![("main.count".into(), slot.clone())]);
+        let transform: Box<dyn Transform> = Box::new(Counting(true));
+        checkpoints.transforms.push((slot, Arc::new(Mutex::new(transform))));
+        let committed = || checkpoints.positions[0].1.committed("l");
+        settle(&checkpoints, 1);
+        let moves = checkpoints.traffic.pass();
+        // The first one finds the state, the next ones wait for it.
+        for longest in [LONGEST_HOLD, LONGEST_EXACT_HOLD, LONGEST_EXACT_HOLD] {
+            assert_eq!((checkpoints.checkpoint(true).await.unwrap(), committed()), (longest, None));
+            checkpoints.save().unwrap();
+            assert_eq!(committed(), None);
+        }
+        drop(moves);
+        // Nor while a sink keeps batches.
+        assert!(checkpoints.snapshot(false).unwrap().is_none());
+        let held = checkpoints.checkpoint(true).await.unwrap();
+        assert_eq!((held, committed()), (Duration::ZERO, Some(1.into())));
+        let saved = checkpoints.store.get().unwrap().sink_state("main.count").unwrap();
+        assert_eq!(saved, Some(7.into()));
     }
 
     fn letter() -> DeadLetter {

@@ -42,8 +42,8 @@ impl Flushes {
         Member { answered: self.request.load(Ordering::Acquire), flushes: self.clone() }
     }
 
-    /// Asks all members to flush, and waits until they have. To be called while nothing moves. Returns true if
-    /// all batches are durable.
+    /// Asks all members to flush, and waits until they have. To be called while nothing moves. Returns true
+    /// if all batches are durable.
     pub(super) async fn flush(&self) -> bool {
         {
             let mut state = self.state.lock();

@@ -161,19 +161,24 @@ impl Supervisor {
 
     /// Lets sinks make visible what the last checkpoint covers, last of all. The next run does what is left.
     async fn commit(&mut self) {
-        let groups = self.checkpoints.clone();
+        let groups: Vec<_> =
+            self.checkpoints.iter().filter(|group| group.has_uncommitted()).cloned().collect();
+        if groups.is_empty() {
+            return;
+        }
         let all = async {
             for group in groups {
                 group.commit().await?;
             }
             Ok(())
         };
-        let left = || Error::permanent("stopped before all output was visible: the next run finishes it").into();
+        let left =
+            || Error::permanent("stopped before all output was visible: the next run finishes it").into();
         let committed = tokio::select! {
             biased;
+            committed = all => committed,
             () = self.handle.abort.requested() => Err(left()),
             () = self.drained() => Err(left()),
-            committed = all => committed,
         };
         if let Err(failure) = committed {
             self.broke(failure);

@@ -69,7 +69,9 @@ impl Commits {
             retries.pause(metrics, &error, attempt).await;
             attempt += 1;
         }
-        metrics.set_retrying(None);
+        if attempt > 0 {
+            metrics.set_retrying(None);
+        }
         Ok(())
     }
 }

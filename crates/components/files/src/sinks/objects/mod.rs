@@ -51,9 +51,10 @@ use thalweg_stream::encode::EncodeConfig;
 /// `all-00001.jsonl` and so on.
 ///
 /// An object is visible when it is complete, never in part. Messages are acknowledged when their object is
-/// complete. With `--state`, they are acknowledged as soon as the store has their part. Large objects are
-/// uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
-/// missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
+/// complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible
+/// when a checkpoint covers it: usually within a second. Large objects are uploaded in parts, several at the
+/// same time. With `--state`, a run after an interrupted one sends only the missing parts. The result is
+/// verified with a checksum (CRC-32C) if the store supports that.
 ///
 /// With `--state`, messages are never written over those of an earlier run, and those of services such as
 /// `syslog` also without it. With `--state` and without `rotate`, a run that is asked to stop leaves its

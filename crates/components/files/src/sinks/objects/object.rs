@@ -152,4 +152,3 @@ impl Object {
         (1..).take_while(|number| self.done.contains_key(number)).last().unwrap_or(0)
     }
 }
-

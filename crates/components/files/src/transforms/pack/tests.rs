@@ -85,9 +85,7 @@ fn small_contents_stay_in_memory_under_a_lease_and_large_ones_do_not() {
 #[test]
 fn compressed_files_hold_the_messages() {
     let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}")).collect();
-    for (how, format) in
-        [("gzip", Format::Gzip), ("zstd", Format::Zstd)]
-    {
+    for (how, format) in [("gzip", Format::Gzip), ("zstd", Format::Zstd)] {
         let files =
             pack(&format!("{{ name: p, compression: {how}, compression_level: 1 }}"), [batch(&lines)]);
         let packed = read(&files[0]);

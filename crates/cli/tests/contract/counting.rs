@@ -1,0 +1,72 @@
+//! What a transform counts agrees with what is in the output, whenever a run is killed.
+
+use std::fs;
+use std::path::Path;
+
+use thalweg_testkit::program::{Launch, Program};
+use thalweg_testkit::read;
+
+use crate::PROGRAM;
+
+const LINES: usize = 4000;
+
+/// Runs a pipeline of `LINES` numbered lines, kills it at a failpoint, and runs it to its end. Returns the
+/// lines of its output.
+fn killed_at(failpoint: &str, transforms: &str, sink: &str) -> Vec<String> {
+    let program = Program::new(Path::new(PROGRAM)).unwrap();
+    let lines: Vec<String> = (0..LINES).map(|number| format!("'{number}'")).collect();
+    let lines = lines.join(", ");
+    let config = format!(
+        "memory: 1MiB\nsources: {{ in: {{ generate: {{ lines: [{lines}], rate: 10000 }} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out, transforms: [{transforms}] }} }}\n\
+         sinks: {{ out: {{ {sink} }} }}\n"
+    );
+    program.write("pipeline.yaml", config).unwrap();
+    let killed =
+        program.start(&Launch::of("pipeline.yaml").with_failpoints(failpoint)).unwrap().wait().unwrap();
+    assert_eq!(killed.signal, Some(9), "{failpoint}: {}", killed.log);
+    let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+    assert!(ended.is_done(), "{failpoint}: {}", ended.log);
+    let mut files = read::files(&program.path("out")).unwrap();
+    files.sort();
+    assert!(files.iter().all(|path| !read::is_unfinished(path)), "{failpoint}: {files:?}");
+    let texts = files.iter().map(|path| fs::read_to_string(path).unwrap());
+    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// Each line is there once, in order, with the number that it had at first.
+#[test]
+fn messages_keep_their_numbers_when_a_sink_that_collects_is_killed() {
+    let transforms = "{ add_sequence: {} }, \
+                      { encode: { format: text, template: '{sequence} {payload}' } }";
+    let expected: Vec<String> = (0..LINES).map(|number| format!("{number} {number}")).collect();
+    for sink in [
+        "objects: { url: out/all.txt }",
+        "objects: { url: out/all.txt, part_size: 4KiB }",
+        "objects: { url: out/all.txt, rotate: { every: 70ms } }",
+        "objects: { url: out/all.txt, rotate: { size: 3KiB } }",
+    ] {
+        for failpoint in [
+            "checkpoint.after=kill@4",
+            "checkpoint.before=kill@5",
+            "rename.after=kill",
+            "sink.finish.after=kill",
+        ] {
+            let found = killed_at(failpoint, transforms, sink);
+            assert!(found == expected, "{sink}, {failpoint}: {} lines", found.len());
+        }
+    }
+}
+
+/// A batch that is divided between two files is not there twice.
+#[test]
+fn packed_files_have_each_message_once_when_a_run_is_killed() {
+    let expected: Vec<String> = (0..LINES).map(|number| number.to_string()).collect();
+    for sink in ["directory: { path: out }", "objects: { url: out/ }"] {
+        for failpoint in ["checkpoint.after=kill@4", "checkpoint.before=kill@5", "rename.after=kill@7"] {
+            let transforms = "{ pack: { name: 'p-{number:5}.txt', max_count: 300 } }";
+            let found = killed_at(failpoint, transforms, sink);
+            assert!(found == expected, "{sink}, {failpoint}: {} lines", found.len());
+        }
+    }
+}
