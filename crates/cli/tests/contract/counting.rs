@@ -1,4 +1,4 @@
-//! What a transform counts agrees with what is in the output, whenever a run is killed.
+//! Transforms that count agree with what is in the output, whenever a run is killed.
 
 use std::fs;
 use std::path::Path;

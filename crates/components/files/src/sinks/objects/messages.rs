@@ -424,7 +424,7 @@ impl Messages {
         !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
     }
 
-    /// Begins an object anew whose upload the store no longer knows, although the saved state has it.
+    /// Begins an object again whose upload the store no longer knows, although the saved state has it.
     fn begin_again(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
         if self.rewrites && saved.parts.is_empty() && saved.tail.is_none() {
             // All of its messages come again.

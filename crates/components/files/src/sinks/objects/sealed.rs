@@ -147,11 +147,11 @@ impl Seals<'_> {
         Ok(())
     }
 
-    /// An upload that is gone was completed, or somebody discarded it.
+    /// An upload that is gone was completed, or another program discarded it.
     async fn find_completed(&self, begun: &Begun, parts: &[UploadedPart]) -> Result<(), Error> {
         let store = &self.target.store;
         let found: Result<_, StoreError> = store.completed(begun, parts).await;
-        // Somebody may have taken the object away since.
+        // A reader may have taken the object away since.
         if found.map_err(|error| failure(&error))?.is_some() || self.was_completing(&begun.id)? {
             return Ok(());
         }

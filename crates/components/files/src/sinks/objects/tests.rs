@@ -138,7 +138,7 @@ async fn no_name_leads_out_of_the_place() {
     }
 }
 
-/// What the engine does after a batch.
+/// The engine's next step after a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Nothing,
@@ -154,7 +154,7 @@ fn after() -> impl Strategy<Value = After> {
     prop::sample::select(vec![After::Nothing, After::Saves, After::PreCommits, After::Commits])
 }
 
-/// What is left of a run: the checkpoint with which the next one begins.
+/// The checkpoint that a run leaves to the next one.
 #[derive(Debug, Default, Clone)]
 struct Left {
     state: Option<serde_json::Value>,

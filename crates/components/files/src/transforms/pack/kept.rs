@@ -17,11 +17,11 @@ use crate::kept_bytes::KeptBytes;
 pub(super) struct Saved {
     /// The number of the next file.
     pub(super) next: u64,
-    /// What the journal has of it.
+    /// The part of it that the journal has.
     pub(super) file: Option<Kept>,
 }
 
-/// What the journal has of an unfinished file.
+/// The part of an unfinished file that the journal has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// When it was begun, in microseconds since 1970.

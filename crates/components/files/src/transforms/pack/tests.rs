@@ -250,7 +250,7 @@ fn unpacked(file: &File, format: Option<Format>) -> (String, String) {
     (file.name().to_string_lossy().into_owned(), text)
 }
 
-/// A run that is killed: it takes a checkpoint after each so many batches, and ends after so many.
+/// A run that is killed: the number of batches between checkpoints, and the number of all batches.
 type Killed = (usize, usize);
 
 /// Packs batches in runs with one state, of which the last one ends. Returns the texts of the files by name:
@@ -280,7 +280,7 @@ fn pack_killed(
         for (number, messages) in batches.iter().enumerate().skip(begun).take(length) {
             let (mut batch, count) = (batch(messages), settled.clone());
             batch.ack_mut().merge(Ack::new("test".into(), move |settlement: Settlement| {
-                // What a killed run holds fails.
+                // Messages that a killed run holds fail.
                 count.fetch_add(usize::from(settlement.outcome == Outcome::Delivered), Relaxed);
             }));
             packing.apply(batch, &mut out).unwrap();
