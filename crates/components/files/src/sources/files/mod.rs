@@ -5,6 +5,7 @@
 
 mod filter;
 mod pass;
+mod recent;
 
 #[cfg(test)]
 mod tests;
@@ -198,7 +199,7 @@ struct Files {
 impl Source for Files {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut pass = Pass::begin(out);
-        if pass.is_doubtful() {
+        if pass.is_resumed() {
             let name = out.name();
             tracing::warn!(
                 "`{name}` resumes after an interrupted run: files that were in progress may be sent a second time"
@@ -210,7 +211,7 @@ impl Source for Files {
                 return Ok(());
             }
             if self.by_name {
-                pass.finished().into_iter().for_each(|checkpoint| out.checkpoint(checkpoint));
+                pass.save_finished(out);
             }
             let Some(TimeSpan(pause)) = self.config.watch else { return Ok(()) };
             if out.sleep(pause.max(Duration::from_millis(10))).await {
@@ -278,9 +279,13 @@ impl Files {
                         pass.defer(&path);
                         continue;
                     }
+                    pass.add_sent(&path, &metadata);
                     checkpoint = self.by_name.then(|| pass.checkpoint(&path));
                     group.add(file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone()));
                     if group.is_full() {
+                        if self.by_name {
+                            pass.save_recent(out);
+                        }
                         out.send_files(group.take(), checkpoint.take()).await?;
                         lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
@@ -290,6 +295,9 @@ impl Files {
             }
         }
         if !group.is_empty() {
+            if self.by_name {
+                pass.save_recent(out);
+            }
             out.send_files(group.take(), checkpoint).await?;
         }
         // With `watch`, only once.
