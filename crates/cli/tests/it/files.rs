@@ -163,6 +163,30 @@ sinks:
     assert!(again.err.contains(" · 0 files"), "{}", again.err);
 }
 
+/// `exec` appends to each file after it was found and before it is read.
+#[test]
+fn a_file_that_grows_while_it_is_read_is_named() {
+    for (transforms, sink) in
+        [("", "{ directory: { path: out } }"), (", lines", "{ file: { path: out/all } }")]
+    {
+        let house = house_with(&format!(
+            "
+sources: {{ files: {{ files: {{ path: in }} }} }}
+pipelines:
+  main:
+    from: files
+    transforms: [ exec: {{ command: sh, args: ['-c', 'echo more >> in/log'] }}{transforms} ]
+    to: out
+sinks: {{ out: {sink} }}
+"
+        ));
+        house.write("in/log", b"one\n");
+        let said = house.run_well(&["run", "files.yaml"]).err;
+        let warning = "log` grew while it was read, from 4 to 9 bytes: a program still writes to it";
+        assert!(said.contains(warning), "{said}");
+    }
+}
+
 const SERVICE: &str = "
 version: '1.2'
 name: photos

@@ -240,19 +240,6 @@ fn wait_for_handlers(child: &Child) {
     }
 }
 
-/// Sends the signal again if the program still runs after ten seconds. Once, on a busy machine, the first one
-/// had no effect; the cause is not known, and the test must not wait without end.
-fn end_again(child: &mut Child) {
-    for _ in 0..100 {
-        if child.try_wait().unwrap().is_some() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    eprintln!("the signal had no effect within ten seconds");
-    signal(child, Signal::TERM);
-}
-
 /// The standard input stays open, so the program still reads its configuration when the signal arrives.
 #[test]
 fn a_signal_before_the_run_begins_ends_it_with_a_word() {
@@ -265,7 +252,6 @@ fn a_signal_before_the_run_begins_ends_it_with_a_word() {
         let input = child.stdin.take();
         wait_for_handlers(&child);
         signal(&child, Signal::TERM);
-        end_again(&mut child);
         let said = common::said(child.wait_with_output().unwrap());
         drop(input);
         outcomes.push((said.code.unwrap(), said.err));
@@ -369,6 +355,55 @@ fn a_quiet_run_that_is_ended_at_once_says_why_it_failed() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
+/// Starts `c.yaml` with `--listen`. Returns the rest of what it says, and the address.
+fn listening(house: &House) -> (Child, BufReader<std::process::ChildStderr>, String) {
+    let mut command = house.command(&["run", "c.yaml", "--json", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["event"] == "listening" {
+            let url = event["message"].as_str().unwrap();
+            let address = url.strip_prefix("listening: http://").unwrap().strip_suffix("/metrics").unwrap();
+            return (child, said, address.to_owned());
+        }
+    }
+}
+
+fn asked(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The connections that `--listen` serves at the same time.
+const SERVED: usize = 64;
+
+#[test]
+fn silent_connections_take_no_more_descriptors_than_allowed_and_others_are_answered() {
+    let house = House::with(&[("c.yaml", ENDLESS)]);
+    let (mut child, mut said, address) = listening(&house);
+    let silent: Vec<_> = (0..SERVED + 20).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
+    // The silent ones are closed after a time limit.
+    assert!(asked(&address, "/health").starts_with("HTTP/1.1 200 "));
+    let folder = format!("/proc/{}/fd", child.id());
+    let is_socket = |entry: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_link(entry.unwrap().path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    // Beside them, the listener and a few of the program itself.
+    let sockets =
+        std::fs::read_dir(folder).unwrap().filter_map(|entry| is_socket(entry).then_some(())).count();
+    assert!(sockets <= SERVED + 8, "{sockets} sockets are open");
+    drop(silent);
+    signal(&child, Signal::TERM);
+    std::io::copy(&mut said, &mut std::io::sink()).unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn others_are_told_how_it_goes() {
     let house = House::with(&[(
@@ -386,30 +421,8 @@ sinks:
 ",
     )]);
     std::fs::create_dir(house.path().join("taken")).unwrap();
-    let mut command = house.command(&["run", "c.yaml", "--json", "--listen", "127.0.0.1:0"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    let address = loop {
-        let mut line = String::new();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
-        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if event["event"] == "listening" {
-            let url = event["message"].as_str().unwrap();
-            break url
-                .strip_prefix("listening: http://")
-                .unwrap()
-                .strip_suffix("/metrics")
-                .unwrap()
-                .to_owned();
-        }
-    };
-    let ask = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(&address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let (mut child, mut said, address) = listening(&house);
+    let ask = |path: &str| asked(&address, path);
     let counter = "thalweg_component_sent_messages_total{component=\"out\",kind=\"file\",role=\"sink\"} ";
     let count = || {
         let answer = ask("/metrics");

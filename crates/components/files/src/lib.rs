@@ -17,7 +17,6 @@ mod directory;
 #[doc(hidden)]
 pub mod file_template;
 mod group;
-mod links_out;
 pub mod mime;
 mod plain;
 pub mod sinks;

@@ -28,9 +28,9 @@ use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceCon
 use thalweg_record::{Content, File, Origin, Problem, Times};
 
 use thalweg_stream::io_error::io_error;
+use thalweg_stream::links::{LinksOut, Symlinks};
 
 use crate::group::Group;
-use crate::links_out::LinksOut;
 use filter::Filter;
 use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
@@ -96,23 +96,6 @@ pub enum Folders {
     #[default]
     Enter,
     /// Skips the folder.
-    Skip,
-}
-
-/// The action for symbolic links.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Symlinks {
-    /// Reads files through links that stay in the folder that is read. Skips links that lead out of it, and
-    /// links to folders.
-    #[default]
-    Inside,
-    /// Reads files through all links, and skips links to folders. A user who may write into the folder can
-    /// then have any file read that this process may read.
-    Files,
-    /// Reads files and folders through links.
-    Follow,
-    /// Skips all links.
     Skip,
 }
 
