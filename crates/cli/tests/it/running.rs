@@ -360,6 +360,12 @@ fn listening(house: &House) -> (Child, BufReader<std::process::ChildStderr>, Str
     let mut command = house.command(&["run", "c.yaml", "--json", "--listen", "127.0.0.1:0"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
+    let address = address_in(&mut said);
+    (child, said, address)
+}
+
+/// Reads until the program says where it listens.
+fn address_in(said: &mut impl BufRead) -> String {
     loop {
         let mut line = String::new();
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
@@ -367,7 +373,7 @@ fn listening(house: &House) -> (Child, BufReader<std::process::ChildStderr>, Str
         if event["event"] == "listening" {
             let url = event["message"].as_str().unwrap();
             let address = url.strip_prefix("listening: http://").unwrap().strip_suffix("/metrics").unwrap();
-            return (child, said, address.to_owned());
+            return address.to_owned();
         }
     }
 }
