@@ -8,11 +8,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 use flate2::write::GzEncoder;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thalweg_config::Mistake;
 
 /// How files are compressed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// No compression.
@@ -31,6 +31,15 @@ impl Compression {
             Compression::None => None,
             Compression::Gzip => Some(0..=9),
             Compression::Zstd => Some(1..=22),
+        }
+    }
+
+    /// Returns the name of the format in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
         }
     }
 

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 
 use crate::address::addresses;
+use crate::percent::{percent_decoded, percent_encoded};
 use crate::{Found, HIDDEN};
 
 /// Shorter values are not secrets, and would match parts of other words.
@@ -110,40 +111,6 @@ pub(crate) fn find(text: &str) -> Vec<Found> {
         starts.into_iter().map(move |at| Found { range: at..at + length, shown: shown.clone() })
     };
     known.iter().flat_map(matches).collect()
-}
-
-/// Encodes every character that has a meaning in a URL.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte))
-            }
-            _ => encoded += &format!("%{byte:02X}"),
-        }
-    }
-    encoded
-}
-
-/// Decodes percent escapes. A text that is not UTF-8 afterwards stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]

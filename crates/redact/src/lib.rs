@@ -21,6 +21,7 @@
 
 mod address;
 mod known;
+mod percent;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
 pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address};
+pub use percent::percent_decoded;
 
 /// Replaces what must not be shown.
 pub(crate) const HIDDEN: &str = "…";

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use opendal::{HttpTransporter, OperationContext, Operator, services};
-use thalweg_redact::without_secrets;
+use thalweg_redact::{percent_decoded, without_secrets};
 
 use crate::StoreError;
 use crate::transport::{Exactly, Redirects, client};
@@ -94,7 +94,7 @@ fn authority(rest: &str) -> (Option<User>, &str, &str) {
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let Some((user, host)) = authority.rsplit_once('@') else { return (None, authority, path) };
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    (Some((decoded(user), decoded(password))), host, path)
+    (Some((percent_decoded(user), percent_decoded(password))), host, path)
 }
 
 fn webdav(scheme: &str, rest: &str) -> Result<Location, String> {
@@ -111,14 +111,14 @@ fn webdav(scheme: &str, rest: &str) -> Result<Location, String> {
     let transport = client(Redirects::Followed);
     let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
     let name = format!("{scheme}://{host}/");
-    let path = decoded(path.trim_start_matches('/'));
+    let path = percent_decoded(path.trim_start_matches('/'));
     Ok(Location { operator, kind: Kind::WebDav, key: name.clone(), name, path })
 }
 
 /// Returns the last part of the path of a URL as a file name.
 fn file_name(path: &str) -> String {
     let path = path.split_once('?').map_or(path, |(path, _)| path);
-    let name = decoded(path.rsplit('/').next().unwrap_or_default());
+    let name = percent_decoded(path.rsplit('/').next().unwrap_or_default());
     match Path::new(&name).file_name() {
         Some(_) if !name.contains(['/', '\\', '\0']) => name,
         _ => "file".to_owned(),
@@ -132,7 +132,7 @@ fn file(rest: &str, is_url: bool) -> Result<Location, String> {
         if !rest.starts_with('/') {
             return Err("a file of this machine has three slashes: `file:///path`".to_owned());
         }
-        PathBuf::from(decoded(rest))
+        PathBuf::from(percent_decoded(rest))
     } else {
         PathBuf::from(rest)
     };
@@ -175,7 +175,7 @@ where
     }
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(key).to_ascii_lowercase(), decoded(value))
+        (percent_decoded(key).to_ascii_lowercase(), percent_decoded(value))
     });
     let mut options: BTreeMap<String, String> = pairs.collect();
     options.insert(holder.to_owned(), holding.to_owned());
@@ -202,7 +202,7 @@ where
         kind: kind(settings),
         key: format!("{endpoint} {name}"),
         name,
-        path: decoded(path),
+        path: percent_decoded(path),
     })
 }
 
@@ -217,26 +217,6 @@ fn escaped(path: &str) -> String {
         }
     }
     escaped
-}
-
-/// Decodes percent escapes: `%41` becomes `A`.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

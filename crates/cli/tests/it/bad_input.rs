@@ -257,3 +257,38 @@ fn an_output_folder_that_may_not_be_written_is_named() {
     let text = failure(&house);
     assert!(text.contains("blocked"), "{text}");
 }
+
+#[test]
+fn a_full_folder_for_temporary_files_is_named_and_the_run_goes_on_when_there_is_room() {
+    if !thalweg_testkit::disk::SmallDisk::is_possible() {
+        println!("not shown: a small disk cannot be mounted here");
+        return;
+    }
+    let text = "sources: { in: { files: { path: in.log.gz } } }\n\
+                temporary: small\n\
+                pipelines: { main: { from: in, transforms: [decompress], to: out } }\n\
+                sinks: { out: { directory: { path: out } } }\n";
+    let house = House::with(&[("c.yaml", text)]);
+    let content: String = (0..200_000).map(|number| format!("line {number}\n")).collect();
+    house.write("in.log", content.as_bytes());
+    let pack = "sources: { in: { file: { path: in.log } } }\n\
+                pipelines: { main: { from: in, to: out } }\n\
+                sinks: { out: { file: { path: in.log.gz, compression: gzip } } }\n";
+    house.write("pack.yaml", pack.as_bytes());
+    house.run_well(&["run", "pack.yaml", "--quiet"]);
+    let disk = thalweg_testkit::disk::SmallDisk::mount(&house.path().join("small"), 256 << 10).unwrap();
+    let mut command = house.command(&["run", "c.yaml"]);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("No space left on device") {
+        let read = std::io::BufRead::read_line(&mut said, &mut text).unwrap();
+        assert!(read > 0, "it ended: {text}");
+    }
+    assert!(text.contains("cannot write a temporary file"), "{text}");
+    assert!(text.contains("The option `temporary` names their folder"), "{text}");
+    disk.grow().unwrap();
+    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
+    assert!(house.read("out/in.log") == content);
+}

@@ -390,3 +390,67 @@ fn rows_are_whole_in_one_object_of_a_store_however_often_the_copy_is_told_to_sto
     assert!(town.stored("all-00002.log").is_none());
     assert_eq!(town.unfinished(), 0);
 }
+
+/// The listings of both sides say all that is needed.
+#[test]
+fn an_update_of_what_is_there_reads_nothing_and_asks_for_no_object() {
+    let town = Town::new();
+    let names: Vec<String> = (0..300).map(|number| format!("{:02}/{number:03}", number % 7)).collect();
+    names.iter().for_each(|name| town.put(&format!("from/{name}"), name.as_bytes()));
+    let (from, to) = (town.url("from/"), town.url("to/"));
+    town.run_well(&[&from, &to]);
+    // Other objects beside them, before and after.
+    (0..50).for_each(|number| town.put(&format!("to/03/{number}-other"), b"other"));
+    let update = || {
+        town.proxy.clear();
+        let said = town.run_well(&[&from, &to, "--existing", "update", "--json"]);
+        let last = said.err.lines().last().unwrap();
+        let copy = serde_json::from_str::<serde_json::Value>(last).unwrap()["copy"].clone();
+        let seen = town.proxy.seen();
+        let of_objects = seen.iter().filter(|seen| !seen.path_and_query.contains("list-type=2")).count();
+        (copy["skipped_files"].clone(), copy["read_bytes"].clone(), of_objects)
+    };
+    assert_eq!(update(), (300.into(), 0.into(), 0));
+    // A file that is missing and one of another size are copied: a request to read and one to write each.
+    fs::remove_file(town.amazon.folder().join("bucket/to/05/005")).unwrap();
+    town.put("to/01/001", b"another size");
+    assert_eq!(update(), (298.into(), 12.into(), 4));
+    assert_eq!(town.stored("to/01/001").unwrap(), b"01/001");
+    assert_eq!(town.stored("to/05/005").unwrap(), b"05/005");
+}
+
+/// No real server takes such a key from a client, so the proxy answers the listing.
+#[test]
+fn a_key_that_leads_out_of_the_target_is_left_out_and_the_others_are_copied() {
+    let town = Town::new();
+    fs::create_dir(town.house.path().join("in")).unwrap();
+    for name in ["one", "two"] {
+        town.house.write(&format!("in/{name}"), name.as_bytes());
+    }
+    let from = town.url("a/");
+    town.run_well(&["in/", &from]);
+    let entry = |key: &str, size: usize, etag: &str| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>\
+             <ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        )
+    };
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult><Name>bucket</Name><Prefix>a/</Prefix>\
+         <KeyCount>4</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{}{}{}{}</ListBucketResult>",
+        entry("a/../../x", 3, "00000000000000000000000000000000"),
+        entry("a//abs", 3, "00000000000000000000000000000000"),
+        entry("a/one", 3, "f97c5d29941bfb1b2fdab0874906ab82"),
+        entry("a/two", 3, "b8a9f715dbb64fd5c56e7783c6820a61"),
+    );
+    let listing = Fault::Status { code: 200, retry_after: None, body };
+    town.proxy.set([Rule::new(listing).method("GET").path("list-type=2")]);
+    let said = town.run(&[&from, "deep/er/to/"]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("2 files could not be copied"), "{}", said.err);
+    for name in ["one", "two"] {
+        assert_eq!(town.house.read(&format!("deep/er/to/{name}")), name);
+    }
+    let outside = |path: &str| town.house.path().join(path).exists();
+    assert!(!outside("deep/x") && !outside("x") && !outside("deep/er/x"));
+}

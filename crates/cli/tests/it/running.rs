@@ -356,6 +356,61 @@ fn a_quiet_run_that_is_ended_at_once_says_why_it_failed() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
+/// Starts `c.yaml` with `--listen`. Returns the rest of what it says, and the address.
+fn listening(house: &House) -> (Child, BufReader<std::process::ChildStderr>, String) {
+    let mut command = house.command(&["run", "c.yaml", "--json", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let address = address_in(&mut said);
+    (child, said, address)
+}
+
+/// Reads until the program says where it listens.
+fn address_in(said: &mut impl BufRead) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["event"] == "listening" {
+            let url = event["message"].as_str().unwrap();
+            let address = url.strip_prefix("listening: http://").unwrap().strip_suffix("/metrics").unwrap();
+            return address.to_owned();
+        }
+    }
+}
+
+fn asked(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The connections that `--listen` serves at the same time.
+const SERVED: usize = 64;
+
+#[test]
+fn silent_connections_take_no_more_descriptors_than_allowed_and_others_are_answered() {
+    let house = House::with(&[("c.yaml", ENDLESS)]);
+    let (mut child, mut said, address) = listening(&house);
+    let silent: Vec<_> = (0..SERVED + 20).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
+    // The silent ones are closed after a time limit.
+    assert!(asked(&address, "/health").starts_with("HTTP/1.1 200 "));
+    let folder = format!("/proc/{}/fd", child.id());
+    let is_socket = |entry: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_link(entry.unwrap().path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    };
+    // Beside them, the listener and a few of the program itself.
+    let sockets =
+        std::fs::read_dir(folder).unwrap().filter_map(|entry| is_socket(entry).then_some(())).count();
+    assert!(sockets <= SERVED + 8, "{sockets} sockets are open");
+    drop(silent);
+    signal(&child, Signal::TERM);
+    std::io::copy(&mut said, &mut std::io::sink()).unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn others_are_told_how_it_goes() {
     let house = House::with(&[(
@@ -373,30 +428,8 @@ sinks:
 ",
     )]);
     std::fs::create_dir(house.path().join("taken")).unwrap();
-    let mut command = house.command(&["run", "c.yaml", "--json", "--listen", "127.0.0.1:0"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    let address = loop {
-        let mut line = String::new();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
-        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if event["event"] == "listening" {
-            let url = event["message"].as_str().unwrap();
-            break url
-                .strip_prefix("listening: http://")
-                .unwrap()
-                .strip_suffix("/metrics")
-                .unwrap()
-                .to_owned();
-        }
-    };
-    let ask = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(&address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let (mut child, mut said, address) = listening(&house);
+    let ask = |path: &str| asked(&address, path);
     let counter = "thalweg_component_sent_messages_total{component=\"out\",kind=\"file\",role=\"sink\"} ";
     let count = || {
         let answer = ask("/metrics");

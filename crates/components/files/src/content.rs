@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -58,6 +58,32 @@ pub fn open(file: &File) -> Result<Opened, FileError> {
 pub fn open_path(path: &Path) -> Result<Opened, FileError> {
     let opened = fs::File::open(path).map_err(|error| unreadable(&error))?;
     Ok(Opened::File(opened))
+}
+
+/// A file of the file system as it was found, to notice that it grows.
+pub struct AsFound(Option<(PathBuf, u64)>);
+
+impl AsFound {
+    /// Returns the path and the size that the source found.
+    pub fn of(file: &File) -> Self {
+        Self(match file.content() {
+            Content::Path(path) => Some((path.clone(), file.origin().size)),
+            _ => None,
+        })
+    }
+
+    /// Warns if the file, which was read to its end, has become larger since it was found.
+    pub fn warn_if_grown(&self) {
+        let Some((path, size)) = &self.0 else { return };
+        let now = fs::metadata(path).map_or(*size, |found| found.len());
+        if now > *size {
+            tracing::warn!(
+                "`{}` grew while it was read, from {size} to {now} bytes: a program still writes to it, and its end \
+                 may be torn. Set `min_age` of the source `files` to more than the longest pause of that program",
+                path.display()
+            );
+        }
+    }
 }
 
 /// Creates a temporary file for a new version of a file. It gets the extension of `name`, because some

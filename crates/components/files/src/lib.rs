@@ -18,7 +18,6 @@ mod directory;
 pub mod file_template;
 mod group;
 mod kept_bytes;
-mod links_out;
 pub mod mime;
 mod plain;
 pub mod sinks;

@@ -7,7 +7,7 @@ use thalweg_engine::FileError;
 use thalweg_record::{Content, File};
 
 use crate::ahead::Ahead;
-use crate::content::{Opened, open, unreadable};
+use crate::content::{AsFound, Opened, open, unreadable};
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
 use thalweg_engine::SourceOutput;
 use thalweg_stream::arenas::Arenas;
@@ -23,6 +23,7 @@ pub struct Plain {
     /// The error that ended reading early.
     failure: Option<io::Error>,
     is_end: bool,
+    as_found: AsFound,
 }
 
 enum From {
@@ -48,13 +49,13 @@ impl Plain {
         {
             // The first slice shows the compression, so that no extra request is needed.
             let ahead = Ahead::new(ranges.clone(), 0, budget);
-            return Ok(Self::reading(From::Undetected(Box::new(ahead), opened)));
+            return Ok(Self::reading(From::Undetected(Box::new(ahead), opened), file));
         }
         let head = match compression {
             Compression::Auto => opened.head(TELLING).map_err(|error| unreadable(&error))?,
             _ => Vec::new(),
         };
-        Ok(Self::reading(match (compression.of(&head).flatten(), file.content()) {
+        let reader = match (compression.of(&head).flatten(), file.content()) {
             (Some(format), _) => {
                 let mut decoder = Decoder::new(format, opened);
                 let passed = io::copy(&mut decoder.by_ref().take(from), &mut io::sink());
@@ -68,11 +69,13 @@ impl Plain {
                 opened.seek(SeekFrom::Start(from)).map_err(|error| unreadable(&error))?;
                 From::Plain(opened)
             }
-        }))
+        };
+        Ok(Self::reading(reader, file))
     }
 
-    fn reading(from: From) -> Self {
-        Self { from, carry: Vec::new(), failure: None, is_end: false }
+    fn reading(from: From, file: &File) -> Self {
+        let as_found = AsFound::of(file);
+        Self { from, carry: Vec::new(), failure: None, is_end: false, as_found }
     }
 
     /// Returns the unused bytes, followed by more. Waits until the budget has capacity.
@@ -95,6 +98,7 @@ impl Plain {
             match self.read(free) {
                 Ok(0) => {
                     self.is_end = true;
+                    self.as_found.warn_if_grown();
                     break;
                 }
                 Ok(read) => filled += read,

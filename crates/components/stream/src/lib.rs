@@ -6,6 +6,7 @@
 //! - [`arenas`]: memory to read into.
 //! - [`cut`]: cuts messages from that memory and sends them to a source output.
 //! - [`io_error`]: errors of the operating system.
+//! - [`links`]: symbolic links in folders that are read.
 //! - [`encode`]: the transform that encodes messages for a sink.
 //! - [`pieces`]: batches whose output is larger than they are.
 //!
@@ -17,4 +18,5 @@ pub mod arenas;
 pub mod cut;
 pub mod encode;
 pub mod io_error;
+pub mod links;
 pub mod pieces;

@@ -15,7 +15,15 @@ use std::io;
 use std::process::exit;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use nix::sys::signal::{
+    SigSet, SigmaskHow,
+    Signal::{SIGHUP, SIGINT, SIGTERM},
+};
 use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// Signals to end that arrive within this time of the first are one request.
@@ -216,9 +224,21 @@ fn count(counts: &watch::Sender<Counts>, requests: &mut Requests, signal: Signal
 /// Starts the thread that counts signals.
 #[cfg(unix)]
 fn listen(counts: watch::Sender<Counts>) -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+    // The handlers are installed before this function returns. A library installs them, and a signal is lost
+    // that arrives after its handler is there and before the library knows it. So they wait until then.
+    let mut blocked = SigSet::empty();
+    [SIGINT, SIGTERM, SIGHUP].into_iter().for_each(|signal| blocked.add(signal));
+    let former = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let result = counting(counts);
+    former.thread_set_mask()?;
+    let (runtime, counting) = result?;
+    begin(runtime, counting)
+}
+
+/// Installs the handlers. Returns the task that counts signals, and its runtime.
+#[cfg(unix)]
+fn counting(counts: watch::Sender<Counts>) -> io::Result<(Runtime, impl Future<Output = ()> + Send)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The handlers are installed before this function returns.
     let context = runtime.enter();
     let (mut interrupt, mut terminate, mut hang_up) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
@@ -226,7 +246,7 @@ fn listen(counts: watch::Sender<Counts>) -> io::Result<()> {
     // ignored.
     let largest_file = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     drop(context);
-    begin(runtime, async move {
+    let counting = async move {
         let _largest_file = largest_file;
         let mut requests = Requests::default();
         loop {
@@ -237,7 +257,8 @@ fn listen(counts: watch::Sender<Counts>) -> io::Result<()> {
             };
             count(&counts, &mut requests, signal, kind.as_raw_value());
         }
-    })
+    };
+    Ok((runtime, counting))
 }
 
 /// The number of SIGINT.
@@ -256,10 +277,7 @@ fn listen(counts: watch::Sender<Counts>) -> io::Result<()> {
     })
 }
 
-fn begin(
-    runtime: tokio::runtime::Runtime,
-    count: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+fn begin(runtime: Runtime, count: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("thalweg-signals".to_owned());
     thread.spawn(move || runtime.block_on(count)).map(drop)
 }

@@ -111,7 +111,11 @@ impl Draft {
             }
             at += length as u64;
         }
-        Ok(())
+        // A part of a removed draft must not count as written: no later run could find it.
+        match self.file.metadata()?.nlink() {
+            0 => Err(io::Error::other("its draft was removed while it was being written")),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the CRC-32C of the bytes in a range of the draft.
@@ -317,6 +321,16 @@ mod tests {
         draft.write(2 << 20, &half).unwrap();
         content[2 << 20] = 0;
         assert_eq!(std::fs::read(&draft.path).unwrap(), content);
+    }
+
+    #[test]
+    fn a_part_of_a_draft_that_was_removed_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (draft, _) = Draft::create(&folder.path().join("below/a"), None).unwrap();
+        draft.write(0, b"one").unwrap();
+        std::fs::remove_dir_all(folder.path().join("below")).unwrap();
+        let error = draft.write(3, b"two").unwrap_err();
+        assert_eq!(error.to_string(), "its draft was removed while it was being written");
     }
 
     #[test]

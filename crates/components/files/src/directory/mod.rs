@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use thalweg_engine::{Context, Disposition, FileError, FileTransform, Journal};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, Journal};
 use thalweg_record::{Content, File};
 
 use crate::content;
@@ -44,13 +44,29 @@ pub struct Directory {
     resumes: bool,
     /// True for a sink. No component needs the temporary file afterwards, so it is linked instead of copied.
     is_last: bool,
+    /// The folder, once a file was written to it.
+    root: Option<fs::File>,
 }
 
 impl Directory {
     /// Creates a worker with these options.
     pub fn new(options: DirectoryOptions, names: Arc<Names>, context: &Context, is_last: bool) -> Self {
         let journal = context.journal.clone().filter(|_| context.resumes);
-        Self { options, names, journal, resumes: context.resumes, is_last }
+        Self { options, names, journal, resumes: context.resumes, is_last, root: None }
+    }
+
+    /// Stops the run if the folder was removed since this worker wrote to it, with all files in it. The
+    /// folder is otherwise created again, and no one would notice.
+    fn check_present(&self) -> Result<(), FileError> {
+        let metadata = self.root.as_ref().and_then(|root| root.metadata().ok());
+        if metadata.is_none_or(|metadata| metadata.nlink() > 0) {
+            return Ok(());
+        }
+        Err(FileError::Failed(Error::permanent(format!(
+            "`{}` was removed while the run was writing to it: the files in it are lost. Find out what removes it, \
+             and restart.",
+            self.options.path.display()
+        ))))
     }
 
     /// Writes the file unless an existing one stays. Returns the folder of the file.
@@ -132,6 +148,7 @@ impl Directory {
             content::Opened::File(from) => {
                 let copied = copy_file(from, &mut draft.file);
                 copied.map_err(|error| unwritable("write into", folder, &error))?;
+                content::AsFound::of(file).warn_if_grown();
             }
             content::Opened::Memory(_) | content::Opened::Ranges(_) => {
                 content::copy(&mut from, &mut draft.file, |error| unwritable("write into", folder, error))?;
@@ -185,7 +202,12 @@ impl Directory {
 #[async_trait]
 impl FileTransform for Directory {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        self.check_present()?;
         let folder = self.write(file)?;
+        if self.root.is_none() {
+            // Without a handle, for example if too many files are open, the next file tries again.
+            self.root = fs::File::open(&self.options.path).ok();
+        }
         if self.options.fsync {
             self.sync(&folder)?;
         }

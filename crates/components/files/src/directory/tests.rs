@@ -326,3 +326,16 @@ async fn a_file_that_is_built_again_replaces_what_it_was_before() {
         assert_eq!(runs.written(), texts(&[("x-1", "new"), ("x-3", "next")]), "{on_exists}");
     }
 }
+
+#[tokio::test]
+async fn a_folder_that_is_removed_ends_the_run_before_more_files_are_acknowledged() {
+    let folder = Folder::new();
+    let mut writer = folder.writer("keep: []");
+    writer.apply(&mut file_at(&folder.put("in/a", "1"))).await.unwrap();
+    fs::remove_dir_all(folder.path("out")).unwrap();
+    let ended = writer.apply(&mut file_at(&folder.put("in/b", "2"))).await;
+    let Err(FileError::Failed(error)) = ended else { panic!("it went on") };
+    let expected = "out` was removed while the run was writing to it: the files in it are lost.";
+    assert!(error.to_string().contains(expected), "{error}");
+    assert!(!folder.path("out").exists());
+}

@@ -265,6 +265,22 @@ mod tests {
         assert_eq!(reason, "`FOLDER/spool` is full: it holds `max_bytes` (3kB)");
     }
 
+    #[tokio::test]
+    async fn a_folder_that_is_removed_is_an_error_before_more_messages_are_acknowledged() {
+        for more in ["", "fsync: true"] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut sink = options::<SpoolSink>(&yaml(&folder, more)).build(&context()).unwrap();
+            sink.open(None).await.unwrap();
+            let mut rejects = Rejects::default();
+            sink.write(&batch(["one"]), &mut rejects).await.unwrap();
+            std::fs::remove_dir_all(folder.path().join("spool")).unwrap();
+            let error = sink.write(&batch(["two"]), &mut rejects).await.unwrap_err();
+            assert_eq!(error.kind(), thalweg_engine::ErrorKind::Permanent);
+            let expected = "00000001.open` was removed while the sink was writing to it";
+            assert!(error.full().contains(expected), "{}", error.full());
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_a_mistake() {
         let check = |yaml: &str| -> Vec<_> {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -121,6 +122,16 @@ impl Writer {
             }
             self.used = None;
             return Err(Refusal::Failed(io_error("write to", path, &error)));
+        }
+        // No reader would find the block, so its messages must not be acknowledged.
+        if segment.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
+            let path = path_of(&self.bounds.folder, segment.number, OPEN);
+            self.current = None;
+            return Err(Refusal::Failed(Error::permanent(format!(
+                "`{}` was removed while the sink was writing to it: the messages in it are lost. Find out what \
+                 removes it, and restart.",
+                path.display()
+            ))));
         }
         segment.length += length;
         segment.is_dirty = true;

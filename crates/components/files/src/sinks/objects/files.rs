@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
+use super::existing::Existing;
 use super::parts::{Former, Noted, check, complete, held, put, send};
 use super::{OnExists, Target};
 use crate::content::unreadable;
@@ -38,6 +39,8 @@ pub(super) struct Files {
     pub(super) journal: Option<Journal>,
     /// The names that the run has written, shared by all workers.
     pub(super) names: Arc<Names>,
+    /// The objects that the target had, shared by all workers.
+    pub(super) existing: Arc<Existing>,
 }
 
 /// The content to read parts from.
@@ -288,11 +291,8 @@ impl Files {
 
     /// True if the existing object must stay.
     async fn is_left_alone(&self, file: &File, path: &str, size: u64) -> Result<bool, FileError> {
-        let found = match self.target.store.stat(path).await {
-            Ok(found) => found,
-            Err(StoreError::Absent { .. }) => return Ok(false),
-            Err(error) => return Err(unwritten(&error)),
-        };
+        let found = self.existing.find(&self.target.store, &self.target.path, path).await;
+        let Some(found) = found.map_err(|error| unwritten(&error))? else { return Ok(false) };
         match self.on_exists {
             OnExists::Replace => Ok(false),
             OnExists::Update => {

@@ -7,6 +7,7 @@
 //!
 //! See docs/decisions/036-uploads-are-our-own-requests.md.
 
+mod existing;
 mod files;
 mod messages;
 mod object;
@@ -110,6 +111,10 @@ pub struct ObjectsSink {
     #[serde(skip)]
     #[schemars(skip)]
     names: Arc<Names>,
+    /// Shared by all workers.
+    #[serde(skip)]
+    #[schemars(skip)]
+    existing: Arc<existing::Existing>,
 }
 
 /// The action if the object exists.
@@ -410,6 +415,7 @@ impl FileTransformConfig for ObjectsSink {
             memory: context.memory.clone(),
             journal: context.journal.clone(),
             names: self.names.clone(),
+            existing: self.existing.clone(),
             target,
         }))
     }

@@ -5,6 +5,7 @@
 
 mod filter;
 mod pass;
+mod recent;
 
 #[cfg(test)]
 mod tests;
@@ -27,9 +28,9 @@ use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceCon
 use thalweg_record::{Content, File, Origin, Problem, Times};
 
 use thalweg_stream::io_error::io_error;
+use thalweg_stream::links::{LinksOut, Symlinks};
 
 use crate::group::Group;
-use crate::links_out::LinksOut;
 use filter::Filter;
 use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
@@ -95,23 +96,6 @@ pub enum Folders {
     #[default]
     Enter,
     /// Skips the folder.
-    Skip,
-}
-
-/// The action for symbolic links.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Symlinks {
-    /// Reads files through links that stay in the folder that is read. Skips links that lead out of it, and
-    /// links to folders.
-    #[default]
-    Inside,
-    /// Reads files through all links, and skips links to folders. A user who may write into the folder can
-    /// then have any file read that this process may read.
-    Files,
-    /// Reads files and folders through links.
-    Follow,
-    /// Skips all links.
     Skip,
 }
 
@@ -198,7 +182,7 @@ struct Files {
 impl Source for Files {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut pass = Pass::begin(out);
-        if pass.is_doubtful() {
+        if pass.is_resumed() {
             let name = out.name();
             tracing::warn!(
                 "`{name}` resumes after an interrupted run: files that were in progress may be sent a second time"
@@ -210,7 +194,7 @@ impl Source for Files {
                 return Ok(());
             }
             if self.by_name {
-                pass.finished().into_iter().for_each(|checkpoint| out.checkpoint(checkpoint));
+                pass.save_finished(out);
             }
             let Some(TimeSpan(pause)) = self.config.watch else { return Ok(()) };
             if out.sleep(pause.max(Duration::from_millis(10))).await {
@@ -278,9 +262,13 @@ impl Files {
                         pass.defer(&path);
                         continue;
                     }
+                    pass.add_sent(&path, &metadata);
                     checkpoint = self.by_name.then(|| pass.checkpoint(&path));
                     group.add(file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone()));
                     if group.is_full() {
+                        if self.by_name {
+                            pass.save_recent(out);
+                        }
                         out.send_files(group.take(), checkpoint.take()).await?;
                         lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
@@ -290,6 +278,9 @@ impl Files {
             }
         }
         if !group.is_empty() {
+            if self.by_name {
+                pass.save_recent(out);
+            }
             out.send_files(group.take(), checkpoint).await?;
         }
         // With `watch`, only once.

@@ -4,11 +4,10 @@
 //! that were created, moved there or modified since. These are the files whose *change time* (Unix's ctime)
 //! is not before the start of the previous pass. The saved state is therefore one point in time, however many
 //! files there are. (Rejected: saving the time of each file, which grows with the number of files.) Clocks
-//! are too coarse near that point, so files of the last seconds before it are saved one by one.
+//! are too coarse near that point, so files of the last seconds before it are saved one by one ([`recent`]).
 //!
 //! See docs/decisions/034-new-files-are-known-by-time.md.
 
-use std::collections::HashSet;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -19,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use thalweg_engine::{Checkpoint, SourceOutput};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::recent::{self, Recent};
+
 /// The partition of the position.
 const PARTITION: &str = "files";
-/// The partition of the recently sent files.
-const RECENT: &str = "files.recent";
 
 /// The maximum difference between the clocks of the system and of its file system, in nanoseconds.
 const SLACK_NS: i128 = 2_000_000_000;
@@ -40,22 +39,6 @@ struct Kept {
     /// hexadecimal digits of its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<(usize, String)>,
-    /// True if the completed pass was interrupted. The files that it sent shortly before the interruption are
-    /// then unknown.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_doubtful: bool,
-}
-
-/// Files that are saved one by one at the end of a pass. They have their own partition, because the list may
-/// be long.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Recent {
-    /// The start of the pass.
-    of: i64,
-    /// The fingerprints of sent files that changed in the last seconds before the pass began, or later.
-    sent: Vec<u64>,
-    /// The fingerprints of files that were younger than `min_age`.
-    deferred: Vec<u64>,
 }
 
 /// One walk through all folders.
@@ -67,40 +50,36 @@ pub struct Pass {
     root: usize,
     /// The last file that an earlier run committed in this pass: the index of its root, and its path.
     after: Option<(usize, PathBuf)>,
-    /// True if files may be sent a second time.
-    is_doubtful: bool,
     /// The files that the previous pass sent, and those that it deferred.
-    known: (HashSet<u64>, HashSet<u64>),
-    /// The same files, as saved state. They are kept until this whole pass is committed.
-    former: Recent,
+    known: Recent,
     /// The files that this pass sent or deferred and the next pass must know.
     recent: Recent,
+    /// The starts of the earlier passes whose recent files are saved, the oldest first. They are kept until a
+    /// later pass is committed.
+    starts: Vec<i64>,
 }
 
 impl Pass {
     /// Resumes where an earlier run stopped.
     pub fn begin(out: &SourceOutput) -> Self {
-        let saved = |partition| out.saved(partition).unwrap_or_default();
-        let kept: Kept = serde_json::from_value(saved(PARTITION)).unwrap_or_default();
-        let recent: Vec<Recent> = serde_json::from_value(saved(RECENT)).unwrap_or_default();
-        // The recent files of a pass count only if that pass was committed.
-        let recent = recent.into_iter().find(|recent| Some(recent.of) == kept.since).unwrap_or_default();
-        let after = kept.after.as_ref().map(|(root, path)| (*root, path_of(path)));
-        let is_doubtful = kept.is_doubtful || after.is_some();
+        let kept: Kept = serde_json::from_value(out.saved(PARTITION).unwrap_or_default()).unwrap_or_default();
         let began = kept.began.unwrap_or_else(now);
-        Self { began, after, is_doubtful, ..Self::after(kept.since, recent) }
+        let starts: Vec<i64> = kept.since.into_iter().collect();
+        recent::forget_others(out, &[starts.as_slice(), &[began]].concat());
+        Self {
+            since: kept.since,
+            began,
+            root: 0,
+            after: kept.after.as_ref().map(|(root, path)| (*root, path_of(path))),
+            known: kept.since.map_or_else(Recent::default, |since| Recent::load(out, since)),
+            recent: Recent::load(out, began),
+            starts,
+        }
     }
 
-    /// Returns the pass after one that ended with this state.
-    fn after(since: Option<i64>, former: Recent) -> Self {
-        let known = (former.sent.iter().copied().collect(), former.deferred.iter().copied().collect());
-        let recent = Recent::default();
-        Self { since, began: now(), root: 0, after: None, is_doubtful: false, known, former, recent }
-    }
-
-    /// True if files may be sent a second time, because a run was interrupted.
-    pub fn is_doubtful(&self) -> bool {
-        self.is_doubtful
+    /// True if it resumes a pass that was interrupted.
+    pub fn is_resumed(&self) -> bool {
+        self.after.is_some()
     }
 
     /// Returns the index of the first root that is not finished.
@@ -113,7 +92,7 @@ impl Pass {
         self.root = root;
     }
 
-    /// True if a file must be sent.
+    /// True if a file must be sent or deferred.
     pub fn is_new(&mut self, path: &Path, metadata: &Metadata) -> bool {
         if let Some((root, after)) = &self.after
             && *root == self.root
@@ -121,47 +100,69 @@ impl Pass {
         {
             return false;
         }
-        let changed = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
-        let (print, name) = (fingerprint(path, Some(metadata)), fingerprint(path, None));
-        let is_recent = changed >= i128::from(self.began) - SLACK_NS;
-        let was_sent = self.known.0.contains(&print);
-        if is_recent {
-            self.recent.sent.push(print);
+        if self.known.sent.contains(&fingerprint(path, Some(metadata))) {
+            self.add_sent(path, metadata);
+            return false;
         }
-        let is_changed = self.since.is_none_or(|since| changed >= i128::from(since) - SLACK_NS);
-        (is_changed && !was_sent) || self.known.1.contains(&name)
+        let is_changed = self.since.is_none_or(|since| changed(metadata) >= i128::from(since) - SLACK_NS);
+        is_changed || self.known.deferred.contains(&fingerprint(path, None))
+    }
+
+    /// Records that a file is sent.
+    pub fn add_sent(&mut self, path: &Path, metadata: &Metadata) {
+        let is_recent = changed(metadata) >= i128::from(self.began) - SLACK_NS;
+        // A run that was interrupted in this pass may have deferred the file.
+        if is_recent || self.recent.deferred.contains(&fingerprint(path, None)) {
+            self.recent.add_sent(fingerprint(path, Some(metadata)));
+        }
     }
 
     /// Records that a file is too young to be sent.
     pub fn defer(&mut self, path: &Path) {
-        self.recent.deferred.push(fingerprint(path, None));
+        self.recent.add_deferred(fingerprint(path, None));
     }
 
     /// Returns where a run resumes once this file and all files before it are settled.
     pub fn checkpoint(&self, path: &Path) -> Checkpoint {
         let after = Some((self.root, digits(path)));
-        checkpoint(PARTITION, &Kept { since: self.since, began: Some(self.began), after, is_doubtful: false })
+        checkpoint(&Kept { since: self.since, began: Some(self.began), after })
     }
 
-    /// Returns where a run resumes once this whole pass is settled. The list of recent files is in a
-    /// partition that does not wait for that. It therefore contains the recent files of the previous pass as
-    /// well, in case this pass is not committed.
-    pub fn finished(&mut self) -> [Checkpoint; 2] {
-        self.recent.of = self.began;
-        let is_doubtful = self.after.is_some();
-        let kept = Kept { since: Some(self.began), began: None, after: None, is_doubtful };
-        [checkpoint(RECENT, &[&self.former, &self.recent]), checkpoint(PARTITION, &kept)]
+    /// Saves the files that were sent or deferred, before a checkpoint is sent that comes after them. They
+    /// are in partitions that do not wait until the files are settled: what comes after the checkpoint is
+    /// sent again all the same.
+    pub fn save_recent(&mut self, out: &SourceOutput) {
+        self.recent.take_change(self.began).into_iter().for_each(|checkpoint| out.checkpoint(checkpoint));
+    }
+
+    /// Saves where a run resumes once this whole pass is settled.
+    pub fn save_finished(&mut self, out: &SourceOutput) {
+        self.save_recent(out);
+        out.checkpoint(checkpoint(&Kept { since: Some(self.began), began: None, after: None }));
+        let saved = out.saved(PARTITION).and_then(|saved| serde_json::from_value::<Kept>(saved).ok());
+        let since = saved.and_then(|kept| kept.since);
+        if let Some(at @ 1..) = self.starts.iter().position(|start| Some(*start) == since) {
+            self.starts.drain(..at);
+            recent::forget_others(out, &[self.starts.as_slice(), &[self.began]].concat());
+        }
     }
 
     /// Starts the next pass.
     pub fn begin_next(&mut self) {
-        self.recent.of = self.began;
-        *self = Self::after(Some(self.began), std::mem::take(&mut self.recent));
+        self.starts.push(self.began);
+        self.since = Some(self.began);
+        self.began = now();
+        self.after = None;
+        self.known = std::mem::take(&mut self.recent);
     }
 }
 
-fn checkpoint(partition: &str, kept: &impl Serialize) -> Checkpoint {
-    Checkpoint { partition: partition.into(), offset: serde_json::to_value(kept).unwrap_or_default() }
+fn changed(metadata: &Metadata) -> i128 {
+    i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec())
+}
+
+fn checkpoint(kept: &Kept) -> Checkpoint {
+    Checkpoint { partition: PARTITION.into(), offset: serde_json::to_value(kept).unwrap_or_default() }
 }
 
 fn now() -> i64 {

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use proptest::prelude::*;
 use serde_json::Value;
 use thalweg_engine::testing::{Arrived, RunningSource, messages, options, start};
 use thalweg_record::Outcome;
@@ -167,10 +168,15 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
     running.task.await.unwrap().unwrap();
     let saved = |partition: &Arc<str>| Some((partition.to_string(), running.positions.saved(partition)?));
     let saved: BTreeMap<String, Value> = running.positions.partitions().iter().filter_map(saved).collect();
-    assert_eq!(saved.len(), 2);
-    let (found, _) = folder.found(folder.start(yaml, &saved)).await;
+    let (found, saved) = folder.found(folder.start(yaml, &saved)).await;
     assert_eq!(found, names[32..]);
     assert_eq!(left.len(), 32);
+    // The files that the first run sent are known, though they were created just before it.
+    let (found, saved) = folder.found(folder.start(yaml, &saved)).await;
+    assert_eq!(found, [""; 0]);
+    folder.put("010", "changed");
+    folder.put("0100", "new");
+    assert_eq!(folder.found(folder.start(yaml, &saved)).await.0, ["010", "0100"]);
     left.into_iter().for_each(|file| file.settle(Outcome::Delivered));
 }
 
@@ -231,6 +237,91 @@ async fn a_watched_file_that_is_still_written_is_not_sent() {
     file.settle(Outcome::Delivered);
     running.stop.request();
     assert!(running.main.take().await.is_none());
+}
+
+/// Something that happens to a folder whose files a source sends.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A file is created or changed.
+    Write(u8),
+    /// A run is interrupted after this number of files.
+    Interrupt(usize),
+    Run,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..60u8).prop_map(Step::Write),
+        2 => (0..60usize).prop_map(Step::Interrupt),
+        1 => Just(Step::Run),
+    ]
+}
+
+/// Runs the source until it has sent the given number of files, and returns their texts and the positions.
+async fn sent(
+    folder: &Folder,
+    saved: &BTreeMap<String, Value>,
+    most: usize,
+) -> (Vec<String>, BTreeMap<String, Value>) {
+    let running = folder.start("{ path: DIR, order: name }", saved);
+    let (mut texts, mut left) = (Vec::new(), Vec::new());
+    while let Some((_, Arrived::Files(files))) = running.main.take().await {
+        // A group is settled as a whole, and none after one that is not.
+        let is_settled = left.is_empty() && texts.len() + files.len() <= most;
+        for file in files {
+            if is_settled {
+                texts.push(fs::read_to_string(file.origin().path.clone().unwrap()).unwrap());
+                file.settle(Outcome::Delivered);
+            } else {
+                left.push(file);
+            }
+        }
+    }
+    running.task.await.unwrap().unwrap();
+    let positions = running.positions;
+    let offset = |partition: &Arc<str>| Some((partition.to_string(), positions.saved(partition)?));
+    let saved = positions.partitions().iter().filter_map(offset).collect();
+    left.into_iter().for_each(|file| file.settle(Outcome::Delivered));
+    (texts, saved)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn each_state_of_a_file_is_sent_once_however_often_runs_are_interrupted(
+        steps in prop::collection::vec(step(), 1..20),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let names: Vec<String> = (0..60).map(|number| format!("{number:02}")).collect();
+            let folder = Folder::with(&names.iter().map(String::as_str).collect::<Vec<_>>());
+            let (mut saved, mut texts) = (BTreeMap::new(), Vec::new());
+            let mut version = 0;
+            for step in steps.into_iter().chain([Step::Run, Step::Run]) {
+                let most = match step {
+                    Step::Write(number) => {
+                        version += 1;
+                        folder.put(&format!("{number:02}"), &format!("{number:02} version {version}"));
+                        continue;
+                    }
+                    Step::Interrupt(most) => most,
+                    Step::Run => usize::MAX,
+                };
+                let found;
+                (found, saved) = sent(&folder, &saved, most).await;
+                texts.extend(found);
+            }
+            let count = texts.len();
+            texts.sort();
+            texts.dedup();
+            prop_assert_eq!(texts.len(), count, "a file was sent twice");
+            for name in names {
+                let text = fs::read_to_string(folder.path(&name)).unwrap();
+                prop_assert!(texts.contains(&text), "{} was not sent", text);
+            }
+            Ok(())
+        })?;
+    }
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Folders, Symlinks};
+use super::Folders;
 use thalweg_codec::pattern::Root;
+use thalweg_stream::links::Symlinks;
 
 /// How to walk.
 #[derive(Debug, Clone, Copy)]
@@ -147,7 +148,10 @@ impl<'a> Walk<'a> {
             }
             match if is_link { fs::metadata(&path) } else { entry.metadata() } {
                 Ok(metadata)
-                    if metadata.is_file() && is_link && self.finds(&path) && self.leads_out(&path) =>
+                    if metadata.is_file()
+                        && is_link
+                        && self.finds(&path)
+                        && self.how.symlinks.refuses(&path, &self.base) =>
                 {
                     return Some(Step::LinkOut { path });
                 }
@@ -198,15 +202,6 @@ impl<'a> Walk<'a> {
         self.how.recursive && (self.how.hidden.unwrap_or(true) || !is_hidden(path))
     }
 
-    /// True if a link must not be read, because it leads out of the folder that is read.
-    fn leads_out(&self, path: &Path) -> bool {
-        let is_inside = || {
-            let (to, folder) = (fs::canonicalize(path).ok()?, fs::canonicalize(folder_of(&self.base)).ok()?);
-            Some(to.starts_with(folder))
-        };
-        self.how.symlinks == Symlinks::Inside && is_inside() != Some(true)
-    }
-
     /// True if a link leads to a folder that contains it: such a walk would not end.
     fn leads_to_itself(&self, path: &Path) -> bool {
         match (fs::canonicalize(path), path.parent().map(fs::canonicalize)) {
@@ -214,10 +209,6 @@ impl<'a> Walk<'a> {
             _ => false,
         }
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 fn is_hidden(path: &Path) -> bool {

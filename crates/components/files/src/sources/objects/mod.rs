@@ -18,9 +18,9 @@ use thalweg_store::{Counts, Entry, Listing, Object, Store, StoreError};
 
 use self::known::Known;
 use crate::group::Group;
-use crate::links_out::LinksOut;
 use crate::stored::{Reads, StoredObject, failure};
 use thalweg_codec::pattern::{self, Root, Wanted};
+use thalweg_stream::links::LinksOut;
 
 /// Reads objects from stores, each as a file: a single object, or all objects below a prefix.
 ///

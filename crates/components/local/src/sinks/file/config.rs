@@ -34,9 +34,9 @@ use thalweg_stream::encode::EncodeConfig;
 #[serde(deny_unknown_fields)]
 pub struct FileConfig {
     /// The path of the file (`out/all.jsonl`), or of one file for each value of a field and each time span
-    /// (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may contain `/` but not `..`, so messages cannot
-    /// write outside the constant folder at the beginning of the path. Each name stays in memory until its
-    /// file is finished: set `idle_timeout` if there are very many names.
+    /// (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may contain `/` but not `..`, and links below the
+    /// constant folder at the beginning of the path are not followed, so messages cannot write outside it.
+    /// Each name stays in memory until its file is finished: set `idle_timeout` if there are very many names.
     pub path: Template,
     /// The format in which messages are written, for example `json`. By default the payload is written as it
     /// is.
@@ -197,6 +197,11 @@ pub enum Fsync {
     Flush,
 }
 
+/// Returns the folder that all names have in common.
+fn constant_folder(prefix: &str) -> &str {
+    prefix.rfind('/').map_or("", |at| &prefix[..=at])
+}
+
 fn line_feed() -> String {
     "\n".to_owned()
 }
@@ -312,6 +317,7 @@ impl SinkConfig for FileConfig {
                 }),
                 delimiter: self.delimiter.as_bytes().to_vec(),
                 budget: context.memory.budget().clone(),
+                root: (!self.path.is_constant()).then(|| constant_folder(self.path.prefix()).into()),
             },
             on_exists: match self.on_exists {
                 OnExists::Auto if context.resumes || !context.starts_over => OnExists::Append,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::format::{Parsed, StrftimeItems, parse};
 use chrono::{Local, NaiveDateTime};
+use serde::{Deserialize, Serialize};
 
 use thalweg_codec::compress::Compression;
 use thalweg_codec::part_name;
@@ -74,7 +75,8 @@ pub(super) fn is_reserved(name: &str) -> bool {
 const NUMBER_ROOM: usize = 11;
 
 /// The naming scheme of the pieces of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Style {
     /// The minimum number of digits.
     pub(super) digits: usize,

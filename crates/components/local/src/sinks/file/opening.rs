@@ -6,9 +6,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use thalweg_codec::compress::Compression;
 
 use super::names;
@@ -52,9 +54,9 @@ impl Opening<'_> {
     /// Gives the file its present name, and returns the length to keep of it, or `None` for all of it.
     /// `exists` says whether there is a file with the final name.
     pub(super) fn prepare(&mut self, beginning: Beginning, exists: bool) -> io::Result<Option<u64>> {
-        let there = |path: &Path| self.options.atomic && fs::symlink_metadata(path).is_ok();
+        let there = |path: &Path| Ok::<_, io::Error>(self.options.atomic && is_there(path)?);
         let continued = names::continued(self.path);
-        let (was_continued, was_new) = (there(&continued), there(&self.now));
+        let (was_continued, was_new) = (there(&continued)?, there(&self.now)?);
         match beginning {
             Beginning::New => {
                 if was_continued {
@@ -135,7 +137,7 @@ impl Opening<'_> {
 /// Returns the length of the whole messages in a file left by an interrupted run, of which the first `least`
 /// bytes are known to be whole.
 fn sound_length(path: &Path, least: u64, options: &PieceOptions) -> io::Result<u64> {
-    let mut file = File::open(path)?;
+    let mut file = open_file(path, OpenOptions::new().read(true))?;
     let mut end = file.metadata()?.len();
     if end <= least {
         return Ok(least);
@@ -179,11 +181,58 @@ pub(super) fn restore(path: PathBuf, length: u64, beyond: Beyond, options: &Piec
         Beyond::Cut => length,
         Beyond::Whole => sound_length(&continued, length, options)?,
     };
-    let file = OpenOptions::new().append(true).open(&continued)?;
+    let file = open_file(&continued, OpenOptions::new().append(true))?;
     if file.metadata()?.len() > length {
         file.set_len(length)?;
     }
     fs::rename(&continued, &path)
+}
+
+/// Opens a file of the sink. A link, or a pipe or device in its place, is an error that names it: opening a
+/// pipe waits for its other end, also when the run is to stop.
+pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = options.custom_flags(flags).open(path).map_err(|error| {
+        let is_other = error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
+        if is_other || error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+            return not_a_file(path);
+        }
+        error
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file(path)) }
+}
+
+/// True if there is a file with this name. Another thing of this name is an error.
+fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(_) => Err(not_a_file(path)),
+        Err(_) => Ok(false),
+    }
+}
+
+/// The error for a name that something else than a file has.
+pub(super) fn not_a_file(path: &Path) -> io::Error {
+    let kind = match fs::symlink_metadata(path).map(|found| found.file_type()) {
+        Ok(found) if found.is_symlink() => "a symbolic link",
+        Ok(found) if found.is_dir() => "a folder",
+        Ok(found) if found.is_fifo() => "a pipe",
+        Ok(found) if found.is_socket() => "a socket",
+        _ => "a device",
+    };
+    let text = format!("`{}` is {kind}, not a file: remove it, or choose another name", path.display());
+    io::Error::new(io::ErrorKind::InvalidFilename, text)
+}
+
+/// Refuses links in the part of a path that comes from a message, below the folder `root`: they could lead
+/// out of it.
+pub(super) fn refuse_links(path: &Path, root: &Path) -> io::Result<()> {
+    for part in path.ancestors().take_while(|part| *part != root && *part != Path::new("")) {
+        if fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink()) {
+            return Err(not_a_file(part));
+        }
+    }
+    Ok(())
 }
 
 /// Follows a link, so that its target is replaced and not the link itself.

@@ -5,11 +5,12 @@
 //! compressed one is on disk. If the process is killed after a piece was compressed, a run that continues
 //! this piece decompresses it again.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::names;
+use super::opening::open_file;
 use thalweg_codec::compress::Compression;
 
 /// Returns the name of the compressed piece.
@@ -34,7 +35,7 @@ pub(super) fn pack(path: &Path, how: Compression) {
 fn try_pack(path: &Path, how: Compression) -> io::Result<()> {
     let target = packed(path, how);
     let part = names::part(&target);
-    let mut from = File::open(path)?;
+    let mut from = open_file(path, OpenOptions::new().read(true))?;
     let written = write_packed(&mut from, &part, how);
     if let Err(error) = written.and_then(|()| fs::rename(&part, &target)) {
         // A partial file is useless.
@@ -45,7 +46,7 @@ fn try_pack(path: &Path, how: Compression) -> io::Result<()> {
 }
 
 fn write_packed(from: &mut File, part: &Path, how: Compression) -> io::Result<()> {
-    let mut to = File::create(part)?;
+    let mut to = open_file(part, &mut new_file())?;
     let Some(mut encoder) = how.begin(None)? else { return Err(io::ErrorKind::Unsupported.into()) };
     let mut piece = vec![0; 256 << 10];
     let mut out = Vec::new();
@@ -68,20 +69,26 @@ fn write_packed(from: &mut File, part: &Path, how: Compression) -> io::Result<()
     to.sync_all()
 }
 
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    options
+}
+
 /// Decompresses a piece, if it was compressed.
 pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
     let from = packed(path, how);
     if fs::symlink_metadata(path).is_ok() || fs::symlink_metadata(names::part(path)).is_ok() {
         return Ok(());
     }
-    let file = match File::open(&from) {
+    let file = match open_file(&from, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     let mut plain = path.as_os_str().to_owned();
     plain.push(".unpacked");
-    let mut to = File::create(&plain)?;
+    let mut to = open_file(Path::new(&plain), &mut new_file())?;
     match how {
         Compression::None => return Ok(()),
         Compression::Gzip => io::copy(&mut flate2::read::MultiGzDecoder::new(file), &mut to)?,

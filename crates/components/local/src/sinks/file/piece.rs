@@ -16,7 +16,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::names::{self, Style};
-use super::opening::{Beginning, Opening, create_folders, set_mode, target};
+use super::opening::{
+    Beginning, Opening, create_folders, not_a_file, open_file, refuse_links, set_mode, target,
+};
 use thalweg_codec::compress::{Compression, Encoder};
 use thalweg_record::{Budget, Lease};
 use thalweg_runtime::Failpoint;
@@ -38,6 +40,9 @@ pub(super) struct PieceOptions {
     pub(super) delimiter: Vec<u8>,
     /// The memory of encoders is claimed from it.
     pub(super) budget: Budget,
+    /// The constant folder of names that depend on messages. Below it no link is followed, and only files are
+    /// written to.
+    pub(super) root: Option<PathBuf>,
 }
 
 pub(super) struct Piece {
@@ -79,11 +84,18 @@ impl Piece {
         beginning: Beginning,
         options: &PieceOptions,
     ) -> io::Result<Self> {
-        let path = target(options.style.path(name, number, stamp.as_deref()));
+        let path = options.style.path(name, number, stamp.as_deref());
+        let path = match &options.root {
+            Some(root) => refuse_links(&path, root).map(|()| path)?,
+            None => target(path),
+        };
         let existing = fs::metadata(&path).ok();
         let special = existing.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir());
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if special && options.root.is_some() {
+            return Err(not_a_file(&path));
         }
         let now = if options.atomic && !special { names::part(&path) } else { path.clone() };
         let moment = Instant::now();
@@ -118,10 +130,9 @@ impl Piece {
         let mut opening = Opening { path: &self.path, now: self.now.clone(), options };
         let keep = opening.prepare(beginning, exists)?;
         self.now = opening.now;
-        let mut open = OpenOptions::new();
         // `append` makes every write go to the end of the file. It excludes `truncate`, hence `set_len`
         // below.
-        let file = open.append(true).create(true).open(&self.now)?;
+        let file = open_file(&self.now, OpenOptions::new().append(true).create(true))?;
         let metadata = file.metadata()?;
         let found = metadata.len();
         let length = match keep {
@@ -219,7 +230,7 @@ impl Piece {
     fn file(&mut self) -> io::Result<&mut File> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => OpenOptions::new().append(true).open(&self.now)?,
+            None => open_file(&self.now, OpenOptions::new().append(true))?,
         };
         Ok(self.file.insert(file))
     }
@@ -257,7 +268,7 @@ impl Piece {
             // The borrow of `out` must end before the file can be reopened.
             let file = match &mut self.file {
                 Some(file) => file,
-                None => match OpenOptions::new().append(true).open(&self.now) {
+                None => match open_file(&self.now, OpenOptions::new().append(true)) {
                     Ok(file) => self.file.insert(file),
                     Err(error) => {
                         result = Err(error);

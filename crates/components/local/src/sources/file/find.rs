@@ -13,8 +13,9 @@ use thalweg_codec::pattern;
 use thalweg_config::Pattern as Regex;
 use thalweg_engine::Error;
 
-use super::walk::{MATCHING, Walk, is_loop, is_pattern};
+use super::walk::{MATCHING, Walk, is_link, is_loop, is_pattern};
 use thalweg_stream::io_error::io_error;
+use thalweg_stream::links::{LinksOut, Symlinks};
 
 /// The identity of a file, which does not change when the file is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +70,10 @@ pub struct Findings {
     pub loops: Vec<PathBuf>,
     /// The patterns that no file matches.
     pub unmatched: Vec<String>,
+    /// Folders and files that cannot be read, found by patterns that other files match. They are skipped.
+    pub skipped: Vec<(PathBuf, io::Error)>,
+    /// Links that lead out of the constant folder of their pattern. They are skipped.
+    pub links: LinksOut,
 }
 
 /// The files to read.
@@ -78,6 +83,7 @@ pub struct Finder {
     /// Patterns of files not to read. True if the pattern applies to the name alone.
     excluded: Vec<(Pattern, bool)>,
     ignore_older: Option<Duration>,
+    symlinks: Symlinks,
     /// The regular expressions for paths to read and for paths not to read.
     regexes: (Option<Regex>, Option<Regex>),
 }
@@ -101,7 +107,12 @@ impl Finder {
             }
         };
         let excluded = exclude.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Self { paths, excluded, ignore_older, regexes: (None, None) })
+        Ok(Self { paths, excluded, ignore_older, symlinks: Symlinks::default(), regexes: (None, None) })
+    }
+
+    /// Says which links are followed.
+    pub fn with_symlinks(self, symlinks: Symlinks) -> Self {
+        Self { symlinks, ..self }
     }
 
     /// Restricts the finder to paths that match `include`, and skips those that match only `exclude`.
@@ -139,10 +150,10 @@ impl Finder {
         for path in &self.paths {
             let literal = Path::new(path);
             if is_pattern(path) && !literal.exists() {
-                find_matching(path, &mut files, &mut findings);
+                self.find_matching(path, &mut files, &mut findings);
                 continue;
             }
-            match fs::metadata(literal).and_then(|metadata| readable(metadata, true)) {
+            match fs::metadata(literal).and_then(readable) {
                 Ok(metadata) => {
                     files.insert(literal.to_owned(), metadata);
                 }
@@ -159,59 +170,80 @@ impl Finder {
         }
         findings
     }
+
+    /// Adds the files that match a pattern to `files`, and the errors of the search to `findings`.
+    fn find_matching(&self, pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, findings: &mut Findings) {
+        let walk = match Walk::of(pattern, self.symlinks) {
+            Ok(walk) => walk,
+            Err(error) => {
+                let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
+                findings.failed.push((PathBuf::from(pattern), error));
+                findings.unmatched.push(pattern.to_owned());
+                return;
+            }
+        };
+        findings.loops.extend(walk.loops);
+        let (mut failed, mut has_matched) = (walk.failed, false);
+        for path in walk.matches {
+            match self.examine(&path, &walk.base) {
+                Ok(Examined::File(metadata)) => {
+                    has_matched = true;
+                    files.insert(path, metadata);
+                }
+                Ok(Examined::LinkOut) => findings.links.add(path.to_string_lossy()),
+                Ok(Examined::Other) => {}
+                Err(error) if is_loop(&error) => findings.loops.push(path),
+                Err(error) => failed.push((path, error)),
+            }
+        }
+        if has_matched {
+            findings.skipped.extend(failed);
+        } else {
+            findings.failed.extend(failed);
+            findings.unmatched.push(pattern.to_owned());
+        }
+    }
+
+    /// Examines a path that matches a pattern.
+    fn examine(&self, path: &Path, base: &Path) -> io::Result<Examined> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            // A dangling link, or a file that was removed during the search.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Examined::Other);
+            }
+            Err(error) => return Err(error),
+        };
+        if !metadata.is_file() {
+            return Ok(Examined::Other);
+        }
+        Ok(match self.symlinks {
+            Symlinks::Skip if is_link(path) => Examined::Other,
+            Symlinks::Inside if is_link(path) && self.symlinks.refuses(path, base) => Examined::LinkOut,
+            _ => Examined::File(metadata),
+        })
+    }
 }
 
-/// Adds the files that match a pattern to `files`, and the errors of the search to `findings`.
-fn find_matching(pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, findings: &mut Findings) {
-    let walk = match Walk::of(pattern) {
-        Ok(walk) => walk,
-        Err(error) => {
-            let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
-            findings.failed.push((PathBuf::from(pattern), error));
-            findings.unmatched.push(pattern.to_owned());
-            return;
-        }
-    };
-    findings.failed.extend(walk.failed);
-    findings.loops.extend(walk.loops);
-    let mut has_matched = false;
-    for path in walk.matches {
-        match fs::metadata(&path).and_then(|metadata| readable(metadata, false)) {
-            Ok(metadata) => {
-                has_matched = true;
-                files.insert(path, metadata);
-            }
-            // A folder, a dangling link, or a file that was removed during the search: not a match.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::NotFound
-                        | ErrorKind::NotADirectory
-                        | ErrorKind::IsADirectory
-                        | ErrorKind::InvalidInput
-                ) => {}
-            Err(error) if is_loop(&error) => findings.loops.push(path),
-            Err(error) => findings.failed.push((path, error)),
-        }
-    }
-    if !has_matched {
-        findings.unmatched.push(pattern.to_owned());
-    }
+/// The kind of a path that matches a pattern.
+enum Examined {
+    File(Metadata),
+    /// A link that leads out of the constant folder of the pattern.
+    LinkOut,
+    /// A folder, a pipe, a device, a link that is not followed, or nothing.
+    Other,
 }
 
 /// Rejects everything but regular files: a pipe or a device has no position to resume from.
-fn readable(metadata: Metadata, is_named: bool) -> io::Result<Metadata> {
+fn readable(metadata: Metadata) -> io::Result<Metadata> {
     if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
-    if !metadata.is_file() && is_named {
+    if !metadata.is_file() {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
             "it is a pipe or a device, not a file; read it with the source `stdin`, as in `thalweg run ... < PATH`",
         ));
-    }
-    if !metadata.is_file() {
-        return Err(ErrorKind::InvalidInput.into());
     }
     Ok(metadata)
 }

@@ -60,9 +60,9 @@ impl Files {
 
     /// Searches for files.
     fn look(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let findings = blocking(|| self.finder.find());
+        let mut findings = blocking(|| self.finder.find());
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        self.warn_of_loops(findings.loops);
+        self.warn_of_skipped(&mut findings, out.name());
         for (path, error) in findings.failed {
             match error.kind() {
                 ErrorKind::NotFound => {}

@@ -34,13 +34,14 @@ use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
-use find::{Finder, Found};
+use find::{Finder, Findings, Found};
 use read::Reader;
 use tail::{Saved, Tail};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 use thalweg_codec::pattern;
 use thalweg_stream::arenas::Arenas;
+use thalweg_stream::links::Symlinks;
 
 /// Reads messages from files: lines, or parts separated by another delimiter or a pattern.
 ///
@@ -96,6 +97,10 @@ pub struct FileSource {
     /// Ignores files that were not changed for this time, for example `7d`. By default no file is ignored.
     #[serde(default)]
     pub ignore_older: Option<TimeSpan>,
+    /// The action for symbolic links that a pattern finds. The default is `inside`: a link that leads out of
+    /// the constant folder at the beginning of the pattern is skipped. `path` itself may be a link.
+    #[serde(default)]
+    pub symlinks: Symlinks,
     /// The reaction to a file that does not exist or a pattern that matches none. The default is `error`.
     /// With `follow` the source waits for the files.
     #[serde(default)]
@@ -176,6 +181,7 @@ impl SourceConfig for FileSource {
         let ignore_older = self.ignore_older.map(TimeSpan::duration);
         Ok(Box::new(Files {
             finder: Finder::new(self.path.all().to_vec(), &self.exclude, ignore_older)?
+                .with_symlinks(self.symlinks)
                 .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),
             reader: Reader { arenas: Arenas::new(context.batch_bytes) },
@@ -188,6 +194,7 @@ impl SourceConfig for FileSource {
             finished: Vec::new(),
             asked: None,
             warned: HashSet::new(),
+            has_reported_links: false,
         }))
     }
 }
@@ -211,6 +218,8 @@ struct Files {
     asked: Option<Instant>,
     /// The paths that were reported as unreadable.
     warned: HashSet<PathBuf>,
+    /// True if links that were skipped have been reported.
+    has_reported_links: bool,
 }
 
 #[async_trait]
@@ -223,9 +232,18 @@ impl Source for Files {
 }
 
 impl Files {
-    /// Reports each link once that leads back to a folder above it.
-    fn warn_of_loops(&mut self, loops: Vec<PathBuf>) {
-        for path in loops {
+    /// Reports once each what a search has skipped: links that lead back to a folder above them, links that
+    /// lead out, and folders that cannot be read.
+    fn warn_of_skipped(&mut self, findings: &mut Findings, source: &str) {
+        if !findings.links.is_empty() && !std::mem::replace(&mut self.has_reported_links, true) {
+            findings.links.report(source, "symlinks: files");
+        }
+        for (path, error) in findings.skipped.drain(..) {
+            if self.warned.insert(path.clone()) {
+                tracing::warn!("`{source}`: `{}` cannot be read, and is skipped: {error}", path.display());
+            }
+        }
+        for path in findings.loops.drain(..) {
             if self.warned.insert(path.clone()) {
                 tracing::warn!("`{}` is a link that leads back to itself: it is skipped", path.display());
             }

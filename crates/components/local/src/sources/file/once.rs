@@ -19,7 +19,7 @@ impl Files {
     pub(super) async fn read_once(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !self.has_begun {
             let mut findings = blocking(|| self.finder.find());
-            self.warn_of_loops(std::mem::take(&mut findings.loops));
+            self.warn_of_skipped(&mut findings, out.name());
             self.waiting = self.readable(findings)?.into();
             let partitions = self.waiting.iter().map(|found| found.identity.partition()).collect();
             forget_missing(&partitions, self.waiting.make_contiguous(), out);

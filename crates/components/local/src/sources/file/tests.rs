@@ -490,3 +490,62 @@ async fn a_stop_ends_the_reading_of_a_large_file() {
     let sent = tokio::time::timeout(PATIENCE, running.finish()).await.expect("it stops");
     assert!(sent.result.is_none());
 }
+
+/// Creates a folder whose path is longer than the system takes, and a file in it.
+fn put_too_deep(folder: &Path) {
+    use rustix::fs::{Mode, OFlags, mkdirat, openat};
+    let mut at = fs::File::open(folder).unwrap();
+    let name = "x".repeat(250);
+    for _ in 0..17 {
+        mkdirat(&at, &name, Mode::from_raw_mode(0o700)).unwrap();
+        at = openat(&at, &name, OFlags::DIRECTORY, Mode::empty()).unwrap().into();
+    }
+    openat(&at, "a.log", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_read_is_skipped_if_a_pattern_finds_others() {
+    let folder = Folder::new();
+    put_too_deep(folder.0.path());
+    for follow in [false, true] {
+        let yaml = folder.yaml("**/*", &format!("follow: {follow}, poll_interval: 10ms"));
+        if !follow {
+            let sent = run(&yaml, 1000, &mut State::new()).await;
+            let error = sent.result.unwrap().to_string();
+            assert!(error.contains("File name too long"), "{error}");
+        }
+        folder.write("good.log", "one\n");
+        let running = start::<FileSource>(&yaml, 1000, State::new());
+        let Some((_, Arrived::Messages(batch))) = running.main.take().await else {
+            panic!("no message came")
+        };
+        assert_eq!(payloads(&batch), ["one"]);
+        running.stop.request();
+    }
+}
+
+#[tokio::test]
+async fn links_that_lead_out_of_the_folder_are_not_followed() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("in/sub")).unwrap();
+    fs::create_dir_all(folder.path("out")).unwrap();
+    folder.write("out/secret", "secret\n").write("in/sub/a", "a\n");
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
+    link("../out/secret", "in/out");
+    link("../out", "in/folder");
+    link("sub/a", "in/a");
+    for (symlinks, expected) in
+        [("inside", &["a"][..]), ("files", &["a", "secret"]), ("follow", &["a", "secret"]), ("skip", &["a"])]
+    {
+        let yaml = folder.yaml("in/**/*", &format!("symlinks: {symlinks}"));
+        let mut sent = run(&yaml, 1000, &mut State::new()).await.payloads();
+        sent.sort();
+        assert_eq!(sent, expected, "{symlinks}");
+    }
+    // A link that is named is read, and so is one to the folder.
+    link("in", "link");
+    for (path, expected) in [("in/out", "secret"), ("link/sub/*", "a")] {
+        let sent = run(&folder.yaml(path, ""), 1000, &mut State::new()).await;
+        assert_eq!(sent.payloads(), [expected]);
+    }
+}

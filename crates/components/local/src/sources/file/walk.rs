@@ -12,6 +12,7 @@ use glob::{MatchOptions, Pattern, PatternError};
 use rustix::io::Errno;
 
 use super::find::Identity;
+use thalweg_stream::links::Symlinks;
 
 /// Matches as shells do: `*` does not cross folders, and does not match a leading dot.
 pub(super) const MATCHING: MatchOptions =
@@ -46,14 +47,18 @@ pub(super) struct Walk {
     pub(super) failed: Vec<(PathBuf, io::Error)>,
     /// Links that lead back to a folder above them. They are not followed.
     pub(super) loops: Vec<PathBuf>,
+    /// The constant folder at the beginning of the pattern.
+    pub(super) base: PathBuf,
+    symlinks: Symlinks,
 }
 
 impl Walk {
-    /// Finds all paths that match a pattern.
+    /// Finds all paths that match a pattern. Below its constant folder, links to folders are only followed if
+    /// `symlinks` says so.
     ///
     /// # Errors
     /// If the pattern is malformed.
-    pub(super) fn of(pattern: &str) -> Result<Self, PatternError> {
+    pub(super) fn of(pattern: &str, symlinks: Symlinks) -> Result<Self, PatternError> {
         let mut segments = Vec::new();
         for text in pattern.split('/').filter(|text| !text.is_empty() && *text != ".") {
             segments.push(match text {
@@ -63,8 +68,14 @@ impl Walk {
                 text => Segment::Name(text.to_owned()),
             });
         }
-        let mut walk = Self::default();
-        walk.visit(Path::new(if pattern.starts_with('/') { "/" } else { "" }), &segments, &mut Vec::new());
+        let root = Path::new(if pattern.starts_with('/') { "/" } else { "" });
+        let names = segments.iter().map_while(|segment| match segment {
+            Segment::Name(name) => Some(Path::new(name)),
+            _ => None,
+        });
+        let base = [root].into_iter().chain(names).collect();
+        let mut walk = Self { base, symlinks, ..Self::default() };
+        walk.visit(root, &segments, &mut Vec::new());
         Ok(walk)
     }
 
@@ -74,13 +85,15 @@ impl Walk {
             None => self.matches.push(folder.to_owned()),
             Some((Segment::Name(name), rest)) => {
                 let path = folder.join(name);
-                if !rest.is_empty() || exists(&path) {
+                if if rest.is_empty() { exists(&path) } else { self.enters(&path) } {
                     self.visit(&path, rest, above);
                 }
             }
             Some((Segment::Wildcard(pattern), rest)) => {
                 for path in self.names(folder, |name| pattern.matches_with(name, MATCHING)) {
-                    self.visit(&path, rest, above);
+                    if rest.is_empty() || self.enters(&path) {
+                        self.visit(&path, rest, above);
+                    }
                 }
             }
             Some((Segment::Folders, rest)) => {
@@ -93,12 +106,18 @@ impl Walk {
         }
     }
 
+    /// True unless a path below the constant folder is a link to a folder that must not be followed.
+    fn enters(&self, path: &Path) -> bool {
+        self.symlinks == Symlinks::Follow || self.base.starts_with(path) || !is_link(path)
+    }
+
     /// Follows a pattern that begins with `**` in the folders below a folder.
     fn descend(&mut self, folder: &Path, segments: &[Segment], above: &mut Vec<Identity>) {
         let Ok(metadata) = fs::metadata(present(folder)) else { return };
         above.push(Identity::of(&metadata));
         for path in self.names(folder, |name| !name.starts_with('.')) {
             match fs::metadata(&path) {
+                Ok(found) if found.is_dir() && !self.enters(&path) => {}
                 Ok(found) if found.is_dir() && above.contains(&Identity::of(&found)) => self.loops.push(path),
                 Ok(found) if found.is_dir() => self.visit(&path, segments, above),
                 // Files, and names that were removed meanwhile. Paths that match are opened and reported
@@ -139,6 +158,11 @@ fn exists(path: &Path) -> bool {
     !fs::symlink_metadata(path).is_err_and(|error| is_missing(&error))
 }
 
+/// True if the path is a symbolic link.
+pub(super) fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}
+
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
@@ -156,7 +180,11 @@ mod tests {
     use super::*;
 
     fn walk(root: &Path, pattern: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
-        let walk = Walk::of(&format!("{}/{pattern}", root.display())).unwrap();
+        walk_with(root, pattern, Symlinks::Follow)
+    }
+
+    fn walk_with(root: &Path, pattern: &str, symlinks: Symlinks) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let walk = Walk::of(&format!("{}/{pattern}", root.display()), symlinks).unwrap();
         assert!(walk.failed.is_empty(), "{:?}", walk.failed);
         let below = |paths: Vec<PathBuf>| {
             let mut below: Vec<PathBuf> =
@@ -199,6 +227,12 @@ mod tests {
         assert_eq!(matches, [Path::new("a/b/x.log"), Path::new("other/x.log")]);
         assert_eq!(loops, [Path::new("a/b/up"), Path::new("other/up")]);
         assert_eq!(walk(root, "self/*.log").1, [Path::new("self")]);
+        for pattern in ["**/*.log", "*/x.log", "o*/x.log"] {
+            let found = walk_with(root, pattern, Symlinks::Inside).0;
+            assert!(!found.iter().any(|path| path.starts_with("other")), "{pattern}");
+        }
+        // The constant folder may be a link.
+        assert_eq!(walk_with(root, "other/*.log", Symlinks::Inside).0, [Path::new("other/x.log")]);
     }
 
     #[test]
@@ -222,6 +256,6 @@ mod tests {
             let found = walk(folder.path(), pattern).0;
             assert_eq!(found, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{pattern}");
         }
-        assert!(Walk::of("a[").is_err());
+        assert!(Walk::of("a[", Symlinks::Inside).is_err());
     }
 }

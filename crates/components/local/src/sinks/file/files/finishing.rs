@@ -41,9 +41,7 @@ impl Files {
             let packed = pack::packed(&path, how);
             stream.stale.retain(|stale| stale.path != path && stale.path != packed);
             if how != Compression::None && !piece.is_special() {
-                let path = piece.path().to_owned();
-                stream.packing.retain(|packing| !packing.is_finished());
-                stream.packing.push(std::thread::spawn(move || pack::pack(&path, how)));
+                stream.pack(piece.path().to_owned(), how);
             }
             has_finished = true;
         }

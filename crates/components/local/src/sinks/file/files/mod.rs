@@ -10,6 +10,7 @@
 //! reports the error.
 
 mod finishing;
+mod former;
 mod limits;
 mod resuming;
 mod syncing;
@@ -139,6 +140,8 @@ pub(super) struct Files {
     open: Vec<usize>,
     /// Files that an earlier run finished at its end, and that may be continued.
     known: HashMap<String, Saved>,
+    /// The numbers of the first pieces of a name that were begun in another form.
+    begun_after: HashMap<String, u32>,
     /// The files that this run finished last before its end. The saved state has them until it is sure that a
     /// checkpoint covers them.
     recent: VecDeque<Saved>,
@@ -164,6 +167,7 @@ impl Files {
             free: Vec::new(),
             open: Vec::new(),
             known: HashMap::new(),
+            begun_after: HashMap::new(),
             recent: VecDeque::new(),
             done: HashSet::new(),
             undo: Vec::new(),
@@ -205,6 +209,9 @@ impl Files {
     fn new_stream(&self, name: &str) -> Result<Stream, Error> {
         let mut stream = Stream::new(name);
         if let Some(saved) = self.known.get(name) {
+            if !self.settings.rotates {
+                self.check_form(saved)?;
+            }
             stream.next = saved.number;
             stream.stamp.clone_from(&saved.stamp);
             stream.beginning = Beginning::Append;
@@ -243,6 +250,7 @@ impl Files {
                     stream.beginning = Beginning::Append;
                     self.adopt_unfinished(stream, last + 1)?;
                 }
+                self.pack_again(stream)?;
             }
         }
         Ok(())

@@ -10,16 +10,19 @@
 //! messages stay, and pieces that were not finished are finished or continued.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal, WriteOutcome};
 
+use super::super::names::{self, Found};
 use super::super::opening::{self, Beginning, Beyond};
 use super::super::pack;
 use super::super::piece::Piece;
 use super::finishing::remove;
-use super::{Files, MOST_KNOWN, Stream, begin_error};
+use super::former::{Form, is_default};
+use super::{Compression, Files, MOST_KNOWN, Stream, begin_error};
 
 /// The state of a file, saved for a later run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +39,8 @@ pub(in crate::sinks::file) struct Saved {
     inode: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) form: Form,
 }
 
 impl Saved {
@@ -67,25 +72,34 @@ impl Files {
     /// Restores the state that an earlier run left.
     pub(in crate::sinks::file) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
         let mut begun = begun(self.settings.journal.as_ref())?;
-        let mut superseded = Vec::new();
-        let mut resumed = Vec::new();
+        let (mut entries, mut superseded) = (Vec::new(), Vec::new());
         for entry in saved {
-            match begun.remove(&entry.name) {
-                Some(note) if entry.is_continued_by(&note) => {
-                    resumed.extend(self.resume_entry(&note)?);
-                    continue;
-                }
-                Some(note) => superseded.push(note.name),
+            match begun.get(&entry.name) {
+                Some(note) if note.form != entry.form && !note.is_same_file(&entry) => {}
+                Some(note) if note.form != entry.form || entry.is_continued_by(note) => continue,
+                Some(_) => superseded.extend(begun.remove(&entry.name).map(|note| note.name)),
                 None => {}
             }
+            entries.push(entry);
+        }
+        let form = self.settings.form();
+        let numbers = begun.values().filter_map(|note| Some((note.name.clone(), note.number?))).collect();
+        entries.extend(begun.into_values());
+        let (entries, former) = entries.into_iter().partition(|entry| entry.form == form);
+        self.complete_former(former, &numbers)?;
+        self.resume_entries(entries)?;
+        superseded.iter().try_for_each(|name| self.forget_note(name))
+    }
+
+    /// Restores files that were written with the options of this run.
+    pub(super) fn resume_entries(&mut self, entries: Vec<Saved>) -> Result<(), Error> {
+        let mut resumed = Vec::new();
+        for entry in entries {
             if entry.finished {
                 self.keep_finished(entry)?;
             } else {
                 resumed.extend(self.resume_entry(&entry)?);
             }
-        }
-        for note in begun.into_values() {
-            resumed.extend(self.resume_entry(&note)?);
         }
         resumed.sort_unstable();
         for pieces in resumed.chunk_by(|one, other| one.0 == other.0) {
@@ -93,7 +107,7 @@ impl Files {
                 self.settle_later_pieces(slot, from)?;
             }
         }
-        superseded.iter().try_for_each(|name| self.forget_note(name))
+        Ok(())
     }
 
     fn keep_finished(&mut self, entry: Saved) -> Result<(), Error> {
@@ -112,6 +126,8 @@ impl Files {
 
     /// Continues a file. Returns its slot and number, if it has numbered pieces.
     fn resume_entry(&mut self, entry: &Saved) -> Result<Option<(usize, u32)>, Error> {
+        // Its file has been completed, if it was of another form.
+        self.known.remove(&entry.name);
         let slot = match self.by_name.get(entry.name.as_bytes()) {
             Some(&slot) => slot,
             None => self.insert(Stream::new(&entry.name)),
@@ -157,9 +173,40 @@ impl Files {
             true => self.remove_later(&stream, from),
             false => self.adopt_unfinished(&mut stream, from),
         };
+        let result = result.and_then(|()| self.pack_again(&mut stream));
         self.unsettled |= !stream.ended.is_empty();
         self.streams[slot] = Some(stream);
         result
+    }
+
+    /// Returns the pieces of a name from a number on, also unfinished ones. Those of another form are not
+    /// among them.
+    fn later(&self, name: &str, from: u32) -> Result<Vec<Found>, Error> {
+        let end = self.begun_after.get(name);
+        let mut found = self.existing(name, true)?;
+        found.retain(|found| found.number >= from && end.is_none_or(|end| found.number < *end));
+        Ok(found)
+    }
+
+    /// Compresses again the pieces of whose compressed form a killed run wrote only a part.
+    pub(super) fn pack_again(&self, stream: &mut Stream) -> Result<(), Error> {
+        let how = self.settings.pieces.style.pack;
+        if how == Compression::None {
+            return Ok(());
+        }
+        for found in self.existing(&stream.name, true)? {
+            let piece = self.path(&stream.name, Some(found.number), found.stamp.as_deref());
+            let part = names::part(&found.path);
+            if found.path == piece || !part.exists() {
+                continue;
+            }
+            if piece.exists() {
+                stream.pack(piece, how);
+            } else {
+                remove(&part);
+            }
+        }
+        Ok(())
     }
 
     /// Removes the pieces whose messages are sent again.
@@ -167,8 +214,8 @@ impl Files {
         let pieces = stream.ended.iter().chain(&stream.current);
         let kept: Vec<_> =
             pieces.map(|piece| self.path(&stream.name, piece.number, piece.stamp.as_deref())).collect();
-        for found in self.existing(&stream.name, true)? {
-            if found.number >= from && !kept.contains(&found.path) {
+        for found in self.later(&stream.name, from)? {
+            if !kept.contains(&found.path) {
                 found.unfinished().iter().chain([&found.path]).for_each(|path| remove(path));
             }
         }
@@ -178,16 +225,12 @@ impl Files {
     /// Continues the pieces from a number on that an interrupted run left unfinished, with their whole
     /// messages: the last of all becomes the current one, the others are finished.
     pub(super) fn adopt_unfinished(&self, stream: &mut Stream, from: u32) -> Result<(), Error> {
-        let mut found = self.existing(&stream.name, true)?;
-        found.retain(|found| found.number >= from);
         let mut next = stream.next;
-        for found in found {
+        for found in self.later(&stream.name, from)? {
             next = next.max(Some(found.number + 1));
             let unfinished = found.unfinished();
-            if found.path != self.path(&stream.name, Some(found.number), found.stamp.as_deref()) {
-                // A compressed piece that is not complete: the piece itself is still there.
-                unfinished.iter().for_each(|path| remove(path));
-            } else if !stream.has(found.number) && unfinished.iter().any(|path| path.exists()) {
+            let is_packed = found.path != self.path(&stream.name, Some(found.number), found.stamp.as_deref());
+            if !is_packed && !stream.has(found.number) && unfinished.iter().any(|path| path.exists()) {
                 stream.set_aside();
                 stream.next = Some(found.number);
                 stream.stamp = found.stamp;
@@ -251,7 +294,7 @@ impl Files {
         }
     }
 
-    fn now(&self) -> Vec<Saved> {
+    pub(super) fn now(&self) -> Vec<Saved> {
         let mut saved: Vec<Saved> = self.known.values().chain(&self.recent).cloned().collect();
         saved.extend(self.streams.iter().flatten().flat_map(|stream| self.saved_stream(stream)));
         saved
@@ -268,6 +311,7 @@ impl Files {
             length: 0,
             inode: None,
             finished: stream.finished,
+            form: self.settings.form(),
         }))
     }
 
@@ -279,11 +323,18 @@ impl Files {
             length: piece.length(),
             inode: piece.inode().filter(|_| !self.settings.rotates),
             finished,
+            form: self.settings.form(),
         }
     }
 }
 
 impl Stream {
+    /// Compresses a finished piece, in a thread of its own.
+    pub(super) fn pack(&mut self, path: PathBuf, how: Compression) {
+        self.packing.retain(|packing| !packing.is_finished());
+        self.packing.push(std::thread::spawn(move || pack::pack(&path, how)));
+    }
+
     /// True if it has the piece with this number.
     fn has(&self, number: u32) -> bool {
         self.ended.iter().chain(&self.current).any(|piece| piece.number == Some(number))

@@ -252,3 +252,134 @@ async fn a_file_from_before_the_sink_had_rotate_stays_beside_its_pieces() {
         assert!(folder.files().iter().any(|(name, text)| name == "out" && text.starts_with("1\n2\n")));
     }
 }
+
+/// Each configuration of a sink is followed by each other, after the run with the first was killed.
+const FORMS: [&str; 9] = [
+    "path: DIR/out",
+    "path: DIR/out, atomic: false",
+    "path: DIR/out, rotate: { size: 9B }",
+    "path: DIR/out, rotate: { size: 9B }, atomic: false",
+    "path: DIR/out, rotate: { size: 9B, digits: 3 }",
+    "path: DIR/out, rotate: { size: 9B, timestamp: '%Y' }",
+    "path: DIR/out, rotate: { size: 9B, compress: gzip }",
+    "path: DIR/out, rotate: { size: 9B }, compression: gzip",
+    "path: DIR/out, rotate: { size: 9B }, compression: zstd",
+];
+
+/// Returns all lines of a folder's files, whichever way they are compressed.
+fn all_lines(folder: &Folder) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, _) in folder.files() {
+        assert!(!name.ends_with(".part"), "{name} is not finished");
+        let compression = match fs::read(folder.path(&name)).unwrap().get(..2) {
+            Some([0x1f, 0x8b]) => "gzip",
+            Some([0x28, 0xb5]) => "zstd",
+            _ => "none",
+        };
+        lines.extend(decompressed(&folder.path(&name), compression).lines().map(str::to_owned));
+    }
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn after_a_kill_and_a_change_of_options_every_message_is_there_once() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(state.path()).unwrap());
+    for (one, other) in FORMS.iter().flat_map(|one| FORMS.iter().map(move |other| (one, other))) {
+        for resends in [true, false] {
+            let folder = Folder::new();
+            let journal = Some(Journal::new(store.clone(), &format!("{one}{other}{resends}")));
+            let context = Context { resumes: true, resends, journal, ..context() };
+            let sink = |yaml: &str| folder.sink_in(&format!("{{ {yaml}, fsync: never }}"), &context);
+            let mut first = sink(one);
+            first.open(None).await.unwrap();
+            for texts in [["m1", "m2"], ["m3", "m4"]] {
+                write(&mut *first, &batch(texts)).await;
+            }
+            first.flush().await.unwrap();
+            let mut saved = first.state();
+            // These messages are written after the checkpoint.
+            write(&mut *first, &batch(["m5"])).await;
+            write(&mut *first, &batch(["m6"])).await;
+            first.flush().await.unwrap();
+            drop(first);
+            let texts = if resends { ["m5", "m6"] } else { ["m7", "m8"] };
+            for is_killed in [true, false] {
+                let mut second = sink(other);
+                second.open(saved.clone()).await.unwrap();
+                if resends || is_killed {
+                    write(&mut *second, &batch([texts[0]])).await;
+                    write(&mut *second, &batch([texts[1]])).await;
+                    second.flush().await.unwrap();
+                }
+                if !is_killed {
+                    second.finish().await.unwrap();
+                    saved = second.state();
+                }
+            }
+            let mut third = sink(other);
+            third.open(saved).await.unwrap();
+            write(&mut *third, &batch(["m9"])).await;
+            third.finish().await.unwrap();
+            drop(third);
+            let mut expected = vec!["m1", "m2", "m3", "m4", "m5", "m6", "m9"];
+            if !resends {
+                expected.splice(6..6, texts);
+            }
+            assert_eq!(all_lines(&folder), expected, "{one}, then {other}: {:?}", folder.files());
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_appended_to_a_file_with_another_compression() {
+    let folder = Folder::new();
+    let mut sink = folder.sink("{ path: DIR/out, compression: gzip }", true);
+    sink.open(None).await.unwrap();
+    write(&mut *sink, &batch(["1"])).await;
+    sink.flush().await.unwrap();
+    let saved = sink.state();
+    drop(sink);
+    let mut sink = folder.sink("path: DIR/out", true);
+    let error = sink.open(saved.clone()).await.unwrap_err().full();
+    assert!(
+        error.ends_with(
+            "/out` was written with `compression: gzip`, and nothing can be appended to it with `compression: \
+             none`. It is complete: give `path` another name, or set `compression` back."
+        ),
+        "{error}"
+    );
+    assert_eq!(all_lines(&folder), ["1"]);
+    // Both ways out.
+    let mut sink = folder.sink("{ path: DIR/out, compression: gzip }", true);
+    sink.open(saved.clone()).await.unwrap();
+    write(&mut *sink, &batch(["2"])).await;
+    sink.flush().await.unwrap();
+    let saved = sink.state();
+    drop(sink);
+    let mut sink = folder.sink("path: DIR/other", true);
+    sink.open(saved).await.unwrap();
+    write(&mut *sink, &batch(["3"])).await;
+    sink.finish().await.unwrap();
+    assert_eq!(all_lines(&folder), ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn a_piece_whose_compression_was_interrupted_is_compressed_again() {
+    for resumes in [false, true] {
+        let folder = Folder::new();
+        folder.put("out-00001", "1\n");
+        folder.put("out-00001.gz.part", "torn");
+        folder.put("out-00002.gz.part", "nothing else is left of it");
+        let mut sink = folder
+            .sink("{ path: DIR/out, rotate: { size: 2B, compress: gzip }, on_exists: append }", resumes);
+        sink.open(None).await.unwrap();
+        write(&mut *sink, &batch(["2"])).await;
+        sink.finish().await.unwrap();
+        drop(sink);
+        let names: Vec<_> = folder.files().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["out-00001.gz", "out-00003.gz"]);
+        assert_eq!(all_lines(&folder), ["1", "2"]);
+    }
+}

@@ -161,3 +161,70 @@ fn a_batch_that_cannot_be_written_whole_is_taken_back() {
     assert!(run.status.success(), "{output}{}", String::from_utf8_lossy(&run.stderr));
     assert!(output.contains("1 passed"), "{output}");
 }
+
+/// Creates a pipe, which no program reads.
+fn pipe(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[tokio::test]
+async fn something_else_in_the_place_of_an_unfinished_file_is_an_error_that_names_it() {
+    for name in ["out.part", "out.continued.part"] {
+        for (kind, make) in [
+            ("a pipe", (|path: &Path| pipe(path)) as fn(&Path)),
+            ("a folder", |path| fs::create_dir(path).unwrap()),
+            ("a socket", |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),
+            ("a symbolic link", |path| std::os::unix::fs::symlink("elsewhere", path).unwrap()),
+        ] {
+            for on_exists in ["replace", "append"] {
+                let folder = Folder::new();
+                make(&folder.path(name));
+                let mut sink = folder.sink(&format!("{{ path: DIR/out, on_exists: {on_exists} }}"), false);
+                let error = sink.open(None).await.unwrap_err().full();
+                let expected = format!("/{name}` is {kind}, not a file: remove it, or choose another name.");
+                assert!(error.ends_with(&expected), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_whose_name_is_a_pipe_is_rejected_and_the_others_are_written() {
+    let folder = Folder::new();
+    pipe(&folder.path("a"));
+    pipe(&folder.path("b.part"));
+    let mut sink = folder.sink("{ path: 'DIR/{k}' }", false);
+    sink.open(None).await.unwrap();
+    let rejected = write(&mut *sink, &keyed(&[("a", "1"), ("b", "2"), ("c", "3")])).await;
+    assert_eq!(rejected.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [0, 1]);
+    assert!(rejected[0].1.contains("/a` is a pipe, not a file"), "{rejected:?}");
+    sink.finish().await.unwrap();
+    assert_eq!(fs::read_to_string(folder.path("c")).unwrap(), "3\n");
+}
+
+#[tokio::test]
+async fn links_below_the_constant_folder_are_not_followed() {
+    for atomic in [true, false] {
+        let folder = Folder::new();
+        fs::create_dir_all(folder.path("out")).unwrap();
+        fs::create_dir_all(folder.path("victim")).unwrap();
+        std::os::unix::fs::symlink("../victim", folder.path("out/ln")).unwrap();
+        std::os::unix::fs::symlink("../victim/new", folder.path("out/dang")).unwrap();
+        let mut sink = folder.sink(&format!("{{ path: 'DIR/out/{{k}}', atomic: {atomic} }}"), false);
+        sink.open(None).await.unwrap();
+        let rejected = write(&mut *sink, &keyed(&[("ln/x", "1"), ("dang", "2"), ("a/b", "3")])).await;
+        assert!(rejected[0].1.contains("/out/ln` is a symbolic link, not a file"), "{rejected:?}");
+        assert!(rejected[1].1.contains("/out/dang` is a symbolic link, not a file"), "{rejected:?}");
+        sink.finish().await.unwrap();
+        assert!(fs::read_dir(folder.path("victim")).unwrap().next().is_none());
+        assert_eq!(fs::read_to_string(folder.path("out/a/b")).unwrap(), "3\n");
+        // The constant folder may be a link itself.
+        std::os::unix::fs::symlink("victim", folder.path("in")).unwrap();
+        let mut sink = folder.sink("{ path: 'DIR/in/{k}' }", false);
+        sink.open(None).await.unwrap();
+        assert!(write(&mut *sink, &keyed(&[("a", "1")])).await.is_empty());
+        sink.finish().await.unwrap();
+        assert_eq!(fs::read_to_string(folder.path("victim/a")).unwrap(), "1\n");
+    }
+}
