@@ -7,6 +7,7 @@
 mod bounds;
 mod holes;
 mod matrix;
+mod memory;
 mod power;
 mod promises;
 mod roles;

@@ -91,7 +91,7 @@ impl TransformConfig for EncodeConfig {
 const COLUMNS: &str = "columns";
 
 /// The maximum size of the text of a piece, as a multiple of the size of a batch.
-const LARGEST: usize = 8;
+const LARGEST: usize = 4;
 
 struct Encode {
     encoder: Encoder,
@@ -110,7 +110,7 @@ impl Transform for Encode {
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        if let Some(piece) = self.pieces.next_of_texts()? {
+        if let Some(piece) = self.pieces.next_of_records() {
             self.encode(piece, out)?;
         }
         if !self.pieces.is_empty() {

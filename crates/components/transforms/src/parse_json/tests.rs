@@ -369,6 +369,44 @@ fn a_field_is_parsed_and_who_lacks_it_is_left_alone() {
     );
 }
 
+/// With one batch, these columns would take a hundred times as much memory as the text.
+#[test]
+fn messages_with_many_fields_leave_in_pieces() {
+    let mut parse = options::<ParseJsonConfig>("{}").build(&thalweg_engine::testing::context()).unwrap();
+    let lines: Vec<String> = (0..4096).map(|n| format!("{{\"k{}\":1}}", n % 1024)).collect();
+    let mut out = thalweg_engine::Outputs::new("test".into());
+    parse.apply(batch(&lines), &mut out).unwrap();
+    let mut rows = Vec::new();
+    loop {
+        let sent = out.take();
+        assert!(sent.len() <= 1);
+        rows.extend(sent.iter().map(|(_, batch)| (batch.rows(), batch.fields().num_columns())));
+        if out.take_held().is_none() {
+            break;
+        }
+        parse.resume(&mut out).unwrap();
+    }
+    assert_eq!(rows.iter().map(|(rows, _)| rows).sum::<usize>(), 4096);
+    assert!(rows.iter().all(|(rows, columns)| rows * columns <= 600_000), "{rows:?}");
+}
+
+#[test]
+fn an_outer_key_that_is_in_the_name_of_each_field_has_a_bound() {
+    let outer = "k".repeat(20_000);
+    let members: Vec<String> = (0..1000).map(|n| format!("\"{n}\":1")).collect();
+    let lines = [
+        r#"{"a":{"b":1}}"#.to_owned(),
+        format!("{{\"{outer}\":{{{}}}}}", members.join(",")),
+        "{}".to_owned(),
+    ];
+    let given = apply::<ParseJsonConfig>("flatten: true", [batch(&lines)]);
+    assert_eq!(given.main(), [json!({"a.b": 1}), json!({})]);
+    let reason = "but the names of all fields would have more than 1048576 bytes";
+    assert!(given.reasons()[0].ends_with(reason), "{:?}", given.reasons());
+    // Without `flatten`, the name is there once.
+    assert_eq!(apply::<ParseJsonConfig>("{}", [batch(&lines)]).main().len(), 3);
+}
+
 fn small_object() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<i32>().prop_map(Value::from),

@@ -1,0 +1,70 @@
+//! The bound of the memory, with inputs that take far more of it than their text: many fields, long names,
+//! many short messages, many rejected ones.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use thalweg_testkit::program::{Launch, Program};
+
+use crate::PROGRAM;
+
+/// The budget of each run, and the memory that it may take beside it, in KiB: see the testkit's `scenario`.
+const BUDGET: u64 = 32 << 10;
+const BESIDE: u64 = 48 << 10;
+
+/// Runs an input through these transforms, and checks the most memory that was resident.
+fn check(source: &str, transforms: &str, sink: &str, input: &str) {
+    let program = Program::new(Path::new(PROGRAM)).unwrap();
+    let config = format!(
+        "memory: {}KiB\nsources: {{ in: {{ {source} }} }}\npipelines: {{ main: {{ from: in, transforms: \
+         {transforms}, to: out }} }}\nsinks: {{ out: {{ {sink} }} }}\n",
+        BUDGET
+    );
+    program.write("pipeline.yaml", config).unwrap();
+    program.write("in", input).unwrap();
+    let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+    assert!(matches!(ended.code, Some(0 | 1)), "{transforms}: {}", ended.log);
+    assert!(ended.peak_kib <= BUDGET + BESIDE, "{transforms}: {} KiB", ended.peak_kib);
+}
+
+const FILE: &str = "file: { path: in }";
+const NOWHERE: &str = "discard: {}";
+const JSON: &str = "file: { path: out, encode: json }";
+
+#[test]
+fn many_different_fields_stay_within_the_budget() {
+    let mut lines = String::new();
+    for number in 0..400_000 {
+        writeln!(lines, "{{\"k{}\":1}}", number % 1024).unwrap();
+    }
+    check(FILE, "[parse_json: {}]", NOWHERE, &lines);
+}
+
+#[test]
+fn an_outer_key_that_is_part_of_a_thousand_names_stays_within_the_budget() {
+    let members: Vec<String> = (0..1000).map(|number| format!("\"{number}\":1")).collect();
+    let line = format!("{{\"{}\":{{{}}}}}\n", "k".repeat(500_000), members.join(","));
+    check(FILE, "[parse_json: { flatten: true }]", JSON, &line);
+}
+
+#[test]
+fn short_records_below_a_long_header_stay_within_the_budget() {
+    let header: Vec<String> = (0..4000).map(|number| format!("{}{number}", "c".repeat(200))).collect();
+    let record = vec!["1"; 4000].join(",");
+    let full = format!("{}\n{}", header.join(","), format!("{record}\n").repeat(100));
+    check(FILE, "[parse_csv: { header: true }]", JSON, &full);
+    let short = format!("{}\n{}", header.join(","), "1,2\n".repeat(300_000));
+    check("files: { path: in }", "[csv: {}]", NOWHERE, &short);
+}
+
+#[test]
+fn many_rejected_messages_stay_within_the_budget() {
+    check(FILE, "[parse_json: {}]", NOWHERE, &"x\n".repeat(600_000));
+    let parts = format!("{}\n", "a,".repeat(400_000));
+    check(FILE, "[split: { delimiter: ',' }, parse_json: {}]", NOWHERE, &parts);
+}
+
+#[test]
+fn many_empty_messages_stay_within_the_budget() {
+    check(FILE, "[set: { a: '1' }]", JSON, &"\n".repeat(4_000_000));
+}
