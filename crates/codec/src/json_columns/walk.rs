@@ -277,11 +277,7 @@ impl Walk {
 
     /// Creates a node for a new key. Returns `NONE` if the key is not wanted and too many keys are known.
     fn add(&mut self, key: &str, group: u32, at: usize) -> Result<u32, Fault> {
-        let most = NAMES.max(self.max_fields.saturating_mul(NAME));
-        let length = self.groups[group as usize].path.len() + key.len();
-        if self.names + length > most {
-            return Err(Fault::LongNames { at, most });
-        }
+        let length = self.length_of(key, group, at)?;
         let path = format!("{}{key}", self.groups[group as usize].path);
         let wanted = self.fields.as_ref().is_none_or(|fields| fields.contains(&path));
         let descend = self.flatten
@@ -296,12 +292,7 @@ impl Walk {
         }
         // If objects here are flattened, a value of another kind may never occur.
         let column = if wanted && !descend { self.column_of(&path, at)? } else { NONE };
-        // A key with escapes is always looked up: 0xff never occurs in a text, so the comparison never
-        // succeeds.
-        let quoted = match find_special(key.as_bytes(), 0) {
-            None => format!("\"{key}\":").into_bytes().into_boxed_slice(),
-            Some(_) => Box::from([0xff]),
-        };
+        let quoted = quoted(key);
         let (mut window, mut mask) = ([0; 16], [0; 16]);
         for ((byte, window), mask) in quoted.iter().zip(&mut window).zip(&mut mask) {
             (*window, *mask) = (*byte, 0xff);
@@ -323,6 +314,13 @@ impl Walk {
         });
         self.groups[group as usize].members.insert(key.into(), node);
         Ok(node)
+    }
+
+    /// Returns the length of the whole name of a new key, if there is room for it.
+    fn length_of(&self, key: &str, group: u32, at: usize) -> Result<usize, Fault> {
+        let most = NAMES.max(self.max_fields.saturating_mul(NAME));
+        let length = self.groups[group as usize].path.len() + key.len();
+        if self.names + length > most { Err(Fault::LongNames { at, most }) } else { Ok(length) }
     }
 
     fn column_of(&mut self, path: &str, at: usize) -> Result<u32, Fault> {
@@ -400,6 +398,15 @@ impl Walk {
             self.groups.push(Group { path, members: HashMap::new(), first: NONE });
         }
         node.group
+    }
+}
+
+/// Returns the bytes of a key in a record that has no blanks there. A key with escapes is always looked up:
+/// 0xff never occurs in a text, so the comparison never succeeds.
+fn quoted(key: &str) -> Box<[u8]> {
+    match find_special(key.as_bytes(), 0) {
+        None => format!("\"{key}\":").into_bytes().into_boxed_slice(),
+        Some(_) => Box::from([0xff]),
     }
 }
 
