@@ -93,10 +93,10 @@ impl Parcel for Batch {
         self.payload_bytes()
     }
 
-    /// The payloads, or half of the memory of the columns and views if that is more: short messages with many
-    /// fields, or with the reason why they were rejected, take a hundred times as much as their payloads.
+    /// The payloads, or the columns and views if these are larger: short messages with many fields, or with
+    /// the reason why they were rejected, take a hundred times as much as their payloads.
     fn weight(&self) -> usize {
-        self.payload_bytes().max(self.columns_bytes() / 2)
+        self.payload_bytes().max(self.columns_bytes())
     }
 
     fn claim(&self, budget: &Budget) {

@@ -12,7 +12,7 @@ use thalweg_record::Batch;
 
 /// The maximum number of rows in a piece. Each takes memory for itself, however short its texts are: its
 /// views, and the reason if it is rejected.
-const MOST_ROWS: usize = 1 << 16;
+const MOST_ROWS: usize = 1 << 14;
 
 /// Batches of which something is still to be processed.
 pub struct Pieces {

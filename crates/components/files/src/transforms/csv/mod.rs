@@ -122,6 +122,7 @@ impl FileReaderConfig for Csv {
             keeps_checkpoints: false,
             memory: context.memory.budget().limit(),
             values: LARGEST * context.batch_bytes / VALUE,
+            unsaved: 0,
             config: self.clone(),
         }))
     }
@@ -154,6 +155,8 @@ struct Table {
     memory: usize,
     /// The maximum number of values in a batch: rows times columns.
     values: usize,
+    /// The number of records since the last checkpoint.
+    unsaved: usize,
 }
 
 /// The maximum size of the columns of a batch, as a multiple of the size of a batch, and the size of a value
@@ -230,7 +233,12 @@ impl Table {
                 payload.push(text);
             }
             if !positions.is_empty() {
-                let reading = Reading { checkpoint: self.checkpoint(next), ..reading(payload, positions) };
+                self.unsaved += positions.len();
+                // A checkpoint has the names of all columns, so it is not made for each batch of few records.
+                let is_due = self.unsaved >= ROWS || !is_full;
+                let checkpoint = if is_due { self.checkpoint(next) } else { None };
+                self.unsaved = if is_due { 0 } else { self.unsaved };
+                let reading = Reading { checkpoint, ..reading(payload, positions) };
                 self.parse(reading, out).await?;
             }
             match faulty {
