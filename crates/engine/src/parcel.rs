@@ -93,8 +93,10 @@ impl Parcel for Batch {
         self.payload_bytes()
     }
 
+    /// The payloads, or the columns and views if these are larger: short messages with many fields, or with
+    /// the reason why they were rejected, take a hundred times as much as their payloads.
     fn weight(&self) -> usize {
-        self.payload_bytes()
+        self.payload_bytes().max(self.columns_bytes())
     }
 
     fn claim(&self, budget: &Budget) {

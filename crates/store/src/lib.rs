@@ -34,9 +34,11 @@
 //!
 //! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
+mod answers;
 mod attempt;
 mod error;
 mod fingerprint;
+mod folders;
 mod list;
 mod local;
 mod origin;

@@ -4,13 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use opendal::{EntryMode, ErrorKind};
+use opendal::{EntryMode, ErrorKind, Metadata, Operator};
+use parking_lot::Mutex;
 
 use crate::attempt::{AttemptError, patient};
+use crate::folders::Folders;
 use crate::local::working;
+use crate::transport::Seen;
 use crate::url::Kind;
 use crate::walk::{Found, Walk};
 use crate::{Fingerprint, Store, StoreError};
+
+/// How many names a page of a listing has, so that an answer stays short.
+const PAGE: usize = 1000;
 
 /// An object as it was found: its path, and its state at that time. All reads must find the object in that
 /// state.
@@ -82,9 +88,11 @@ impl Object {
 pub struct Listing {
     store: Store,
     prefix: String,
-    lister: Option<opendal::Lister>,
+    lister: Option<Lister>,
+    /// The folders of a WebDAV server that are to be listed.
+    folders: Option<Folders>,
     /// Used instead of `lister` for the folders of this machine.
-    folders: Option<Walk>,
+    walk: Option<Walk>,
     /// Files that the walk has found and that were not returned yet.
     found: VecDeque<Found>,
     /// The last returned path. After a failure the listing continues after it, if the store lists in order.
@@ -94,6 +102,16 @@ pub struct Listing {
     follows: bool,
 }
 
+/// Requests pages of a listing.
+struct Lister {
+    operator: Operator,
+    /// The head of the last reply.
+    seen: Arc<Mutex<Seen>>,
+    entries: opendal::Lister,
+    /// The entries up to this path were returned before the listing failed.
+    after: Option<String>,
+}
+
 impl Listing {
     pub(crate) fn new(store: Store, prefix: String) -> Self {
         Self {
@@ -101,6 +119,7 @@ impl Listing {
             prefix,
             lister: None,
             folders: None,
+            walk: None,
             found: VecDeque::new(),
             last: None,
             failed: 0,
@@ -148,10 +167,13 @@ impl Listing {
             match self.step().await {
                 Ok(found) => {
                     self.failed = 0;
-                    return Ok(found.map(Entry::Object));
+                    return Ok(found);
                 }
                 Err(failure) => {
                     self.lister = None;
+                    if let Some(folders) = &mut self.folders {
+                        folders.again();
+                    }
                     self.failed += 1;
                     let name = self.store.name(&self.prefix);
                     let pause = self.store.pause(&name, "listing it", failure, self.failed)?;
@@ -166,14 +188,14 @@ impl Listing {
         /// How many files one call on a blocking thread looks up.
         const AT_ONCE: usize = 256;
         if self.found.is_empty() {
-            let (walk, prefix, last) = (self.folders.take(), self.prefix.clone(), self.last.clone());
+            let (walk, prefix, last) = (self.walk.take(), self.prefix.clone(), self.last.clone());
             let follows = self.follows;
             let walking = move || {
                 let mut walk = walk.map_or_else(|| Walk::new(&prefix, last.as_deref(), follows), Ok)?;
                 walk.next(AT_ONCE).map(|found| (walk, found))
             };
             let (walk, found) = working(&self.store, &self.prefix, "listing it", walking).await?;
-            self.folders = Some(walk);
+            self.walk = Some(walk);
             self.found.extend(found);
         }
         let Some(found) = self.found.pop_front() else { return Ok(None) };
@@ -187,59 +209,134 @@ impl Listing {
         }))
     }
 
-    async fn step(&mut self) -> Result<Option<Object>, AttemptError> {
-        let silence = self.store.retries().silence;
-        let name = self.store.name(&self.prefix);
-        let seen = Arc::default();
-        let operator = self.store.origin(&self.prefix).looking(&seen);
-        let failure = |error: opendal::Error| match error.kind() {
-            ErrorKind::Unsupported => {
-                AttemptError::Fatal(StoreError::Impossible { name: name.clone(), what: "listing" })
-            }
-            _ => match AttemptError::of(&error, &name, "listing it", &seen.lock().clone()) {
-                AttemptError::Fatal(StoreError::Denied { name, why, .. }) => {
-                    AttemptError::Fatal(StoreError::Denied { name, what: "listed", why })
-                }
-                failure => failure,
-            },
-        };
-        let lister = match &mut self.lister {
-            Some(lister) => lister,
-            None => {
-                self.store.counts().request(false);
-                let mut lister = operator.lister_with(&self.prefix).recursive(true);
-                if let Some(last) = &self.last
-                    && operator.info().capability().list_with_start_after
-                {
-                    lister = lister.start_after(last);
-                }
-                self.lister.insert(lister.await.map_err(failure)?)
-            }
-        };
+    async fn step(&mut self) -> Result<Option<Entry>, AttemptError> {
+        if matches!(self.store.kind(), Kind::WebDav) && self.folders.is_none() {
+            self.folders = Some(Folders::of(&self.prefix));
+        }
         loop {
-            let entry = match patient(silence, lister.next()).await {
+            let folder = match &self.folders {
+                None => self.prefix.clone(),
+                Some(folders) => match folders.present() {
+                    None => return Ok(None),
+                    Some(folder) => folder.to_owned(),
+                },
+            };
+            let mut lister = match self.lister.take() {
+                Some(lister) => lister,
+                None => self.open(&folder).await?,
+            };
+            let entry = self.entry(&mut lister, &folder).await?;
+            if let Some(entry) = entry {
+                self.lister = Some(lister);
+                return Ok(Some(entry));
+            }
+            match &mut self.folders {
+                None => return Ok(None),
+                Some(folders) => folders.done(),
+            }
+        }
+    }
+
+    /// Requests the first page of a folder, or of everything below a prefix.
+    async fn open(&self, folder: &str) -> Result<Lister, AttemptError> {
+        self.store.counts().request(false);
+        let seen = Arc::default();
+        let operator = self.store.origin(&self.prefix).listing(&seen);
+        let mut opening = operator.lister_with(folder).recursive(self.folders.is_none()).limit(PAGE);
+        let mut after = None;
+        if self.folders.is_none() {
+            after.clone_from(&self.last);
+            if let Some(last) = &self.last
+                && operator.info().capability().list_with_start_after
+            {
+                opening = opening.start_after(last);
+            }
+        }
+        let entries = opening.await.map_err(|error| self.failure(&error, &seen))?;
+        Ok(Lister { operator, seen, entries, after })
+    }
+
+    /// Returns the next entry of the present folder, or `None` at its end.
+    async fn entry(&mut self, lister: &mut Lister, folder: &str) -> Result<Option<Entry>, AttemptError> {
+        let silence = self.store.retries().silence;
+        loop {
+            let entry = match patient(silence, lister.entries.next()).await {
                 None => return Err(AttemptError::silent(silence)),
                 Some(None) => return Ok(None),
-                Some(Some(Err(error))) => return Err(failure(error)),
+                Some(Some(Err(error))) => return Err(self.failure(&error, &lister.seen)),
                 Some(Some(Ok(entry))) => entry,
             };
-            let (path, mut metadata) = entry.into_parts();
-            if metadata.mode() == EntryMode::DIR || path.ends_with('/') {
+            let (path, metadata) = entry.into_parts();
+            let is_folder = metadata.mode() == EntryMode::DIR || path.ends_with('/');
+            if is_folder && (path == folder || self.folders.is_none()) {
                 continue;
             }
-            if metadata.mode() == EntryMode::Unknown {
-                metadata = match patient(silence, operator.stat(&path)).await {
-                    None => return Err(AttemptError::silent(silence)),
-                    // It was removed meanwhile.
-                    Some(Err(error)) if error.kind() == ErrorKind::NotFound => continue,
-                    Some(Err(error)) => return Err(failure(error)),
-                    Some(Ok(metadata)) if metadata.is_dir() => continue,
-                    Some(Ok(metadata)) => metadata,
-                };
+            if let Some(why) = self.wrong(&path) {
+                return Ok(Some(Entry::Unreadable { name: self.store.name(&path), why }));
             }
+            if !path.starts_with(&self.prefix) {
+                continue;
+            }
+            match &mut self.folders {
+                Some(folders) if is_folder => {
+                    let name = self.store.name(&self.prefix);
+                    if let Some(why) = folders.add(&path, &name).map_err(AttemptError::Fatal)? {
+                        return Ok(Some(Entry::Unreadable { name: self.store.name(&path), why }));
+                    }
+                    continue;
+                }
+                // A store in order may begin before the path it was asked to start after.
+                _ if lister.after.as_ref().is_some_and(|after| path <= *after) => continue,
+                _ => {}
+            }
+            let Some(metadata) = self.complete(lister, &path, metadata).await? else { continue };
             self.last = Some(path.clone());
             let state = Fingerprint::new(metadata.content_length(), &metadata);
-            return Ok(Some(Object { store: self.store.clone(), path, state, mode: None }));
+            return Ok(Some(Entry::Object(Object { store: self.store.clone(), path, state, mode: None })));
+        }
+    }
+
+    /// Returns why the server cannot be right about a path.
+    fn wrong(&self, path: &str) -> Option<String> {
+        match &self.folders {
+            Some(folders) => folders.wrong(path),
+            None if path.starts_with(&self.prefix) => None,
+            None => {
+                Some(format!("the store lists it below `{}`, where it is not", self.store.name(&self.prefix)))
+            }
+        }
+    }
+
+    /// Looks up the state of an object if the listing does not have it. Returns `None` for what is no object.
+    async fn complete(
+        &self,
+        lister: &Lister,
+        path: &str,
+        metadata: Metadata,
+    ) -> Result<Option<Metadata>, AttemptError> {
+        if metadata.mode() != EntryMode::Unknown {
+            return Ok(Some(metadata));
+        }
+        let silence = self.store.retries().silence;
+        match patient(silence, lister.operator.stat(path)).await {
+            None => Err(AttemptError::silent(silence)),
+            // It was removed meanwhile.
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Some(Err(error)) => Err(self.failure(&error, &lister.seen)),
+            Some(Ok(metadata)) => Ok((!metadata.is_dir()).then_some(metadata)),
+        }
+    }
+
+    fn failure(&self, error: &opendal::Error, seen: &Mutex<Seen>) -> AttemptError {
+        let name = self.store.name(&self.prefix);
+        if error.kind() == ErrorKind::Unsupported {
+            return AttemptError::Fatal(StoreError::Impossible { name, what: "listing" });
+        }
+        match AttemptError::of(error, &name, "listing it", &seen.lock().clone()) {
+            AttemptError::Fatal(StoreError::Denied { name, why, .. }) => {
+                AttemptError::Fatal(StoreError::Denied { name, what: "listed", why })
+            }
+            failure => failure,
         }
     }
 }

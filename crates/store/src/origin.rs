@@ -4,6 +4,7 @@ use std::sync::Arc;
 use opendal::{HttpTransporter, Operator};
 use parking_lot::Mutex;
 
+use crate::answers::Pages;
 use crate::transport::{Looking, Seen};
 use crate::url::Kind;
 use crate::{Store, StoreError};
@@ -86,10 +87,24 @@ impl Origin {
 
     /// Returns the operator for one attempt. It stores the head of the reply in `seen`.
     pub fn looking(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
+        let seen = seen.clone();
+        self.through(|inner| HttpTransporter::new(Looking { inner, seen }))
+    }
+
+    /// Returns the operator for one listing. In addition, it fails requests for a page that was requested
+    /// before.
+    pub(crate) fn listing(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
+        let seen = seen.clone();
+        self.through(|inner| {
+            let inner = HttpTransporter::new(Pages { inner, requested: Mutex::default() });
+            HttpTransporter::new(Looking { inner, seen })
+        })
+    }
+
+    fn through(&self, transport: impl FnOnce(HttpTransporter) -> HttpTransporter) -> Operator {
         let (context, service) = self.operator.clone().into_parts();
         let inner = context.http_transport().clone();
-        let looking = HttpTransporter::new(Looking { inner, seen: seen.clone() });
-        Operator::from_parts(context.with_http_transport(looking), service)
+        Operator::from_parts(context.with_http_transport(transport(inner)), service)
     }
 }
 

@@ -14,6 +14,8 @@ use reqwest::redirect::Policy;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::answers::Bounded;
+
 /// The facts from the head of the last reply.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
@@ -145,7 +147,9 @@ pub(crate) fn client(redirects: Redirects) -> HttpTransporter {
         .referer(false)
         .build();
     let client = match client {
-        Ok(client) => HttpTransporter::new(ReqwestTransport::new(client)),
+        Ok(client) => {
+            HttpTransporter::new(Bounded { inner: HttpTransporter::new(ReqwestTransport::new(client)) })
+        }
         Err(error) => HttpTransporter::new(Without(format!("cannot create the HTTP client: {error}"))),
     };
     // Not dropped after a fork: closing the connections would also need the threads of the parent process.

@@ -8,6 +8,7 @@ mod bounds;
 mod counting;
 mod holes;
 mod matrix;
+mod memory;
 mod power;
 mod promises;
 mod roles;

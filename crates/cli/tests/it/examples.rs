@@ -87,3 +87,25 @@ fn every_components_example_runs_in_an_empty_folder() {
         assert!(said.err.contains("done in"), "{}: {}", component["name"], said.err);
     }
 }
+
+/// A budget that is too small for a component is a mistake that says how much it needs. All others work.
+#[test]
+fn every_components_example_ends_with_almost_no_memory() {
+    let known = House::with(&[]).run_well(&["components", "--json"]).out;
+    let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
+    for component in known {
+        let example = component["example"].as_str().unwrap();
+        // The example of this sink sends to a source of the same run, whose memory it holds.
+        let is_loop = component["name"] == "http" && example.contains("received:");
+        let waits = example.trim_start().starts_with("# Runs until it is stopped.");
+        if waits || is_loop || component["name"] == "geoip" {
+            continue;
+        }
+        let house = House::with(&[("example.yaml", &format!("memory: 1KiB\n{example}"))]);
+        let ran = house.run(&["run", "example.yaml"]);
+        let minimum =
+            ["bytes of memory for a file, but the budget has 1024", "set `memory` to at least 128KiB"];
+        let names_minimum = minimum.iter().any(|minimum| ran.err.contains(minimum));
+        assert!(ran.code == Some(0) || names_minimum, "{}: {}", component["name"], ran.err);
+    }
+}

@@ -14,6 +14,7 @@ pub(super) enum Fault {
     Syntax { at: usize, what: &'static str },
     Unfit { at: usize, name: Box<str>, wanted: FieldType },
     TooMany { at: usize, most: usize },
+    LongNames { at: usize, most: usize },
     TooLong,
 }
 
@@ -25,6 +26,10 @@ impl fmt::Display for Fault {
             Fault::TooMany { at, most } => {
                 write!(f, "has a new field at byte {at}, but there are {most} already (see `max_fields`)")
             }
+            Fault::LongNames { at, most } => write!(
+                f,
+                "has a new field at byte {at}, but the names of all fields would have more than {most} bytes"
+            ),
             Fault::TooLong => write!(f, "is longer than {LONGEST} bytes"),
         }
     }

@@ -24,6 +24,11 @@ const KEPT: u32 = 8;
 /// record with a thousand members may be among many small ones.
 const CELLS: usize = 1 << 19;
 
+/// The maximum length of the names of all fields, nested ones in full: this many bytes, or this many for each
+/// field that is allowed. An outer key is part of the name of each field in it, and is in the record once.
+const NAMES: usize = 1 << 20;
+const NAME: usize = 256;
+
 /// The fewest records that one walk takes, if there are as many.
 const FEWEST: usize = 64;
 
@@ -49,6 +54,8 @@ struct Node {
     follower: u32,
     parent: u32,
     key: Box<str>,
+    /// The length of the whole name.
+    length: usize,
     /// The column of its values, or `NONE`.
     column: u32,
     /// The group of its members, if nested objects are flattened.
@@ -80,6 +87,8 @@ pub(super) struct Walk {
     groups: Vec<Group>,
     pub(super) columns: Vec<Column>,
     by_name: HashMap<String, u32>,
+    /// The length of the names of all nodes.
+    names: usize,
     pub(super) unescaped: String,
     pub(super) times: TimeParser,
     /// True if a record of the batch was rejected because fields of earlier batches use up `max_fields`.
@@ -100,6 +109,7 @@ impl Walk {
             groups: vec![Group { first: NONE, ..Group::default() }],
             columns: Vec::new(),
             by_name: HashMap::new(),
+            names: 0,
             unescaped: String::new(),
             times: TimeParser::new(TimeFormat::Auto, 0),
             overflowed: false,
@@ -130,7 +140,8 @@ impl Walk {
             match self.record(payload.value(row), texts.len()) {
                 Ok(text) => texts.push(text),
                 Err(fault) => {
-                    self.overflowed |= carried && matches!(fault, Fault::TooMany { .. });
+                    let is_full = matches!(fault, Fault::TooMany { .. } | Fault::LongNames { .. });
+                    self.overflowed |= carried && is_full;
                     failed.push((row as u32, fault.to_string()));
                 }
             }
@@ -141,6 +152,7 @@ impl Walk {
     /// Removes the nodes, columns and groups from these indexes on.
     pub(super) fn forget(&mut self, nodes: usize, columns: usize, groups: usize) {
         for node in self.nodes.drain(nodes..) {
+            self.names -= node.length;
             if let Some(group) = self.groups.get_mut(node.parent as usize) {
                 group.members.remove(&node.key);
             }
@@ -265,6 +277,7 @@ impl Walk {
 
     /// Creates a node for a new key. Returns `NONE` if the key is not wanted and too many keys are known.
     fn add(&mut self, key: &str, group: u32, at: usize) -> Result<u32, Fault> {
+        let length = self.length_of(key, group, at)?;
         let path = format!("{}{key}", self.groups[group as usize].path);
         let wanted = self.fields.as_ref().is_none_or(|fields| fields.contains(&path));
         let descend = self.flatten
@@ -279,18 +292,15 @@ impl Walk {
         }
         // If objects here are flattened, a value of another kind may never occur.
         let column = if wanted && !descend { self.column_of(&path, at)? } else { NONE };
-        // A key with escapes is always looked up: 0xff never occurs in a text, so the comparison never
-        // succeeds.
-        let quoted = match find_special(key.as_bytes(), 0) {
-            None => format!("\"{key}\":").into_bytes().into_boxed_slice(),
-            Some(_) => Box::from([0xff]),
-        };
+        let quoted = quoted(key);
         let (mut window, mut mask) = ([0; 16], [0; 16]);
         for ((byte, window), mask) in quoted.iter().zip(&mut window).zip(&mut mask) {
             (*window, *mask) = (*byte, 0xff);
         }
         let node = self.nodes.len() as u32;
+        self.names += length;
         self.nodes.push(Node {
+            length,
             window: u128::from_le_bytes(window),
             mask: u128::from_le_bytes(mask),
             quoted,
@@ -304,6 +314,13 @@ impl Walk {
         });
         self.groups[group as usize].members.insert(key.into(), node);
         Ok(node)
+    }
+
+    /// Returns the length of the whole name of a new key, if there is room for it.
+    fn length_of(&self, key: &str, group: u32, at: usize) -> Result<usize, Fault> {
+        let most = NAMES.max(self.max_fields.saturating_mul(NAME));
+        let length = self.groups[group as usize].path.len() + key.len();
+        if self.names + length > most { Err(Fault::LongNames { at, most }) } else { Ok(length) }
     }
 
     fn column_of(&mut self, path: &str, at: usize) -> Result<u32, Fault> {
@@ -381,6 +398,15 @@ impl Walk {
             self.groups.push(Group { path, members: HashMap::new(), first: NONE });
         }
         node.group
+    }
+}
+
+/// Returns the bytes of a key in a record that has no blanks there. A key with escapes is always looked up:
+/// 0xff never occurs in a text, so the comparison never succeeds.
+fn quoted(key: &str) -> Box<[u8]> {
+    match find_special(key.as_bytes(), 0) {
+        None => format!("\"{key}\":").into_bytes().into_boxed_slice(),
+        Some(_) => Box::from([0xff]),
     }
 }
 

@@ -8,8 +8,11 @@ use std::collections::VecDeque;
 
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
-use arrow_schema::ArrowError;
 use thalweg_record::Batch;
+
+/// The maximum number of rows in a piece. Each takes memory for itself, however short its texts are: its
+/// views, and the reason if it is rejected.
+const MOST_ROWS: usize = 1 << 14;
 
 /// Batches of which something is still to be processed.
 pub struct Pieces {
@@ -43,14 +46,23 @@ impl Pieces {
 
     /// Sets the batch to cut, of which each row gives about `row_bytes` of output.
     pub fn cut(&mut self, batch: Batch, row_bytes: usize) {
-        self.current = Some((batch, 0, (self.bytes / row_bytes.max(1)).max(1)));
+        self.current = Some((batch, 0, (self.bytes / row_bytes.max(1)).clamp(1, MOST_ROWS)));
+    }
+
+    /// Returns the next piece of batches whose output has their texts, and with each the names of its fields.
+    pub fn next_of_records(&mut self) -> Option<Batch> {
+        /// The quotes, the colon and the comma of a member.
+        const MARKS: usize = 4;
+        if let Some(batch) = self.take() {
+            let names = batch.fields().schema_ref().fields().iter().map(|field| field.name().len() + MARKS);
+            let row_bytes = text_bytes(&batch) / batch.rows().max(1) + names.sum::<usize>();
+            self.cut(batch, row_bytes);
+        }
+        self.next_piece()
     }
 
     /// Returns the next piece of batches whose output is about as large as their texts.
-    ///
-    /// # Errors
-    /// As [`next_piece`](Self::next_piece).
-    pub fn next_of_texts(&mut self) -> Result<Option<Batch>, ArrowError> {
+    pub fn next_of_texts(&mut self) -> Option<Batch> {
         if let Some(batch) = self.take() {
             let row_bytes = text_bytes(&batch) / batch.rows().max(1);
             self.cut(batch, row_bytes);
@@ -59,22 +71,20 @@ impl Pieces {
     }
 
     /// Returns the next piece of the batch that is being cut.
-    ///
-    /// # Errors
-    /// If Arrow cannot select its rows.
-    pub fn next_piece(&mut self) -> Result<Option<Batch>, ArrowError> {
-        let Some((batch, start, most)) = self.current.take() else { return Ok(None) };
+    pub fn next_piece(&mut self) -> Option<Batch> {
+        let (batch, start, most) = self.current.take()?;
         let end = batch.rows().min(start + most);
         if start == 0 && end == batch.rows() {
-            return Ok(Some(batch));
+            return Some(batch);
         }
-        let rows: Vec<u32> = (start as u32..end as u32).collect();
+        // Not a selection, which copies the texts of a few messages out of a large buffer: each piece would
+        // have its own copies of a text that all messages share.
         if end == batch.rows() {
-            return batch.select(&rows);
+            return Some(batch.slice(start, end - start));
         }
-        let piece = batch.share().select(&rows)?;
+        let piece = batch.share().slice(start, end - start);
         self.current = Some((batch, end, most));
-        Ok(piece)
+        Some(piece)
     }
 }
 
@@ -91,6 +101,10 @@ fn text_bytes(batch: &Batch) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    use arrow_array::Int64Array;
+    use arrow_schema::{DataType, Field};
     use thalweg_engine::testing;
 
     #[test]
@@ -102,12 +116,31 @@ mod tests {
             pieces.cut(batch, row_bytes);
             assert!(pieces.take().is_none());
             let (mut rows, mut texts) = (Vec::new(), Vec::new());
-            while let Some(piece) = pieces.next_piece().unwrap() {
+            while let Some(piece) = pieces.next_piece() {
                 rows.push(piece.rows());
                 texts.extend(testing::payloads(&piece));
             }
             assert_eq!((rows, texts.concat().as_str()), (expected, "abcde"));
             assert!(pieces.is_empty());
         }
+    }
+
+    #[test]
+    fn records_count_the_names_of_their_fields_and_many_short_rows_are_cut() {
+        let name = "n".repeat(100);
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1; 5]));
+        let batch = testing::batch(["a", "b", "c", "d", "e"]);
+        let batch = batch.set_fields([(Field::new(name, DataType::Int64, true), column)]).unwrap();
+        let mut pieces = Pieces::new(2 * (1 + 100 + 4));
+        pieces.push(batch);
+        let mut rows = Vec::new();
+        while let Some(piece) = pieces.next_of_records() {
+            rows.push(piece.rows());
+        }
+        assert_eq!(rows, [2, 2, 1]);
+        let mut pieces = Pieces::new(usize::MAX);
+        pieces.push(testing::batch((0..MOST_ROWS + 1).map(|_| "")));
+        assert_eq!(pieces.next_of_texts().unwrap().rows(), MOST_ROWS);
+        assert_eq!(pieces.next_of_texts().unwrap().rows(), 1);
     }
 }

@@ -4,10 +4,11 @@
 //! when every part is. The offsets of the parts are collected first, so a message that is malformed in its
 //! middle has no parts at all.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{Array, BinaryViewArray};
+use arrow_array::{Array, BinaryViewArray, BooleanArray};
 use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -92,6 +93,7 @@ impl TransformConfig for Split {
             parts: Vec::new(),
             decoded: String::new(),
             element: String::new(),
+            uncut: VecDeque::new(),
             pieces: Pieces::new(LARGEST * context.batch_bytes),
         }))
     }
@@ -99,6 +101,10 @@ impl TransformConfig for Split {
 
 /// The maximum size of the texts of a piece, as a multiple of the size of a batch.
 const LARGEST: usize = 8;
+
+/// With this many parts, the messages after the present one are split later. Thousands of messages may share
+/// a text that has thousands of parts.
+const MANY_PARTS: usize = 1 << 16;
 
 struct Splitter {
     delimiter: Option<Finder<'static>>,
@@ -110,6 +116,8 @@ struct Splitter {
     decoded: String,
     /// The decoded text of one element.
     element: String,
+    /// Messages that are not split yet.
+    uncut: VecDeque<Batch>,
     /// The parts of a message share its fields. They leave in pieces, because the next transforms may copy
     /// these fields for each part.
     pieces: Pieces,
@@ -167,15 +175,19 @@ impl Splitter {
     }
 }
 
-impl Transform for Splitter {
-    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+impl Splitter {
+    /// Splits the messages of a batch, or the first of them if these have many parts.
+    fn split(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let Some(input) = bytes_of(&batch, &self.field) else {
             return Ok(reject_all(batch, &missing(&self.field), out)?);
         };
         let mut made = Made::new(&input, self.into.is_some());
         let mut failed: Vec<(u32, String)> = Vec::new();
         let mut rows = Vec::with_capacity(input.len());
-        for row in 0..input.len() {
+        let mut done = 0;
+        while done < input.len() && rows.len() < MANY_PARTS {
+            let row = done;
+            done += 1;
             let value = input.value(row);
             let cut = match input.is_null(row) {
                 true => Err(missing(&self.field)),
@@ -194,28 +206,60 @@ impl Transform for Splitter {
                 Err(reason) => failed.push((row as u32, reason)),
             }
         }
-        let Some(rest) = out.reject(batch, failed)? else { return Ok(()) };
+        let Some(batch) = self.keep_from(done, batch)? else { return Ok(()) };
+        match out.reject(batch, failed)? {
+            Some(rest) => self.expand(rest, made, rows),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the messages from this row on for later. Returns those before it.
+    fn keep_from(&mut self, row: usize, batch: Batch) -> Result<Option<Batch>, Error> {
+        if row == batch.rows() {
+            return Ok(Some(batch));
+        }
+        let is_done = (0..batch.rows()).map(|at| at < row).collect::<Vec<bool>>();
+        let (done, rest) = batch.partition(&BooleanArray::from(is_done))?;
+        rest.into_iter().for_each(|rest| self.uncut.push_front(rest));
+        Ok(done)
+    }
+
+    /// Makes messages of parts. `rows` has the row of the original for each.
+    fn expand(&mut self, originals: Batch, made: Made, rows: Vec<u32>) -> Result<(), Error> {
         match made {
             Made::Payloads(builder) => {
-                rest.expand(builder.finish(), rows)?.into_iter().for_each(|parts| self.pieces.push(parts))
+                let parts = originals.expand(builder.finish(), rows)?;
+                parts.into_iter().for_each(|parts| self.pieces.push(parts));
             }
             Made::Texts(builder) => {
                 let indices = arrow_array::UInt32Array::from(rows.clone());
-                let payload = arrow_select::take::take(rest.payload(), &indices, None)?;
+                let payload = arrow_select::take::take(originals.payload(), &indices, None)?;
                 let payload = arrow_array::cast::AsArray::as_binary_view(&payload).clone();
-                if let (Some(batch), Some(into)) = (rest.expand(payload, rows)?, &mut self.into) {
+                if let (Some(batch), Some(into)) = (originals.expand(payload, rows)?, &mut self.into) {
                     self.pieces.push(into.extend(batch, vec![Arc::new(builder.finish())])?);
                 }
             }
         }
+        Ok(())
+    }
+}
+
+impl Transform for Splitter {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.uncut.push_back(batch);
         self.resume(out)
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        if let Some(piece) = self.pieces.next_of_texts()? {
+        if self.pieces.is_empty()
+            && let Some(batch) = self.uncut.pop_front()
+        {
+            self.split(batch, out)?;
+        }
+        if let Some(piece) = self.pieces.next_of_texts() {
             out.send(piece);
         }
-        if !self.pieces.is_empty() {
+        if !self.pieces.is_empty() || !self.uncut.is_empty() {
             out.hold(Duration::ZERO);
         }
         Ok(())
@@ -294,6 +338,28 @@ mod tests {
         }
         // The whole message, and one byte of the part.
         assert_eq!((rows, largest), (100_000, LARGEST * context.batch_bytes / (line.len() + 1)));
+    }
+
+    #[test]
+    fn messages_that_share_a_text_with_many_parts_are_split_one_after_the_other() {
+        const PARTS: usize = MANY_PARTS / 4;
+        let mut split =
+            testing::options::<Split>("{ delimiter: ',', into: part }").build(&testing::context()).unwrap();
+        let line = "a,".repeat(PARTS);
+        let mut out = Outputs::new("test".into());
+        split.apply(testing::batch((0..10).map(|_| line.as_str())), &mut out).unwrap();
+        let mut rows = 0;
+        loop {
+            rows += out.take().iter().map(|(_, batch)| batch.rows()).sum::<usize>();
+            if out.take_held().is_none() {
+                break;
+            }
+            split.resume(&mut out).unwrap();
+            let made = out.take();
+            assert!(made.iter().all(|(_, batch)| batch.rows() <= MANY_PARTS + PARTS));
+            rows += made.iter().map(|(_, batch)| batch.rows()).sum::<usize>();
+        }
+        assert_eq!(rows, 10 * PARTS);
     }
 
     #[test]

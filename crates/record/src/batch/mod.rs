@@ -69,6 +69,13 @@ impl Batch {
         self.payload.views().iter().map(|&view| view as u32 as usize).sum()
     }
 
+    /// Returns the bytes of all columns, without the texts that views refer to: other batches may share them.
+    pub fn columns_bytes(&self) -> usize {
+        let positions = self.positions.as_ref().map_or(0, |_| size_of::<u64>());
+        let columns = self.fields.columns().iter().map(column_bytes);
+        self.rows() * (size_of::<u128>() + positions) + columns.sum::<usize>()
+    }
+
     /// Returns the payloads. The array has no NULLs.
     pub fn payload(&self) -> &BinaryViewArray {
         &self.payload
@@ -262,6 +269,18 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
+    /// Returns the messages of a range, over the same memory. The batch must have them.
+    #[must_use]
+    pub fn slice(self, start: usize, rows: usize) -> Self {
+        Self {
+            payload: self.payload.slice(start, rows),
+            fields: self.fields.slice(start, rows),
+            positions: self.positions.map(|positions| positions.slice(start, rows)),
+            meta: self.meta,
+            ack: self.ack,
+        }
+    }
+
     /// Creates one message for each payload, with the fields of the message at the corresponding index in
     /// `rows`. The same row may occur any number of times. The ack covers all new messages; it is settled as
     /// filtered if there are none.
@@ -384,6 +403,16 @@ fn text_of(payload: &BinaryViewArray) -> StringViewArray {
         }
     }
     builder.finish()
+}
+
+/// Returns the bytes of a column without the texts that its views refer to.
+fn column_bytes(column: &ArrayRef) -> usize {
+    let rows = column.len();
+    match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().values().len() + rows * size_of::<i32>(),
+        DataType::Utf8View | DataType::BinaryView => rows * size_of::<u128>(),
+        kind => kind.primitive_width().map_or(rows / 8, |width| rows * width),
+    }
 }
 
 fn no_fields(rows: usize) -> RecordBatch {

@@ -102,3 +102,20 @@ fn merged_batches_have_all_messages_in_order() {
     let merged = Batch::merge(vec![batch(&["a", "b"]), batch(&["c"])]).unwrap().unwrap();
     assert_eq!(lines(&merged), ["a", "b", "c"]);
 }
+
+#[test]
+fn columns_count_beside_the_payloads() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["four", "12 bytes more"]));
+    let views: ArrayRef = Arc::new(StringViewArray::from(vec!["a text that other batches may share"; 2]));
+    let made = batch(&["a", "b"])
+        .set_fields([
+            (Field::new("n", DataType::Int64, true), numbers),
+            (Field::new("t", DataType::Utf8, true), texts),
+            (Field::new("v", DataType::Utf8View, true), views),
+        ])
+        .unwrap();
+    assert_eq!((made.payload_bytes(), made.columns_bytes()), (2, 2 * 16 + 2 * 8 + (17 + 2 * 4) + 2 * 16));
+    let positions = made.with_positions(UInt64Array::from(vec![0, 1])).unwrap();
+    assert_eq!(positions.columns_bytes(), 2 * 24 + 2 * 8 + 25 + 2 * 16);
+}

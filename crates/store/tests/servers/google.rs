@@ -28,7 +28,7 @@ impl Scripted {
             let mut silent = Vec::new();
             for answer in answers {
                 let (mut client, _) = listener.accept().await.unwrap();
-                let head = asked(&mut client).await;
+                let head = asked(&mut client).await.unwrap();
                 noted.lock().push(head);
                 client.write_all(answer.as_bytes()).await.unwrap();
                 if answer.is_empty() {
@@ -45,17 +45,19 @@ impl Scripted {
     }
 }
 
-/// Reads one request with its body. Returns its head.
-async fn asked(client: &mut TcpStream) -> String {
+/// Reads one request with its body. Returns its head, or `None` if the client has left.
+pub(crate) async fn asked(client: &mut TcpStream) -> Option<String> {
     let mut came = Vec::new();
     loop {
-        client.read_buf(&mut came).await.unwrap();
+        if client.read_buf(&mut came).await.unwrap() == 0 {
+            return None;
+        }
         let text = String::from_utf8_lossy(&came);
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let lower = head.to_ascii_lowercase();
         let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
         if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-            return head.to_owned();
+            return Some(head.to_owned());
         }
     }
 }

@@ -6,6 +6,7 @@
 mod conforms;
 mod faults;
 mod google;
+mod hostile;
 mod webdav;
 
 use std::sync::Arc;

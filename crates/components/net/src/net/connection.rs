@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
-use super::{Client, Cut, Format, Incomplete, Sent, Stream, StreamReader, incomplete};
+use super::{Client, Cut, Format, Incomplete, Place, Sent, Stream, StreamReader, incomplete};
 use thalweg_codec::stream_framing::StreamCutter;
 
 /// The largest number of cuts of a connection that may wait for their answers. Above it, the connection is
@@ -97,6 +97,7 @@ struct Talk<'a, F> {
     waiting: VecDeque<Unanswered>,
     answers: Option<Answers>,
     activity: Activity,
+    place: Place,
     /// When data last arrived.
     last_data: Instant,
     /// When an answer was last written.
@@ -121,7 +122,7 @@ impl Connection {
         mut out: SourceOutput,
     ) -> Result<(), Error> {
         let reader = StreamReader::new(partitioner, self.limit, out.batch_bytes(), self.incomplete.clone());
-        let Client { stream, name: peer, activity } = client;
+        let Client { stream, name: peer, activity, place } = client;
         let begun = Instant::now();
         let mut talk = Talk {
             options: self,
@@ -132,6 +133,7 @@ impl Connection {
             waiting: VecDeque::new(),
             answers,
             activity,
+            place,
             last_data: begun,
             last_answer: begun,
             was_quiet: true,
@@ -161,6 +163,8 @@ enum Event {
     Silent,
     /// Other connections need the memory of the incomplete message.
     Dropped,
+    /// Another client needs the place of this silent connection.
+    Displaced,
 }
 
 impl<F: Format> Talk<'_, F> {
@@ -195,6 +199,9 @@ impl<F: Format> Talk<'_, F> {
                 return self.send_taken(taken, out).await;
             }
             Event::Silent => return self.end(End::Done, "nothing more arrived in time", out).await.map(Some),
+            Event::Displaced => {
+                return self.end(End::Done, "another client needed its place", out).await.map(Some);
+            }
             Event::Dropped => return self.end(End::Done, incomplete::REASON, out).await.map(Some),
             Event::Ready(ready) => match self.take(ready, out).await {
                 Ok(taken) => return self.send_taken(taken, out).await,
@@ -240,6 +247,9 @@ impl<F: Format> Talk<'_, F> {
             false => None,
             true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
         };
+        // A server behind a proxy may still answer.
+        let is_silent = self.under_way.is_none() && self.answers.is_none();
+        self.place.set_silent(is_silent.then(|| self.last_data.max(self.last_answer)));
         let (is_read, silent) = (self.is_read(), self.silent_at());
         tokio::select! {
             biased;
@@ -248,6 +258,7 @@ impl<F: Format> Talk<'_, F> {
             answer = next(&mut self.answers) => Event::Answer(answer),
             () = self.reader.dropped() => Event::Dropped,
             ready = self.reader.ready(&self.stream), if is_read => Event::Ready(ready),
+            () = self.place.closing(), if is_silent => Event::Displaced,
             event = at(silent) => event,
         }
     }

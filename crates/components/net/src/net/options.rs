@@ -17,7 +17,9 @@ use crate::tls::{Acceptor, TlsClient, TlsServer};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ListenOptions {
-    /// The largest number of connected clients. Further clients wait until another one disconnects.
+    /// The largest number of connected clients. Further clients wait until another one disconnects. Sources
+    /// of messages over TCP and unix sockets then close the connection that has been silent for longest, if
+    /// it has been silent for 10 seconds and has nothing unfinished or unanswered.
     #[schemars(range(min = 1))]
     max_connections: usize,
     /// Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections

@@ -9,7 +9,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::listener::Accepted;
-use super::{Listener, Stream};
+use super::{Listener, Place, Places, Stream};
 use crate::tls::Acceptor;
 
 /// How long a stopped source waits until the messages of its connections are delivered and answered. Some of
@@ -18,6 +18,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How long to wait after the system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often to look for a silent connection while all places are taken.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The component for which connections are accepted.
 pub trait Owner: Clone + Send + Sync + 'static {
@@ -46,10 +49,19 @@ impl Owner for SourceOutput {
 /// The limits of a listening source.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The largest number of open connections. Further clients wait to be accepted.
+    /// The largest number of open connections. Further clients wait until one ends, or has been silent for
+    /// long enough to lose its place.
     pub max_connections: usize,
     /// The source ends after this time without activity.
     pub end_after_idle: Option<Duration>,
+}
+
+impl Limits {
+    /// True if another client can be accepted: there is a place, or a connection that loses its place. Such a
+    /// connection ends within a moment, so at most one has none.
+    fn has_room(&self, open: usize, places: &Places) -> bool {
+        open < self.max_connections || open == self.max_connections && places.has_silent()
+    }
 }
 
 /// Tracks whether the connections of a source are active. An open connection alone is not activity, since
@@ -102,6 +114,8 @@ pub struct Client {
     pub name: Arc<str>,
     /// Where its activity is recorded.
     pub activity: Activity,
+    /// Its place among the connections.
+    pub place: Place,
 }
 
 /// A guard: an activity is in progress until it is dropped.
@@ -133,7 +147,7 @@ where
     W: Future<Output = Result<(), Error>> + Send + 'static,
 {
     let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
-    let activity = Activity::begin();
+    let (activity, places) = (Activity::begin(), Places::default());
     let idle_at = || limits.end_after_idle.map(|span| activity.idle_at(span));
     let mut check = idle_at();
     loop {
@@ -141,14 +155,18 @@ where
             biased;
             () = out.stopping() => break,
             Some(ended) = open.join_next() => result(ended)?,
-            accepted = listener.accept(), if open.len() < limits.max_connections => match accepted {
+            accepted = listener.accept(), if limits.has_room(open.len(), &places) => match accepted {
                 Ok((accepted, name)) => {
                     activity.note();
+                    if open.len() >= limits.max_connections {
+                        places.close_longest(out.name(), limits.max_connections);
+                    }
+                    let place = places.take();
                     let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
                     let activity = activity.clone();
                     open.spawn(async move {
                         match secure(accepted, tls).await {
-                            Ok(stream) => connection(Client { stream, name, activity }, out).await,
+                            Ok(stream) => connection(Client { stream, name, activity, place }, out).await,
                             Err(error) => {
                                 tracing::debug!("`{}`: {name}: the TLS handshake failed: {error}", out.name());
                                 Ok(())
@@ -161,6 +179,8 @@ where
                     sleep(PAUSE).await;
                 }
             },
+            // Until a connection has been silent for long enough.
+            () = sleep(LOOK), if open.len() >= limits.max_connections => {}
             () = sleep_until(check.unwrap_or_else(Instant::now)), if check.is_some() => {
                 // After a pause of the whole process, data has arrived that no connection has seen yet.
                 tokio::task::yield_now().await;

@@ -55,6 +55,11 @@ pub struct Sent {
 
 /// Turns cut messages into the batches that a source sends.
 pub trait Format: Clone + Send + Sync + 'static {
+    /// Returns the maximum number of messages in a batch.
+    fn most_rows(&self) -> usize {
+        MAX_ROWS
+    }
+
     /// Returns the batch for those messages of `cut` with an index in `rows`. Messages that cannot be used
     /// are added to `rejected`.
     fn received(
@@ -146,7 +151,7 @@ impl Cut {
         let _claimed = out.claim(ranges + rejected.capacity() * size_of::<Rejected>());
         let mut from = 0;
         while from < self.messages.len() {
-            let to = self.messages.len().min(from + MAX_ROWS);
+            let to = self.messages.len().min(from + format.most_rows());
             let received = format.received(&self, from..to, peer, &mut rejected);
             from = to;
             if let Some(received) = received {

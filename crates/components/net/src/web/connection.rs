@@ -38,7 +38,7 @@ pub async fn converse<A, F>(
     A: Fn(Request<Incoming>) -> F,
     F: Future<Output = Answer>,
 {
-    let Client { stream, name: peer, activity } = client;
+    let Client { stream, name: peer, activity, place: _place } = client;
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())

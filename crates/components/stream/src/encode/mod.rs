@@ -110,7 +110,7 @@ impl Transform for Encode {
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        if let Some(piece) = self.pieces.next_of_texts()? {
+        if let Some(piece) = self.pieces.next_of_records() {
             self.encode(piece, out)?;
         }
         if !self.pieces.is_empty() {

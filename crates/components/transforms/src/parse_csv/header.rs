@@ -246,7 +246,7 @@ impl Transform for WithHeader {
                 Err(reason) => reject_all(batch, &reason, out)?,
             }
         }
-        if let Some(piece) = self.pieces.next_piece()? {
+        if let Some(piece) = self.pieces.next_piece() {
             match (bytes_of(&piece, &self.field), self.headers.columns(&piece.meta().path)) {
                 (Some(input), Ok(columns)) => {
                     self.dialect.rows(&input, &self.field, columns, &mut self.scratch);

@@ -138,7 +138,7 @@ impl Transform for WithColumns {
         if let Some(batch) = self.pieces.take() {
             self.pieces.cut(batch, VALUE * self.columns.len());
         }
-        if let Some(piece) = self.pieces.next_piece()? {
+        if let Some(piece) = self.pieces.next_piece() {
             match bytes_of(&piece, &self.field) {
                 Some(input) => {
                     self.dialect.rows(&input, &self.field, &mut self.columns, &mut self.scratch);

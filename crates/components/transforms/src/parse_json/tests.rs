@@ -369,6 +369,23 @@ fn a_field_is_parsed_and_who_lacks_it_is_left_alone() {
     );
 }
 
+#[test]
+fn an_outer_key_that_is_in_the_name_of_each_field_has_a_bound() {
+    let outer = "k".repeat(20_000);
+    let members: Vec<String> = (0..1000).map(|n| format!("\"{n}\":1")).collect();
+    let lines = [
+        r#"{"a":{"b":1}}"#.to_owned(),
+        format!("{{\"{outer}\":{{{}}}}}", members.join(",")),
+        "{}".to_owned(),
+    ];
+    let given = apply::<ParseJsonConfig>("flatten: true", [batch(&lines)]);
+    assert_eq!(given.main(), [json!({"a.b": 1}), json!({})]);
+    let reason = "but the names of all fields would have more than 1048576 bytes";
+    assert!(given.reasons()[0].ends_with(reason), "{:?}", given.reasons());
+    // Without `flatten`, the name is there once.
+    assert_eq!(apply::<ParseJsonConfig>("{}", [batch(&lines)]).main().len(), 3);
+}
+
 fn small_object() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<i32>().prop_map(Value::from),

@@ -23,8 +23,10 @@ use crate::{DeadLetterLimits, Error, WhenFull};
 pub(super) use made::Before;
 use page::{Group, Page};
 
-/// At most this many messages become letters at once.
+/// At most this many messages become letters at once, and at most this many fields of them: a letter has the
+/// name and the type of each of its fields.
 const ROWS: usize = 1024;
+const FIELDS: usize = 16 * ROWS;
 /// How often a full task checks whether the run is over.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often dropped letters are reported.
@@ -110,8 +112,9 @@ impl Keeper<'_> {
         let task = self.task;
         match &rejected {
             Rejected::Messages(Taken { item: batch, .. }) => {
-                for start in (0..batch.rows()).step_by(ROWS) {
-                    let rows = start..(start + ROWS).min(batch.rows());
+                let most = (FIELDS / batch.fields().num_columns().max(1)).clamp(1, ROWS);
+                for start in (0..batch.rows()).step_by(most) {
+                    let rows = start..(start + most).min(batch.rows());
                     self.add_letters(made::of_rows(batch, rows, &task.before)).await?;
                 }
             }

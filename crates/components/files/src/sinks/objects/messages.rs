@@ -21,6 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_config::ByteSize;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Batch, Budget, payload_slices};
 use thalweg_store::{Begun, Upload, UploadedPart};
@@ -43,6 +44,10 @@ use thalweg_stream::encode::EncodeConfig;
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// The space in bytes beyond the size of a part, because a part ends where a batch ends.
 const SLACK: usize = 1 << 20;
+/// The least budget. The files that the collected messages came from hold memory until the messages are
+/// durable: see [`Group`](crate::group::Group). With less, the next files might not fit beside them.
+pub(super) const LEAST: ByteSize = ByteSize(128 << 10);
+
 /// Writes messages into objects.
 pub(super) struct Messages {
     target: Target,
@@ -253,6 +258,25 @@ impl Messages {
             .and_then(|()| self.delimited.write(batch.payload(), &mut copied))
             .and_then(|()| self.delimited.flush(&mut copied))
             .map_err(|error| Error::permanent(error.to_string()))
+    }
+
+    /// True if a source waits for memory, and what is collected here holds much of it: that source may be the
+    /// one whose messages would fill the part.
+    fn is_in_the_way(&self) -> bool {
+        let object = &self.object;
+        let table = object.table.as_ref().map_or(0, Table::memory);
+        let can_cut = table > 0 || object.gathered.len() >= self.smallest().max(1);
+        can_cut && self.budget.is_short() && object.gathered.memory() + table >= self.budget.limit() / 4
+    }
+
+    /// Sends the bytes collected so far.
+    async fn make_way(&mut self) -> Result<(), Error> {
+        self.drain().await?;
+        if let Some(table) = &mut self.object.table {
+            self.object.undrained = paid(&self.budget, table.end_row_group()?);
+            self.drain().await?;
+        }
+        if self.object.gathered.len() >= self.smallest() { self.cut().await } else { Ok(()) }
     }
 
     /// Adds the bytes that a table returned. This must happen before the next write to the table, which could
@@ -550,7 +574,11 @@ impl Sink for Messages {
 
     async fn flush(&mut self) -> Result<(), Error> {
         self.catch_up()?;
-        if self.is_old() { self.complete().await } else { Ok(()) }
+        match (self.is_old(), self.is_in_the_way()) {
+            (true, _) => self.complete().await,
+            (false, true) => self.make_way().await,
+            (false, false) => Ok(()),
+        }
     }
 
     async fn reopen(&mut self) -> Result<(), Error> {
@@ -609,7 +637,7 @@ impl Sink for Messages {
     }
 
     fn is_due(&self) -> bool {
-        self.is_old()
+        self.is_old() || self.is_in_the_way()
     }
 
     fn state(&self) -> Option<Value> {

@@ -398,6 +398,16 @@ impl SinkConfig for ObjectsSink {
             let why = "messages are written to an object, so its `url` must not end with a slash";
             return Err(Error::permanent(why));
         }
+        let memory = context.memory.budget().limit();
+        if memory < messages::LEAST.as_usize() {
+            return Err(Error::permanent(format!(
+                "messages are collected before they are sent, which takes memory: set `memory` to at least {}",
+                messages::LEAST
+            )));
+        }
+        if let Some(why) = self.parquet.as_ref().and_then(|options| table::too_small(options, memory)) {
+            return Err(Error::permanent(why));
+        }
         Ok(Box::new(messages::Messages::new(self, self.target(context)?, context)))
     }
 }

@@ -17,8 +17,9 @@ pub struct Parquet {
     pub(super) columns: Option<Ordered<FieldType>>,
     /// The compression of columns. The default is `zstd`.
     pub(super) compression: Packing,
-    /// The size of a row group in memory before it is written, in bytes. The default is 1/8 of the memory,
-    /// between 1 MiB and 64 MiB.
+    /// The size of a row group in bytes, at most a quarter of `memory`. The default is 1/8 of `memory`,
+    /// between 64 KiB and 64 MiB. A row group is written earlier if its columns in progress take a quarter of
+    /// `memory`.
     pub(super) row_group: Option<ByteSize>,
 }
 

@@ -31,8 +31,11 @@ pub(super) struct Table {
     schema: SchemaRef,
     /// True if the first batch decided the columns. Listed columns are a choice: other fields are left out.
     is_decided: bool,
-    /// The maximum size of a row group in memory, in bytes.
+    /// The size of a row group as it is written, in bytes.
     row_group: usize,
+    /// The maximum memory of a row group, in bytes. Dictionaries and pages in progress can take several times
+    /// the size as it is written.
+    most: usize,
     budget: Budget,
     /// Covers the current row group.
     lease: Lease,
@@ -47,18 +50,22 @@ impl Table {
             Packing::Snappy => Compression::SNAPPY,
             Packing::None => Compression::UNCOMPRESSED,
         };
+        let row_group = row_group(options, budget.limit());
+        // Each column has a page and a dictionary in progress.
+        let page = (row_group / schema.fields().len().max(1)).clamp(4 << 10, 1 << 20);
         let properties = WriterProperties::builder()
             .set_compression(compression)
+            .set_data_page_size_limit(page)
+            .set_dictionary_page_size_limit(page)
             .set_created_by(concat!("thalweg ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
         let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties)).map_err(broken)?;
-        let row_group =
-            options.row_group.map_or((budget.limit() / 8).clamp(1 << 20, 64 << 20), ByteSize::as_usize);
         Ok(Self {
             writer,
             schema,
             is_decided: options.columns.is_none(),
-            row_group: row_group.max(1),
+            row_group,
+            most: most(budget.limit()).max(row_group),
             budget: budget.clone(),
             lease: budget.claim(0),
         })
@@ -71,9 +78,21 @@ impl Table {
             self.writer.write(&rows).map_err(broken)?;
         }
         misfits.into_iter().for_each(|(row, why)| rejects.reject(row, why));
-        if self.writer.in_progress_size() >= self.row_group {
+        if self.writer.in_progress_size() >= self.row_group || self.writer.memory_size() >= self.most {
             self.writer.flush().map_err(broken)?;
         }
+        self.lease = self.budget.claim(self.writer.memory_size());
+        Ok(std::mem::take(self.writer.inner_mut()))
+    }
+
+    /// Returns the memory of the current row group, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.lease.bytes()
+    }
+
+    /// Ends the current row group, and returns its bytes.
+    pub(super) fn end_row_group(&mut self) -> Result<Vec<u8>, Error> {
+        self.writer.flush().map_err(broken)?;
         self.lease = self.budget.claim(self.writer.memory_size());
         Ok(std::mem::take(self.writer.inner_mut()))
     }
@@ -135,6 +154,26 @@ impl Table {
         }
         misfits
     }
+}
+
+/// Returns the size of a row group with this budget.
+fn row_group(options: &Parquet, memory: usize) -> usize {
+    options.row_group.map_or((memory / 8).clamp(64 << 10, 64 << 20), ByteSize::as_usize).max(1)
+}
+
+/// Returns the memory that a row group may take of a budget. The sources need the rest to fill it.
+fn most(memory: usize) -> usize {
+    memory / 4
+}
+
+/// Returns the mistake if a budget is too small for the row groups that the options ask for.
+pub(super) fn too_small(options: &Parquet, memory: usize) -> Option<String> {
+    let wanted = options.row_group.filter(|size| size.as_usize() > most(memory).max(64 << 10))?;
+    let (memory, needed) = (ByteSize(memory as u64), ByteSize(wanted.bytes().saturating_mul(4)));
+    Some(format!(
+        "`row_group` is {wanted}, and a row group may take a quarter of `memory`, which is {memory}: set `memory` to at \
+         least {needed}, or a smaller `row_group`"
+    ))
 }
 
 /// Returns the columns of a new table. All may be NULL: later messages may lack a value that the first have.
@@ -294,6 +333,26 @@ mod tests {
         assert_eq!(read, [json!({"o": "{\"p\":2}", "n": 1.5}), json!({"n": 2.0})]);
         let reason = "`n` is not a number, as the table has it: `cast` makes it the same in all messages";
         assert_eq!(rejected, [(2, reason.to_owned())]);
+    }
+
+    #[test]
+    fn row_groups_fit_in_the_memory() {
+        let too_small = |yaml: &str, memory: usize| too_small(&options(yaml), memory);
+        assert_eq!(too_small("{}", 1), None);
+        assert_eq!(too_small("row_group: 1MiB", 4 << 20), None);
+        assert_eq!(
+            too_small("row_group: 32MiB", 4 << 20).unwrap(),
+            "`row_group` is 32MiB, and a row group may take a quarter of `memory`, which is 4MiB: set `memory` to at \
+             least 128MiB, or a smaller `row_group`"
+        );
+        let budget = Budget::new(1 << 20);
+        let names: Vec<String> = (0..1000).map(|n| format!("a text that is not repeated {n}")).collect();
+        let rows = with(vec![("n", Arc::new(StringViewArray::from(names)) as ArrayRef)]);
+        let mut table = Table::new(&Parquet::default(), &rows, &budget).unwrap();
+        for _ in 0..200 {
+            table.write(&rows, &mut Rejects::default()).unwrap();
+            assert!(budget.used() <= most(budget.limit()), "{budget:?}");
+        }
     }
 
     #[test]

@@ -32,6 +32,10 @@ use thalweg_stream::links::LinksOut;
 /// and changed objects, by the modification times of the store and the ETags of recent objects: see
 /// `tolerance`. Files in local folders are sent again in each run, because a new file may have an old
 /// modification time.
+///
+/// A server cannot make a listing endless: a page that repeats is an error, and so is an answer of more than
+/// 8 MiB; for a folder of a WebDAV server that is 32 MiB, or about 50,000 names. Names that are not below the
+/// listed one, and folders more than 128 deep, leave by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSource {

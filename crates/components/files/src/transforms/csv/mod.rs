@@ -121,6 +121,8 @@ impl FileReaderConfig for Csv {
             lines: Vec::new(),
             keeps_checkpoints: false,
             memory: context.memory.budget().limit(),
+            values: LARGEST * context.batch_bytes / VALUE,
+            unsaved: 0,
             config: self.clone(),
         }))
     }
@@ -151,7 +153,16 @@ struct Table {
     keeps_checkpoints: bool,
     /// The whole budget, in bytes.
     memory: usize,
+    /// The maximum number of values in a batch: rows times columns.
+    values: usize,
+    /// The number of records since the last checkpoint.
+    unsaved: usize,
 }
+
+/// The maximum size of the columns of a batch, as a multiple of the size of a batch, and the size of a value
+/// in them. A short record takes a place in every column.
+const LARGEST: usize = 8;
+const VALUE: usize = 16;
 
 /// The maximum number of records in a batch. With its columns, a batch is several times as large as its
 /// records in the file, and several batches are always in flight. Four times as many records used a tenth
@@ -202,7 +213,7 @@ impl Table {
             let mut faulty = None;
             let mut is_full = true;
             let mut next = records.position();
-            while positions.len() < ROWS {
+            while positions.len() < self.most_rows() {
                 let Some(record) = records.next(buffer, is_end) else {
                     is_full = false;
                     break;
@@ -222,7 +233,12 @@ impl Table {
                 payload.push(text);
             }
             if !positions.is_empty() {
-                let reading = Reading { checkpoint: self.checkpoint(next), ..reading(payload, positions) };
+                self.unsaved += positions.len();
+                // A checkpoint has the names of all columns, so it is not made for each batch of few records.
+                let is_due = self.unsaved >= ROWS || !is_full;
+                let checkpoint = if is_due { self.checkpoint(next) } else { None };
+                self.unsaved = if is_due { 0 } else { self.unsaved };
+                let reading = Reading { checkpoint, ..reading(payload, positions) };
                 self.parse(reading, out).await?;
             }
             match faulty {
@@ -239,6 +255,11 @@ impl Table {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Returns the maximum number of records in a batch with the present columns.
+    fn most_rows(&self) -> usize {
+        (self.values / self.columns.len().max(1)).clamp(1, ROWS)
     }
 
     /// Takes the names of the columns from a header, unless `columns` gives them.

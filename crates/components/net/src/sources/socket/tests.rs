@@ -72,6 +72,23 @@ async fn a_length_before_each_message_can_be_kept() {
     assert!(server.stop().await.main.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn silent_clients_do_not_keep_others_from_being_served() {
+    let server = start("{ address: 127.0.0.1:0, max_connections: 2, read_timeout: 1h }").await;
+    let (mut silent, mut within_a_message) = (server.connect().await, server.connect().await);
+    within_a_message.write_all(b"the beg").await.unwrap();
+    let mut new = server.connect().await;
+    new.write_all(b"here\n").await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["here"]);
+    batch.settle(Outcome::Delivered);
+    assert_eq!(rest(&mut silent).await, "");
+    within_a_message.write_all(b"inning\n").await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["the beginning"]);
+    batch.settle(Outcome::Delivered);
+}
+
 #[tokio::test]
 async fn what_is_delivered_is_acknowledged_and_not_before() {
     let server = start("{ address: 127.0.0.1:0, acknowledge: \"OK\\n\" }").await;

@@ -17,6 +17,7 @@ use thalweg_record::{TextBuilder, ViewBuilder};
 use super::{Format as Form, Payload, SyslogSource};
 use crate::net::{Cut, Format, Rejected};
 use thalweg_codec::columns::FieldType;
+use thalweg_codec::framing::MAX_ROWS;
 
 /// Parses messages and builds their fields.
 #[derive(Debug, Clone)]
@@ -89,7 +90,17 @@ pub(super) fn year_of((month, day, ..): IncompleteDate, now: DateTime<Utc>) -> i
     latest.year() - i32::from((month, day) > (latest.month(), latest.day()))
 }
 
+/// The maximum number of values in a batch: rows times columns. A sender can give each message a field of its
+/// own, with a place in all others.
+const VALUES: usize = 1 << 19;
+/// The number of fields that every message has.
+const ALWAYS: usize = 8;
+
 impl Format for Parser {
+    fn most_rows(&self) -> usize {
+        (VALUES / (ALWAYS + self.max_fields)).clamp(1, MAX_ROWS)
+    }
+
     fn received(
         &mut self,
         cut: &Cut,

@@ -34,6 +34,22 @@ async fn sent(yaml: &str, datagram: &[u8]) -> Result<Batch, (String, String)> {
 }
 
 #[tokio::test]
+async fn many_fields_make_small_batches() {
+    const MESSAGES: usize = 3000;
+    let server = start("{ address: 'tcp://127.0.0.1:0', framing: lines, max_fields: 1024 }").await;
+    let mut client = server.connect().await;
+    let lines: String = (0..MESSAGES).map(|n| format!("<1>1 - - - - - [s{} a=\"b\"]\n", n % 1000)).collect();
+    client.write_all(lines.as_bytes()).await.unwrap();
+    let mut rows = 0;
+    while rows < MESSAGES {
+        let batch = server.next().await;
+        assert!(batch.rows() * 1024 <= 1 << 19, "{}", batch.rows());
+        rows += batch.rows();
+        batch.settle(Outcome::Delivered);
+    }
+}
+
+#[tokio::test]
 async fn what_a_message_says_of_itself_becomes_fields() {
     let message = "<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog 123 ID47 [exampleSDID@32473 iut=\"3\" \
                    eventSource=\"App\\\"li\\]cation\"][other class=\"high\"] \u{feff}An application event\n";

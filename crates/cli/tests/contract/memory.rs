@@ -1,0 +1,89 @@
+//! The bound of the memory, with inputs that take far more of it than their text: many fields, long names,
+//! many short messages, many rejected ones.
+
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+
+use rustix::process::Signal;
+use thalweg_testkit::program::{Launch, Program};
+
+use crate::PROGRAM;
+
+/// The budget of each run, and the memory that it may take beside it, in KiB: see the testkit's `scenario`.
+const BUDGET: u64 = 32 << 10;
+const BESIDE: u64 = 48 << 10;
+
+/// Runs an input through these transforms, and checks the most memory that was resident.
+fn check(source: &str, transforms: &str, sink: &str, input: &str) {
+    let program = Program::new(Path::new(PROGRAM)).unwrap();
+    let config = format!(
+        "memory: {}KiB\nsources: {{ in: {{ {source} }} }}\npipelines: {{ main: {{ from: in, transforms: \
+         {transforms}, to: out }} }}\nsinks: {{ out: {{ {sink} }} }}\n",
+        BUDGET
+    );
+    program.write("pipeline.yaml", config).unwrap();
+    program.write("in", input).unwrap();
+    let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+    assert!(matches!(ended.code, Some(0 | 1)), "{transforms}: {}", ended.log);
+    assert!(ended.peak_kib <= BUDGET + BESIDE, "{transforms}: {} KiB", ended.peak_kib);
+}
+
+const FILE: &str = "file: { path: in }";
+const NOWHERE: &str = "discard: {}";
+const JSON: &str = "file: { path: out, encode: json }";
+
+#[test]
+fn an_outer_key_that_is_part_of_a_thousand_names_stays_within_the_budget() {
+    let members: Vec<String> = (0..1000).map(|number| format!("\"{number}\":1")).collect();
+    let line = format!("{{\"{}\":{{{}}}}}\n", "k".repeat(500_000), members.join(","));
+    check(FILE, "[parse_json: { flatten: true }]", JSON, &line);
+}
+
+#[test]
+fn short_records_below_a_long_header_stay_within_the_budget() {
+    let header: Vec<String> = (0..4096).map(|number| format!("column_{number}")).collect();
+    let short = format!("{}\n{}", header.join(","), "1,2\n".repeat(100_000));
+    check("files: { path: in }", "[csv: {}]", NOWHERE, &short);
+}
+
+#[test]
+fn many_rejected_messages_stay_within_the_budget() {
+    check(FILE, "[parse_json: {}]", NOWHERE, &"x\n".repeat(100_000));
+}
+
+#[test]
+fn many_empty_messages_stay_within_the_budget() {
+    check(FILE, "[set: { a: '1' }]", JSON, &"\n".repeat(4_000_000));
+}
+
+/// Returns the most memory that was resident, in KiB, after this number of requests, each on its own
+/// connection.
+fn peak_after(requests: usize) -> u64 {
+    let program = Program::new(Path::new(PROGRAM)).unwrap();
+    let config = "memory: 4MiB\nsources: { in: { http: { address: '127.0.0.1:0' } } }\n\
+                  pipelines: { main: { from: in, to: out } }\nsinks: { out: { discard: {} } }\n";
+    program.write("pipeline.yaml", config).unwrap();
+    // With a state, each answer would wait for a checkpoint.
+    let launch = Launch { state: None, ..Launch::of("pipeline.yaml") };
+    let mut running = program.start(&launch).unwrap();
+    let address = running.address().unwrap();
+    for number in 0..requests {
+        let mut client = TcpStream::connect(&address).unwrap();
+        let head =
+            format!("POST /{number} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 5\r\n\r\n");
+        client.write_all((head + "hello").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    running.signal(Signal::TERM);
+    running.wait().unwrap().peak_kib
+}
+
+#[test]
+fn a_source_that_has_served_many_clients_keeps_nothing_of_them() {
+    let (few, many) = (peak_after(500), peak_after(5000));
+    // Less than half a KiB for each of the further connections.
+    assert!(many <= few + 2048, "{few} KiB after 500 connections, {many} KiB after 5000");
+}
