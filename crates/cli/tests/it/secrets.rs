@@ -23,14 +23,14 @@ const PLANTED: [&str; 8] = [
 ];
 
 /// Fails if a text contains a secret.
-fn search(what: &str, text: &str) {
+pub fn search(what: &str, text: &str) {
     for secret in PLANTED {
         assert!(!text.contains(secret), "{what} has `{secret}`: {text}");
         assert!(!text.to_lowercase().contains(&secret.to_lowercase()), "{what} has `{secret}`: {text}");
     }
 }
 
-fn search_files(folder: &Path) {
+pub fn search_files(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         match entry.path().is_dir() {
             true => search_files(&entry.path()),
