@@ -91,15 +91,18 @@ impl Worker for SegmentWorker {
             None => None,
         };
         let mut results = Results::default();
-        let done = match self.begin(batch, &mut results).await {
+        let begun = self.begin(batch, &mut results).await;
+        // Not kept while the ticket waits for its turn: an earlier ticket may be waiting for the permit.
+        if let Some(permit) = permit.filter(|_| begun.is_ok()) {
+            permit.succeeded();
+        }
+        let done = match begun {
             Ok(()) => self.resume(Some(ticket), &mut results).await,
             failed => failed,
         };
-        match (&done, permit) {
-            (Ok(()), Some(permit)) => permit.succeeded(),
-            (Ok(()), None) => {}
+        if done.is_err() {
             // The ticket is submitted without results, because those of later tickets wait for it.
-            (Err(_), _) => results = Results::default(),
+            results = Results::default();
         }
         let mut at_once = Vec::new();
         match &self.sequencer {
@@ -443,5 +446,37 @@ mod tests {
         let expected =
             expected.into_iter().flat_map(|one| [one, one]).map(|(text, hour)| (text.to_owned(), hour));
         assert_eq!(received.await.unwrap(), expected.collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_waits_for_its_turn_does_not_keep_an_earlier_one_from_being_processed() {
+        let exit = Destination::Sink(0);
+        let (out, sink) = channel(usize::MAX);
+        let (sequencer, limit) = (Arc::new(Sequencer::default()), ConcurrencyLimit::fixed(1));
+        let worker = || {
+            let metrics = ComponentMetrics::new("slow".into(), Role::Transform, "test");
+            let outputs = BTreeMap::from([(Output::Main, Arc::from([Target::Stage(exit)]))]);
+            SegmentWorker {
+                operators: vec![Operator::new(Work::Calls(Box::<Slow>::default()), metrics, outputs)],
+                exits: Exits(BTreeMap::from([(exit, out.clone())])),
+                file_exits: Exits(BTreeMap::new()),
+                sequencer: Some(sequencer.clone()),
+                limit: Some(limit.clone()),
+                budget: Budget::new(1 << 20),
+                traffic: Arc::default(),
+            }
+        };
+        let (mut first, mut second) = (worker(), worker());
+        let second = tokio::spawn(async move { second.take(1, testing::batch(["c", "d"])).await });
+        tokio::task::yield_now().await;
+        first.take(0, testing::batch(["a", "b"])).await.unwrap();
+        second.await.unwrap().unwrap();
+        drop((first, out));
+        let mut came = Vec::new();
+        while let Some(Taken { item: batch, .. }) = sink.take().await {
+            came.extend(testing::payloads(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        assert_eq!(came, ["a", "b", "c", "d"]);
     }
 }
