@@ -1,6 +1,7 @@
 //! The bound of the memory, with inputs that take far more of it than their text: many fields, long names,
 //! many short messages, many rejected ones.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -34,6 +35,15 @@ const NOWHERE: &str = "discard: {}";
 const JSON: &str = "file: { path: out, encode: json }";
 
 #[test]
+fn many_different_fields_stay_within_the_budget() {
+    let mut lines = String::new();
+    for number in 0..400_000 {
+        writeln!(lines, "{{\"k{}\":1}}", number % 1024).unwrap();
+    }
+    check(FILE, "[parse_json: {}]", NOWHERE, &lines);
+}
+
+#[test]
 fn an_outer_key_that_is_part_of_a_thousand_names_stays_within_the_budget() {
     let members: Vec<String> = (0..1000).map(|number| format!("\"{number}\":1")).collect();
     let line = format!("{{\"{}\":{{{}}}}}\n", "k".repeat(500_000), members.join(","));
@@ -42,14 +52,19 @@ fn an_outer_key_that_is_part_of_a_thousand_names_stays_within_the_budget() {
 
 #[test]
 fn short_records_below_a_long_header_stay_within_the_budget() {
-    let header: Vec<String> = (0..4096).map(|number| format!("column_{number}")).collect();
-    let short = format!("{}\n{}", header.join(","), "1,2\n".repeat(100_000));
+    let header: Vec<String> = (0..4000).map(|number| format!("{}{number}", "c".repeat(200))).collect();
+    let record = vec!["1"; 4000].join(",");
+    let full = format!("{}\n{}", header.join(","), format!("{record}\n").repeat(100));
+    check(FILE, "[parse_csv: { header: true }]", JSON, &full);
+    let short = format!("{}\n{}", header.join(","), "1,2\n".repeat(300_000));
     check("files: { path: in }", "[csv: {}]", NOWHERE, &short);
 }
 
 #[test]
 fn many_rejected_messages_stay_within_the_budget() {
-    check(FILE, "[parse_json: {}]", NOWHERE, &"x\n".repeat(100_000));
+    check(FILE, "[parse_json: {}]", NOWHERE, &"x\n".repeat(600_000));
+    let parts = format!("{}\n", "a,".repeat(400_000));
+    check(FILE, "[split: { delimiter: ',' }, parse_json: {}]", NOWHERE, &parts);
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl TransformConfig for EncodeConfig {
 const COLUMNS: &str = "columns";
 
 /// The maximum size of the text of a piece, as a multiple of the size of a batch.
-const LARGEST: usize = 8;
+const LARGEST: usize = 4;
 
 struct Encode {
     encoder: Encoder,

@@ -1,6 +1,7 @@
 //! Parses JSON objects into columns: see [`JsonColumns`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -103,23 +104,33 @@ impl TransformConfig for ParseJsonConfig {
             nulls: self.nulls,
             max_fields: self.max_fields,
         };
-        Ok(Box::new(ParseJson { input: self.input.clone(), columns: JsonColumns::new(wanted) }))
+        let columns = JsonColumns::new(wanted);
+        Ok(Box::new(ParseJson { input: self.input.clone(), columns, waiting: VecDeque::new() }))
     }
 }
 
 struct ParseJson {
     input: Input,
     columns: JsonColumns,
+    /// Messages that are not parsed yet. With many fields, columns take far more memory than the text, so
+    /// they leave in pieces.
+    waiting: VecDeque<Batch>,
 }
 
 impl Transform for ParseJson {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let Self { input, columns } = self;
-        let mut next = Some(batch);
-        while let Some(batch) = next {
-            let parsed = columns.parse(batch, out, |batch| input.read(batch))?;
+        self.waiting.push_back(batch);
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(batch) = self.waiting.pop_front() {
+            let parsed = self.columns.parse(batch, out, |batch| self.input.read(batch))?;
             out.send(parsed.batch);
-            next = parsed.rest;
+            parsed.rest.into_iter().for_each(|rest| self.waiting.push_front(rest));
+        }
+        if !self.waiting.is_empty() {
+            out.hold(Duration::ZERO);
         }
         Ok(())
     }

@@ -369,6 +369,27 @@ fn a_field_is_parsed_and_who_lacks_it_is_left_alone() {
     );
 }
 
+/// With one batch, these columns would take a hundred times as much memory as the text.
+#[test]
+fn messages_with_many_fields_leave_in_pieces() {
+    let mut parse = options::<ParseJsonConfig>("{}").build(&thalweg_engine::testing::context()).unwrap();
+    let lines: Vec<String> = (0..4096).map(|n| format!("{{\"k{}\":1}}", n % 1024)).collect();
+    let mut out = thalweg_engine::Outputs::new("test".into());
+    parse.apply(batch(&lines), &mut out).unwrap();
+    let mut rows = Vec::new();
+    loop {
+        let sent = out.take();
+        assert!(sent.len() <= 1);
+        rows.extend(sent.iter().map(|(_, batch)| (batch.rows(), batch.fields().num_columns())));
+        if out.take_held().is_none() {
+            break;
+        }
+        parse.resume(&mut out).unwrap();
+    }
+    assert_eq!(rows.iter().map(|(rows, _)| rows).sum::<usize>(), 4096);
+    assert!(rows.iter().all(|(rows, columns)| rows * columns <= 600_000), "{rows:?}");
+}
+
 #[test]
 fn an_outer_key_that_is_in_the_name_of_each_field_has_a_bound() {
     let outer = "k".repeat(20_000);
