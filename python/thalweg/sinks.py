@@ -115,14 +115,14 @@ def file(
 
     Args:
         path: The path of the file (`out/all.jsonl`), or of one file for each value of a field and each time span
-            (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may contain `/` but not `..`, so messages cannot
-            write outside the constant folder at the beginning of the path. Each name stays in memory until its
-            file is finished: set `idle_timeout` if there are very many names.
+            (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may contain `/` but not `..`, and links below the
+            constant folder at the beginning of the path are not followed, so messages cannot write outside it.
+            Each name stays in memory until its file is finished: set `idle_timeout` if there are very many names.
         encode: The format in which messages are written, for example `json`. By default the payload is written as
             it is.
         delimiter: The text written after each message. The default is a line feed. By default `"\n"`.
         compression: The compression of the files. It does not change their names: put `.gz` or `.zst` into
-            `path`.
+            `path`. By default `"none"`.
         compression_level: The compression level: 0 to 9 for `gzip` (default 6), 1 to 22 for `zstd` (default 3). A
             higher level makes smaller files and takes more time and memory: for `zstd` 4 MiB a file at level 3,
             69 MiB at level 15, for `gzip` 0.4 MiB. All files together take at most half of the budget (`memory`).
@@ -271,9 +271,10 @@ def objects(
     on.
 
     An object is visible when it is complete, never in part. Messages are acknowledged when their object is
-    complete. With `--state`, they are acknowledged as soon as the store has their part. Large objects are
-    uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
-    missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
+    complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible when
+    a checkpoint covers it: usually within a second. Large objects are uploaded in parts, several at the same
+    time. With `--state`, a run after an interrupted one sends only the missing parts. The result is verified with
+    a checksum (CRC-32C) if the store supports that.
 
     With `--state`, messages are never written over those of an earlier run, and those of services such as
     `syslog` also without it. With `--state` and without `rotate`, a run that is asked to stop leaves its object

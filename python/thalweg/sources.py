@@ -63,6 +63,7 @@ def file(
     poll_interval: str | timedelta | None = None,
     scan_interval: str | timedelta | None = None,
     ignore_older: str | timedelta | None = None,
+    symlinks: Literal["inside", "files", "follow", "skip"] | None = None,
     on_missing: Literal["error", "ignore"] | None = None,
 ) -> Component:
     """Reads messages from files: lines, or parts separated by another delimiter or a pattern.
@@ -99,6 +100,8 @@ def file(
             Increase it if a pattern matches very many files, because the search takes time.
         ignore_older: Ignores files that were not changed for this time, for example `7d`. By default no file is
             ignored.
+        symlinks: The action for symbolic links that a pattern finds. The default is `inside`: a link that leads
+            out of the constant folder at the beginning of the pattern is skipped. `path` itself may be a link.
         on_missing: The reaction to a file that does not exist or a pattern that matches none. The default is
             `error`. With `follow` the source waits for the files. By default `"error"`.
     """
@@ -118,6 +121,7 @@ def file(
                 "poll_interval": poll_interval,
                 "scan_interval": scan_interval,
                 "ignore_older": ignore_older,
+                "symlinks": symlinks,
                 "on_missing": on_missing,
             }
         ),
@@ -298,7 +302,9 @@ def http(
         rejected_status: The status of the answer if some messages were rejected, 200 to 599. These messages leave
             by `errors`; a client that resends them gets them rejected again. The default is that of `status`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. By default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
+            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
+            default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -384,7 +390,9 @@ def http_upload(
             body, and how long a request may wait for memory. After this time, a body must also have arrived with
             at least 1 KiB per second on average. By default `"30s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. By default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
+            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
+            default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -453,6 +461,10 @@ def objects(
     With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new and
     changed objects, by the modification times of the store and the ETags of recent objects: see `tolerance`.
     Files in local folders are sent again in each run, because a new file may have an old modification time.
+
+    A server cannot make a listing endless: a page that repeats is an error, and so is an answer of more than 8
+    MiB; for a folder of a WebDAV server that is 32 MiB, or about 50,000 names. Names that are not below the
+    listed one, and folders more than 128 deep, leave by the `errors` output.
 
     Args:
         url: The objects to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`,
@@ -571,7 +583,9 @@ def proxy(
         write_timeout: How long a client may take to accept an answer. After that its connection is closed. By
             default `"10s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. By default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
+            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
+            default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -661,7 +675,9 @@ def socket(
         acknowledge_timeout: How long a client may take to accept `acknowledge`. After that its connection is
             closed. By default `"1s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. By default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
+            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
+            default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -804,7 +820,9 @@ def syslog(
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. By default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
+            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
+            default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or

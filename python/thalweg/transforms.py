@@ -879,7 +879,8 @@ def pack(
     Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before it
     exceeds `max_size`, when it has `max_count` messages, when it is older than `max_age`, and at the end of the
     run. Finished files continue to components that take files, such as the sink `directory`. A message is
-    acknowledged when its file is delivered.
+    acknowledged when its file is delivered. With `--state`, messages that their source reads again are
+    acknowledged by a checkpoint, which has the unfinished file.
 
     A file of up to 1 MiB is kept in memory, a larger one in a temporary file.
 
@@ -905,6 +906,7 @@ def pack(
             `csv`.
         delimiter: The text after each message. The default is a line feed. By default `"\n"`.
         compression: How files are compressed; by default they are not. `name` should then end in `.gz` or `.zst`.
+            By default `"none"`.
         compression_level: The compression level: 0 to 9 for `gzip` (the default is 6), 1 to 22 for `zstd` (the
             default is 3).
     """
