@@ -49,16 +49,21 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// True if a file is not finished, or was left behind: its name ends in `.part` or begins with a dot.
 pub fn is_unfinished(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    name.ends_with(".part") || name.starts_with('.')
+    is_hidden(path) || path.extension().is_some_and(|extension| extension == "part")
 }
 
-/// Returns the contents of the finished files below a folder, or of all of them, in the order of their paths.
+/// True if readers do not see a file: the draft of an object.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+}
+
+/// Returns the contents of the finished files below a folder, in the order of their paths. `also_unfinished`:
+/// also of those that are seen although they are not finished.
 ///
 /// # Errors
 /// If they cannot be read.
 pub fn contents(folder: &Path, also_unfinished: bool) -> io::Result<Vec<Vec<u8>>> {
-    let wanted = |path: &PathBuf| also_unfinished || !is_unfinished(path);
+    let wanted = |path: &PathBuf| if also_unfinished { !is_hidden(path) } else { !is_unfinished(path) };
     files(folder)?.iter().filter(|path| wanted(path)).map(|path| content(path)).collect()
 }
 

@@ -142,7 +142,7 @@ const PROMISES: &[Promise] = &[
             "engine: a_run_that_is_asked_to_stop_leaves_the_rest_of_a_file_to_a_later_run",
             "engine: the_drain_timeout_counts_from_the_request_to_stop",
             "engine: a_run_that_does_not_drain_names_what_is_left",
-            "engine: what_is_settled_when_the_drain_timeout_expires_is_saved_and_nothing_else",
+            "engine: the_last_checkpoint_stays_when_the_drain_timeout_expires",
             "local: a_stop_ends_the_reading_of_a_large_file",
             "message_sink: file -> file",
         ],
@@ -199,7 +199,7 @@ const PROMISES: &[Promise] = &[
         "It is saved twice a second and at the end of a run.",
         &[
             "engine: a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long",
-            "engine: what_is_settled_when_the_drain_timeout_expires_is_saved_and_nothing_else",
+            "engine: the_last_checkpoint_stays_when_the_drain_timeout_expires",
         ],
     ),
     shown(

@@ -1,6 +1,5 @@
 //! Whole runs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -82,13 +81,14 @@ async fn a_sink_that_never_returns_is_given_up_after_the_drain_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_settled_when_the_drain_timeout_expires_is_saved_and_nothing_else() {
+async fn the_last_checkpoint_stays_when_the_drain_timeout_expires() {
     let folder = tempfile::tempdir().unwrap();
     let state_dir = StateDir { folder: folder.path().to_owned(), positions: true, owner: None };
     stuck(|| Act::Wait, state_dir).await;
     let store = Store::open(folder.path()).unwrap();
-    assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 2.into())]));
-    assert_eq!(store.sink_state("out").unwrap(), Some(2.into()));
+    // The sink may have a part of a batch, so what was settled since is not saved.
+    let position = store.positions("in").unwrap().remove("l").unwrap_or(0.into());
+    assert_eq!(store.sink_state("out").unwrap().unwrap_or(0.into()), position);
 }
 
 #[tokio::test(flavor = "multi_thread")]

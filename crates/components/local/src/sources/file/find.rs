@@ -149,7 +149,7 @@ impl Finder {
         let mut files = BTreeMap::new();
         for path in &self.paths {
             let literal = Path::new(path);
-            if is_pattern(path) && !literal.exists() {
+            if is_pattern(path) {
                 self.find_matching(path, &mut files, &mut findings);
                 continue;
             }
@@ -171,10 +171,16 @@ impl Finder {
         findings
     }
 
-    /// Adds the files that match a pattern to `files`, and the errors of the search to `findings`.
+    /// Adds the files that match a pattern to `files`, and the errors of the search to `findings`. A file may
+    /// also have the pattern as its name: `log[1].txt`. (Rejected: only that file then. A file `*.log` would
+    /// hide all others.)
     fn find_matching(&self, pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, findings: &mut Findings) {
+        let named = fs::symlink_metadata(pattern).ok().filter(Metadata::is_file);
+        let is_named = named.is_some();
+        files.extend(named.map(|metadata| (PathBuf::from(pattern), metadata)));
         let walk = match Walk::of(pattern, self.symlinks) {
             Ok(walk) => walk,
+            Err(_) if is_named => return,
             Err(error) => {
                 let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
                 findings.failed.push((PathBuf::from(pattern), error));
@@ -183,7 +189,7 @@ impl Finder {
             }
         };
         findings.loops.extend(walk.loops);
-        let (mut failed, mut has_matched) = (walk.failed, false);
+        let (mut failed, mut has_matched) = (walk.failed, is_named);
         for path in walk.matches {
             match self.examine(&path, &walk.base) {
                 Ok(Examined::File(metadata)) => {
@@ -320,6 +326,23 @@ mod tests {
         fs::write(&path, "").unwrap();
         let finder = Finder::new(vec![path.to_string_lossy().into_owned()], &[], None).unwrap();
         assert_eq!(names(&finder.find()), ["a[1].log"]);
+    }
+
+    #[test]
+    fn a_name_that_is_the_pattern_neither_hides_files_nor_leads_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("in");
+        fs::create_dir(&inside).unwrap();
+        fs::write(folder.path().join("secret"), "").unwrap();
+        fs::write(inside.join("a.log"), "").unwrap();
+        let pattern = inside.join("*.log");
+        let find = || Finder::new(vec![pattern.to_string_lossy().into_owned()], &[], None).unwrap().find();
+        std::os::unix::fs::symlink("../secret", &pattern).unwrap();
+        let findings = find();
+        assert_eq!((names(&findings), findings.links.is_empty()), (vec!["a.log".to_owned()], false));
+        fs::remove_file(&pattern).unwrap();
+        fs::write(&pattern, "").unwrap();
+        assert_eq!(names(&find()), ["*.log", "a.log"]);
     }
 
     #[test]
