@@ -26,6 +26,10 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
+    /// The beginning of the names of entries with output that is not complete, and whose messages are not
+    /// read again. A run whose configuration lacks the component is refused.
+    pub const UNFINISHED: &str = "unfinished/";
+
     /// Opens the journal of a component, in the store of a state directory.
     pub fn new(store: Arc<Store>, component: &str) -> Self {
         Self { store, component: component.into() }

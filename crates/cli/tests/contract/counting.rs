@@ -70,3 +70,34 @@ fn packed_files_have_each_message_once_when_a_run_is_killed() {
         }
     }
 }
+
+/// Messages that a checkpoint covers are in the state until their object or file is complete.
+#[test]
+fn a_state_with_unfinished_output_of_a_renamed_component_is_refused() {
+    for (transforms, sink, renamed) in [
+        ("", "objects: { url: out/all.txt }", ("out", "other")),
+        ("{ pack: { name: p, max_size: 1GiB } }", "directory: { path: out }", ("main", "other")),
+    ] {
+        let program = Program::new(Path::new(PROGRAM)).unwrap();
+        let config = |main: &str, out: &str| {
+            format!(
+                "sources: {{ in: {{ generate: {{ lines: [a, b], count: 9000, rate: 10000 }} }} }}\n\
+                 pipelines: {{ {main}: {{ from: in, to: {out}, transforms: [{transforms}] }} }}\n\
+                 sinks: {{ {out}: {{ {sink} }} }}\n"
+            )
+        };
+        program.write("pipeline.yaml", config("main", "out")).unwrap();
+        let killed = Launch::of("pipeline.yaml").with_failpoints("checkpoint.after=kill@5");
+        assert_eq!(program.start(&killed).unwrap().wait().unwrap().signal, Some(9));
+        let (main, out) = if renamed.0 == "main" { (renamed.1, "out") } else { ("main", renamed.1) };
+        program.write("pipeline.yaml", config(main, out)).unwrap();
+        let refused = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+        assert_eq!(refused.code, Some(3), "{}", refused.log);
+        assert!(refused.log.contains("the state has unfinished output of `"), "{}", refused.log);
+        program.write("pipeline.yaml", config("main", "out")).unwrap();
+        let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+        assert!(ended.is_done(), "{}", ended.log);
+        let texts = read::contents(&program.path("out"), false).unwrap().concat();
+        assert_eq!(texts.iter().filter(|byte| **byte == b'\n').count(), 9000);
+    }
+}

@@ -214,7 +214,7 @@ const PROMISES: &[Promise] = &[
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     shown(
-        "Behind a transform that counts (`add_sequence`, `add_id`, `sample`, `parse_csv`, `pack`), they wait for up to a minute, and such a checkpoint is not saved.",
+        "Behind a transform that counts (`add_sequence`, `add_id`, `sample`, `parse_csv`, `pack`), they wait for up to a minute first; after a kill, it may then count some messages twice.",
         &["engine: an_exact_state_is_not_saved_while_something_moves"],
     ),
     shown(
@@ -569,7 +569,7 @@ const PROMISES: &[Promise] = &[
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     explains(
-        "what other sinks of the graph wrote since an unfinished Parquet table was begun: a table cannot be continued;",
+        "what other sinks of the graph wrote since an unfinished Parquet table was begun: a table cannot be continued, and transforms that count may skip numbers in it;",
         "says what is not promised",
     ),
     explains(

@@ -44,8 +44,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The time in which the process certainly ran, of the time that the sources are held back.
 const HOLD_STEP: Duration = Duration::from_millis(100);
-/// The same as [`LONGEST_HOLD`] if a transform has an exact state: see [`Transform::is_exact`]. Nothing is
-/// saved after this time.
+/// The same as [`LONGEST_HOLD`] if a transform has an exact state: see [`Transform::is_exact`].
 const LONGEST_EXACT_HOLD: Duration = Duration::from_mins(1);
 
 /// A component's name, and where its task puts its state for the next save.
@@ -80,9 +79,21 @@ pub(super) struct Checkpoints {
     /// True once there is state that must be saved while nothing moves: see
     /// [`must_be_still`](Self::must_be_still).
     pub(super) has_state: AtomicBool,
-    /// True once a transform has an exact state: then a checkpoint is taken while nothing moves, or not at
-    /// all. (Rejected: the positions without this state. A run that resumes there counts messages twice.)
+    /// True once a transform has an exact state: then a checkpoint is taken while nothing moves, or after a
+    /// minute in which something always moved. (Rejected: only while nothing moves. Behind a slow `limit`
+    /// there would never be one.)
     pub(super) is_exact: AtomicBool,
+}
+
+/// When a snapshot is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Nothing moves, and all sinks have flushed.
+    Still,
+    /// Messages move.
+    Moving,
+    /// Messages have moved for the longest hold: the state of transforms that count need not be exact.
+    TooLong,
 }
 
 /// The data of one save, copied at one moment.
@@ -136,6 +147,7 @@ impl Checkpoints {
             return Ok(Duration::ZERO);
         }
         let start = Instant::now();
+        self.find_exact();
         match self.patiently(self.still_snapshot()).await.map(Result::transpose) {
             Some(Some(snapshot)) => {
                 let held = start.elapsed();
@@ -146,7 +158,9 @@ impl Checkpoints {
             Some(None) => {}
             None => {
                 tracing::debug!("a checkpoint was taken while messages move: a component takes long");
-                self.save()?;
+                if let Some(snapshot) = self.snapshot(Moment::TooLong)? {
+                    self.write_blocking(snapshot)?;
+                }
             }
         }
         Ok(start.elapsed())
@@ -167,6 +181,24 @@ impl Checkpoints {
         None
     }
 
+    /// Finds out whether a transform has an exact state.
+    fn find_exact(&self) {
+        for (slot, transform) in &self.transforms {
+            if let Some(mut transform) = transform.try_lock() {
+                self.take_state(slot, &mut **transform);
+            }
+        }
+    }
+
+    /// Takes the state of a transform, which returns it once. The slot has one that could not be saved.
+    fn take_state(&self, slot: &StateSlot, transform: &mut dyn Transform) {
+        let mut slot = slot.lock();
+        *slot = transform.state().or(slot.take());
+        if self.rereads && slot.is_some() && transform.is_exact() {
+            self.is_exact.store(true, Relaxed);
+        }
+    }
+
     fn longest_hold(&self) -> Duration {
         if self.is_exact.load(Relaxed) { LONGEST_EXACT_HOLD } else { LONGEST_HOLD }
     }
@@ -175,16 +207,16 @@ impl Checkpoints {
     /// batch has failed.
     async fn still_snapshot(&self) -> Result<Option<Snapshot>, Error> {
         let hold = self.traffic.hold().await;
-        let mut is_settled = self.flushes.flush().await;
+        self.flushes.flush().await;
         // A sink whose flush fails sends its messages to the other sinks of a failover.
         while !self.traffic.is_still() {
             hold.still().await;
-            is_settled = self.flushes.flush().await;
+            self.flushes.flush().await;
         }
         if self.has_failed() {
             return Ok(None);
         }
-        thalweg_runtime::blocking(|| self.snapshot(is_settled))
+        thalweg_runtime::blocking(|| self.snapshot(Moment::Still))
     }
 
     /// True if a checkpoint is consistent only while nothing moves: messages come again, and a component or
@@ -214,20 +246,22 @@ impl Checkpoints {
     }
 
     /// Saves what is settled, last of all, when the tasks of the run have ended. State with messages in
-    /// flight when a component failed is not consistent: the last checkpoint stays.
+    /// flight when a component failed, or when the run gave them up, is not consistent: the last checkpoint
+    /// stays.
     ///
     /// # Errors
     /// As [`save`](Self::save).
-    pub(super) fn save_last(&self) -> Result<(), Error> {
+    pub(super) fn save_last(&self, gave_up: bool) -> Result<(), Error> {
         if !self.is_due() {
             return Ok(());
         }
-        let is_settled = self.must_be_still();
+        let is_still = self.must_be_still();
         // Also if one sink alone has a state: it may have a part of a batch that a transform divided.
-        if is_settled && (self.has_failed() || !self.traffic.is_still()) {
+        if is_still && (gave_up || self.has_failed() || !self.traffic.is_still()) {
             return Ok(());
         }
-        let Some(mut snapshot) = self.snapshot(is_settled)? else { return Ok(()) };
+        let moment = if is_still { Moment::Still } else { Moment::Moving };
+        let Some(mut snapshot) = self.snapshot(moment)? else { return Ok(()) };
         // Nothing comes again of what the dead letters have.
         snapshot.letters.iter_mut().for_each(|(_, covered)| *covered = None);
         self.write_blocking(snapshot)
@@ -241,13 +275,13 @@ impl Checkpoints {
         if !self.is_due() {
             return Ok(());
         }
-        self.snapshot(false)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
+        self.snapshot(Moment::Moving)?.map_or(Ok(()), |snapshot| self.write_blocking(snapshot))
     }
 
     /// As [`save`](Self::save), unless a component has a state that must be saved while nothing moves.
     /// Returns false then.
     fn save_without_state(&self) -> Result<bool, Error> {
-        let Some(snapshot) = self.snapshot(false)? else { return Ok(true) };
+        let Some(snapshot) = self.snapshot(Moment::Moving)? else { return Ok(true) };
         if self.are_kept && self.rereads && !snapshot.states.is_empty() {
             self.put_back(snapshot.moved, snapshot.states);
             return Ok(false);
@@ -272,30 +306,24 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Copies the state. `is_settled`: nothing moves, and no sink keeps batches that are not durable. Returns
-    /// None if a transform is at work for longer than [`LONGEST_HOLD`], or if its state is exact and not all
-    /// is settled.
+    /// Copies the state. Returns None if a transform is at work for longer than [`LONGEST_HOLD`], or if its
+    /// state must be exact and messages move.
     ///
     /// The positions are taken before the states. Messages that a position covers were written before they
     /// were settled, so the states are of the same moment or a later one, never of an earlier one. A
     /// transform that writes to its journal blocks the thread.
-    fn snapshot(&self, is_settled: bool) -> Result<Option<Snapshot>, Error> {
+    fn snapshot(&self, moment: Moment) -> Result<Option<Snapshot>, Error> {
         let number = self.saver.begin();
         // Before the barrier: a transform that is at work must not hold up the sinks.
         let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
         let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
         for ((slot, _), transform) in self.transforms.iter().zip(&mut transforms) {
-            if is_settled {
+            if moment == Moment::Still {
                 transform.pre_commit()?;
             }
-            let mut slot = slot.lock();
-            // A transform returns a state once. The slot has one that could not be saved.
-            *slot = transform.state().or(slot.take());
-            if self.rereads && slot.is_some() && transform.is_exact() {
-                self.is_exact.store(true, Relaxed);
-            }
+            self.take_state(slot, &mut ***transform);
         }
-        if !is_settled && self.is_exact.load(Relaxed) {
+        if moment == Moment::Moving && self.is_exact.load(Relaxed) {
             return Ok(None);
         }
         let _barrier = self.barrier.write();
@@ -577,7 +605,7 @@ mod tests {
         let transform: Box<dyn Transform> = Box::new(Counting(true));
         checkpoints.transforms.push((slots[0].clone(), Arc::new(Mutex::new(transform))));
         settle(&checkpoints, 1);
-        checkpoints.save_last().unwrap();
+        checkpoints.save_last(false).unwrap();
         let store = checkpoints.store.get().unwrap();
         assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("l".to_owned(), 1.into())]));
         assert_eq!(store.sink_state("main.count").unwrap(), Some(7.into()));
@@ -593,19 +621,22 @@ mod tests {
         let committed = || checkpoints.positions[0].1.committed("l");
         settle(&checkpoints, 1);
         let moves = checkpoints.traffic.pass();
-        // The first one finds the state, the next ones wait for it.
-        for longest in [LONGEST_HOLD, LONGEST_EXACT_HOLD, LONGEST_EXACT_HOLD] {
-            assert_eq!((checkpoints.checkpoint(true).await.unwrap(), committed()), (longest, None));
+        for _ in 0..2 {
             checkpoints.save().unwrap();
             assert_eq!(committed(), None);
+            let waiting = tokio::time::timeout(LONGEST_EXACT_HOLD / 2, checkpoints.checkpoint(true)).await;
+            assert!(waiting.is_err() && committed().is_none());
         }
         drop(moves);
-        // Nor while a sink keeps batches.
-        assert!(checkpoints.snapshot(false).unwrap().is_none());
         let held = checkpoints.checkpoint(true).await.unwrap();
         assert_eq!((held, committed()), (Duration::ZERO, Some(1.into())));
         let saved = checkpoints.store.get().unwrap().sink_state("main.count").unwrap();
         assert_eq!(saved, Some(7.into()));
+        // In a minute, there must be a checkpoint.
+        let _moves = checkpoints.traffic.pass();
+        settle(&checkpoints, 2);
+        assert_eq!(checkpoints.checkpoint(true).await.unwrap(), LONGEST_EXACT_HOLD);
+        assert_eq!(committed(), Some(2.into()));
     }
 
     fn letter() -> DeadLetter {
@@ -629,7 +660,7 @@ mod tests {
         let checkpoints = checkpoints(folder.path(), Vec::new());
         let (store, source): (_, Arc<str>) = (checkpoints.store.get().unwrap(), "in".into());
         store.cover_letters(std::iter::once(&source)).unwrap();
-        checkpoints.save_last().unwrap();
+        checkpoints.save_last(false).unwrap();
         store.add_letters(&[letter()], &DeadLetterLimits::default()).unwrap();
         assert!(store.uncovered_letters().unwrap().is_empty());
     }

@@ -21,8 +21,6 @@ struct State {
     members: usize,
     /// The members that have not answered the last request.
     missing: usize,
-    /// True if one answered that it keeps batches that are not durable.
-    is_kept: bool,
 }
 
 /// One worker of a sink. It has left when it is dropped.
@@ -42,13 +40,11 @@ impl Flushes {
         Member { answered: self.request.load(Ordering::Acquire), flushes: self.clone() }
     }
 
-    /// Asks all members to flush, and waits until they have. To be called while nothing moves. Returns true
-    /// if all batches are durable.
-    pub(super) async fn flush(&self) -> bool {
+    /// Asks all members to flush, and waits until they have. To be called while nothing moves.
+    pub(super) async fn flush(&self) {
         {
             let mut state = self.state.lock();
             state.missing = state.members;
-            state.is_kept = false;
             self.request.fetch_add(1, Ordering::AcqRel);
         }
         self.nudge.notify_waiters();
@@ -56,11 +52,8 @@ impl Flushes {
             let answered = self.answered.notified();
             let mut answered = std::pin::pin!(answered);
             answered.as_mut().enable();
-            {
-                let state = self.state.lock();
-                if state.missing == 0 {
-                    return !state.is_kept;
-                }
+            if self.state.lock().missing == 0 {
+                return;
             }
             answered.await;
         }
@@ -79,13 +72,12 @@ impl Member {
         self.flushes.request.load(Ordering::Acquire) != self.answered
     }
 
-    /// The member has flushed what it wrote. `is_kept`: it keeps batches that are not durable.
-    pub(super) fn answer(&mut self, is_kept: bool) {
+    /// The member has flushed what it wrote.
+    pub(super) fn answer(&mut self) {
         let mut state = self.flushes.state.lock();
         let request = self.flushes.request.load(Ordering::Acquire);
         if self.answered != request {
             self.answered = request;
-            state.is_kept |= is_kept;
             self.flushes.note(&mut state);
         }
     }
@@ -119,16 +111,11 @@ mod tests {
         // A task that joins later has nothing that the checkpoint needs.
         let late = flushes.join();
         assert!(one.is_asked() && two.is_asked() && !late.is_asked());
-        one.answer(false);
-        one.answer(true);
+        one.answer();
+        one.answer();
         tokio::task::yield_now().await;
         assert!(!asking.is_finished() && !one.is_asked());
         drop(two);
-        assert!(asking.await.unwrap());
-        drop(late);
-        let asking = tokio::spawn(async move { flushes.flush().await });
-        tokio::task::yield_now().await;
-        one.answer(true);
-        assert!(!asking.await.unwrap());
+        asking.await.unwrap();
     }
 }

@@ -39,6 +39,7 @@ mod supervisor;
 mod threads;
 mod wiring;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,6 +49,7 @@ use tokio::sync::mpsc;
 
 use crate::plan::Plan;
 use crate::replay::Replayed;
+use crate::store::Store;
 use crate::{Error, Owner, Role, Temporaries};
 
 pub use failure::RunFailure;
@@ -184,6 +186,9 @@ impl Run {
             drain_timeout: self.drain_timeout,
         };
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
+        if let Some(store) = &environment.checkpoints {
+            check_unfinished(&self.plan, store)?;
+        }
         for source in &self.plan.sources {
             let name = &source.node.name;
             positions.push((name.clone(), environment.positions(name, Role::Source)?));
@@ -195,6 +200,22 @@ impl Run {
         drop((environment, self.plan));
         let supervisor = Supervisor::new(self.handle, checkpoints, failed, self.drain_timeout);
         Ok(supervisor.run(Tasks::start(tasks).await?).await)
+    }
+}
+
+/// Refuses a state with unfinished output of a component that was renamed or removed.
+fn check_unfinished(plan: &Plan, store: &Store) -> Result<(), Error> {
+    let transforms = plan.segments.iter().flat_map(|segment| &segment.operators);
+    let transforms = transforms.map(|operator| &*operator.node.name);
+    let sinks = plan.sinks.iter().map(|sink| &*sink.node.name);
+    let names: BTreeSet<&str> = transforms.chain(sinks).collect();
+    match store.unfinished_of_another(|name| names.contains(name))? {
+        None => Ok(()),
+        Some(name) => Err(Error::permanent(format!(
+            "the state has unfinished output of `{name}`, which the configuration does not have: its messages are not \
+             read again. Give the component its name back until the output is complete, or use another state folder, \
+             with which all input is read from its beginning"
+        ))),
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Supervisor {
     /// The first failure of a batch: a consequence, if there is another.
     unsettled: Option<RunFailure>,
     undrained: Option<Undrained>,
+    /// True if messages in flight were given up.
+    gave_up: bool,
 }
 
 /// An event that a supervisor waits for.
@@ -76,6 +78,7 @@ impl Supervisor {
             broken: None,
             unsettled: None,
             undrained: None,
+            gave_up: false,
         }
     }
 
@@ -95,12 +98,14 @@ impl Supervisor {
                 }
                 Event::DrainExpired => {
                     self.expire(&tasks);
+                    self.gave_up = true;
                     tasks.end().await;
                     break;
                 }
                 Event::Aborted => {
                     let text = "stopped at once; what was in flight is not acknowledged";
                     self.broken.get_or_insert_with(|| Error::permanent(text).into());
+                    self.gave_up = true;
                     tasks.end().await;
                     break;
                 }
@@ -153,7 +158,7 @@ impl Supervisor {
 
     /// Saves what is settled.
     fn save(&mut self) {
-        let saved: Vec<_> = self.checkpoints.iter().map(|group| group.save_last()).collect();
+        let saved: Vec<_> = self.checkpoints.iter().map(|group| group.save_last(self.gave_up)).collect();
         for error in saved.into_iter().filter_map(Result::err) {
             self.broke(error.into());
         }

@@ -140,6 +140,23 @@ impl Store {
         found.map(|value| self.parse(&value)).transpose()
     }
 
+    /// Returns a component with a state and [unfinished output](crate::Journal::UNFINISHED) that is not
+    /// `known`, if there is one.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) fn unfinished_of_another(
+        &self,
+        known: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, Error> {
+        for (name, _) in self.below(&self.sinks, "", "")? {
+            if !known(&name) && !self.journal(&name, crate::Journal::UNFINISHED)?.is_empty() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
     /// Saves positions and states of components in one atomic write, and syncs it to the disk. Positions are
     /// by source and partition; None deletes one. `letters` has, for sources whose messages come again if the
     /// run is killed, the last dead letter that the positions cover: a later run makes those after it again.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Journal, Owner, StateDir, Store};
-use thalweg_files::sinks::objects::discard_unfinished;
+use thalweg_files::sinks::objects::{discard_unfinished, is_finished};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::configuration::SINK;
@@ -93,7 +93,22 @@ impl Kept {
         let folder = job.join(STORE);
         let resumes = !is_empty(&folder);
         let state_dir = StateDir { folder, positions: true, owner: None };
-        Ok(Self { state_dir, resumes, job: Some(job) })
+        let mut kept = Self { state_dir, resumes, job: Some(job) };
+        kept.forget_finished(endpoints)?;
+        Ok(kept)
+    }
+
+    /// Removes the state of a copy of rows that was killed after its end, and before it removed its state.
+    /// Otherwise this copy would continue after it, and write all rows again into a further object.
+    fn forget_finished(&mut self, endpoints: &Endpoints) -> Result<(), LoadError> {
+        let Some(job) = self.job.clone().filter(|_| self.resumes) else { return Ok(()) };
+        let state = Store::open_for(&self.state_dir.folder, None)?.sink_state(SINK)?;
+        if state.is_some_and(|state| is_finished(&state)) {
+            self.discard(endpoints)?;
+            remove(&job)?;
+            self.resumes = false;
+        }
+        Ok(())
     }
 
     /// Removes the state of an earlier copy, here and in the target store.

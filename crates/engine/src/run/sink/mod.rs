@@ -215,7 +215,7 @@ impl Worker for Writer {
             if self.condition.is_open() && self.pending.is_any() {
                 self.flush(Flush::Checkpoint).await?;
             }
-            self.member.answer(!self.pending.kept.is_empty());
+            self.member.answer();
         } else if self.condition.is_open() {
             self.flush(Flush::Regular).await?;
         }

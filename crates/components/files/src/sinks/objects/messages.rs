@@ -74,6 +74,8 @@ pub(super) struct Messages {
     takes_free: bool,
     /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
+    /// True if the input has ended.
+    is_finished: bool,
     /// The steps that wait for a checkpoint.
     steps: VecDeque<Step>,
 }
@@ -92,11 +94,39 @@ struct Saved {
     /// True if an existing object of this number is this sink's.
     #[serde(default)]
     is_claimed: bool,
+    /// True if the input had ended, and all objects were full.
+    #[serde(default)]
+    is_finished: bool,
+}
+
+impl Saved {
+    /// True if messages that are not read again are in an object that is not full.
+    fn has_messages(&self) -> bool {
+        !self.parts.is_empty() || self.tail.is_some()
+    }
+}
+
+/// Why a state cannot be used.
+const OTHER_SINK: &str = "the saved state of the sink is not one of `objects`";
+/// The same.
+const OTHER_OPTIONS: &str =
+    "an earlier run left an unfinished object, which cannot be continued with `parquet` or in this store";
+
+fn unusable(why: &str) -> Error {
+    Error::permanent(format!(
+        "{why}. Undo the change of the configuration, or give the sink another name or use another state folder: what \
+         the state has is then not written"
+    ))
 }
 
 /// Returns the upload that was in progress when a run saved this state.
 pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
     serde_json::from_value::<Saved>(saved.clone()).ok()?.begun
+}
+
+/// True if the input of the run that saved this state had ended.
+pub(super) fn is_finished(saved: &Value) -> bool {
+    serde_json::from_value::<Saved>(saved.clone()).is_ok_and(|saved| saved.is_finished)
 }
 
 impl Messages {
@@ -121,6 +151,7 @@ impl Messages {
             rewrites: context.resends,
             takes_free: context.journal.is_none() && (context.resumes || !context.starts_over),
             take_committed: 0,
+            is_finished: false,
             steps: VecDeque::new(),
             target,
         }
@@ -497,6 +528,9 @@ impl Messages {
             Tails { journal, number }.add(&mut tail, self.object.gathered.after(kept))?;
             self.object.tail = Some(tail);
         }
+        if !self.object.is_new && !std::mem::replace(&mut self.object.is_noted, true) {
+            Seals { target: &self.target, journal }.begin(number)?;
+        }
         self.take_committed += self.object.batches.len();
         self.object.batches.clear();
         Ok(())
@@ -519,7 +553,13 @@ impl Messages {
 #[async_trait]
 impl Sink for Messages {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
-        let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
+        let saved = match saved {
+            Some(saved) => Some(serde_json::from_value::<Saved>(saved).map_err(|_| unusable(OTHER_SINK))?),
+            None => None,
+        };
+        if saved.as_ref().is_some_and(|saved| saved.has_messages() && !self.resumes) {
+            return Err(unusable(OTHER_OPTIONS));
+        }
         if let Some(next) = self.clean_up(saved.as_ref()).await? {
             self.object = Object::new(next);
             return Ok(());
@@ -592,15 +632,18 @@ impl Sink for Messages {
         // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
         // run wrote it.
         let is_first = self.rotate.is_none() && self.object.number == 1 && !self.takes_free;
-        match self.object.is_new && !is_first {
-            true => Ok(()),
-            false => self.complete().await,
+        if !self.object.is_new || is_first {
+            self.complete().await?;
         }
+        self.is_finished = true;
+        Ok(())
     }
 
     async fn suspend(&mut self) -> Result<(), Error> {
         let Some(journal) = self.journal.clone().filter(|_| self.resumes && self.rotate.is_none()) else {
-            return self.finish().await;
+            self.finish().await?;
+            self.is_finished = false;
+            return Ok(());
         };
         self.keep(&journal).await?;
         if !self.object.is_new {
@@ -645,9 +688,14 @@ impl Sink for Messages {
         let saved = Saved {
             number: self.object.number,
             begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
-            parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
+            parts: match self.resumes {
+                true => self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
+                // They are written again.
+                false => Vec::new(),
+            },
             tail: self.object.tail.filter(|tail| tail.part > whole),
             is_claimed: self.object.is_claimed,
+            is_finished: self.is_finished,
         };
         serde_json::to_value(saved).ok()
     }

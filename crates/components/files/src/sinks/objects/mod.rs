@@ -261,6 +261,12 @@ pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Val
     journal.forget(&below)
 }
 
+/// True if the sink that saved this state had all its input: its objects are complete, or the next run
+/// completes them.
+pub fn is_finished(saved: &Value) -> bool {
+    messages::is_finished(saved)
+}
+
 fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
     let shown = store.clone();
     details.show("requests", move || shown.counts().requests());

@@ -40,6 +40,8 @@ pub(super) struct Object {
     /// For each batch that is not durable, the number of its last part. In the order of the batches.
     pub(super) batches: VecDeque<u32>,
     pub(super) is_new: bool,
+    /// True if the journal knows that a checkpoint covers some of its messages.
+    pub(super) is_noted: bool,
     pub(super) since: Instant,
 }
 
@@ -143,6 +145,7 @@ impl Object {
             is_claimed: false,
             batches: VecDeque::new(),
             is_new: true,
+            is_noted: false,
             since: Instant::now(),
         }
     }

@@ -49,8 +49,10 @@ pub(super) struct Sealed {
     parts: Vec<UploadedPart>,
 }
 
-/// The beginning of the names of the journal's entries for sealed objects.
+/// The beginning of the names of the journal's entries for sealed objects, and for objects that are not full,
+/// among those for [unfinished output](Journal::UNFINISHED).
 const SEALED: &str = "sealed/";
+const BEGUN: &str = "begun/";
 
 /// The name of the journal's entry for the upload that is being completed.
 const COMPLETING: &str = "completing";
@@ -76,6 +78,11 @@ impl Seals<'_> {
         self.journal.note(&entry(number), &sealed)
     }
 
+    /// Records that a checkpoint covers messages of an object that is not full.
+    pub(super) fn begin(&self, number: u64) -> Result<(), Error> {
+        self.journal.note(&begun_entry(number), &number.into())
+    }
+
     /// Takes a step: a checkpoint has what it needs.
     pub(super) async fn take(&self, step: &Step) -> Result<(), Error> {
         match step {
@@ -94,7 +101,7 @@ impl Seals<'_> {
     /// after the last one.
     pub(super) async fn resume(&self, until: Option<u64>) -> Result<u64, Error> {
         let mut next = 0;
-        for (name, sealed) in self.journal.entries(SEALED)? {
+        for (name, sealed) in self.journal.entries(&format!("{}{SEALED}", Journal::UNFINISHED))? {
             let sealed = parsed(sealed)?;
             if until.is_none_or(|until| sealed.number < until) {
                 next = sealed.number + 1;
@@ -115,6 +122,7 @@ impl Seals<'_> {
                 Noted::new(Some(self.journal.clone()), &self.target.store.name(&path)).forget()?;
             }
         }
+        self.journal.forget(&begun_entry(number))?;
         self.journal.forget(&entry(number))
     }
 
@@ -178,7 +186,11 @@ pub(super) fn close_last(steps: &mut std::collections::VecDeque<Step>) {
 }
 
 fn entry(number: u64) -> String {
-    format!("{SEALED}{number:020}")
+    format!("{}{SEALED}{number:020}", Journal::UNFINISHED)
+}
+
+fn begun_entry(number: u64) -> String {
+    format!("{}{BEGUN}{number:020}", Journal::UNFINISHED)
 }
 
 fn parsed(sealed: serde_json::Value) -> Result<Sealed, Error> {

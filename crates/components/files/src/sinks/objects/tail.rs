@@ -29,6 +29,10 @@ pub(super) struct Tails<'a> {
 /// The beginning of the names of all entries.
 const PREFIX: &str = "tail/";
 
+fn prefix() -> String {
+    format!("{}{PREFIX}", Journal::UNFINISHED)
+}
+
 impl Tails<'_> {
     /// Adds bytes to a tail.
     pub(super) fn add<'b>(
@@ -58,7 +62,7 @@ impl Tails<'_> {
     /// Removes all tails of all objects except this one.
     pub(super) fn forget_others(&self, kept: Option<Tail>) -> Result<(), Error> {
         let kept = kept.map(|tail| self.name(tail.part));
-        for (name, _) in self.journal.entries(PREFIX)? {
+        for (name, _) in self.journal.entries(&prefix())? {
             if kept.as_ref().is_none_or(|kept| !name.starts_with(kept)) {
                 self.journal.forget(&name)?;
             }
@@ -67,6 +71,6 @@ impl Tails<'_> {
     }
 
     fn name(&self, part: u32) -> String {
-        format!("{PREFIX}{}/{part}/", self.number)
+        format!("{}{}/{part}/", prefix(), self.number)
     }
 }

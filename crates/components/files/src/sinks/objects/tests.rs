@@ -567,6 +567,22 @@ async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
 }
 
 #[tokio::test]
+async fn a_state_that_other_options_cannot_continue_is_refused() {
+    let mut runs = Runs::new("", 1 << 20);
+    runs.run(&["one"], Ending::Stopped).await;
+    let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+    let error = async |rest: &'static str, saved| {
+        let config = sink(runs.folder.path(), &format!("/all.log'{rest}"));
+        let mut sink = SinkConfig::build(&config, &context).unwrap();
+        sink.open(saved).await.unwrap_err().to_string()
+    };
+    let text = error(", parquet: {}", runs.saved.clone()).await;
+    assert!(text.starts_with("an earlier run left an unfinished object"), "{text}");
+    let text = error("", Some(serde_json::json!([{ "name": "all.log" }]))).await;
+    assert!(text.starts_with("the saved state of the sink is not one of `objects`."), "{text}");
+}
+
+#[tokio::test]
 async fn a_part_takes_no_more_memory_than_it_has_bytes() {
     let runs = Runs::new("", 5 << 20);
     let context = context();

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
 
-use super::{Begun, unwritable};
+use super::{Begun, Compression, unwritable};
 use crate::kept_bytes::KeptBytes;
 
 /// The state for a later run.
@@ -31,6 +31,8 @@ pub(super) struct Kept {
     pub(super) count: u64,
     /// The bytes after compression.
     stored: KeptBytes,
+    /// How they are compressed.
+    pub(super) compression: Compression,
 }
 
 impl Kept {
@@ -63,13 +65,13 @@ impl KeptFiles {
     }
 
     /// Adds the bytes of a file that the journal does not have.
-    pub(super) fn keep(&self, file: &mut Begun) -> Result<(), Error> {
+    pub(super) fn keep(&self, file: &mut Begun, compression: Compression) -> Result<(), Error> {
         let mut stored = file.kept.map(|kept| kept.stored).unwrap_or_default();
         let (name, from) = (name(file.number), stored.size());
         let add = |bytes: &[u8]| stored.add(&self.journal, &name, bytes).map_err(Failed);
         file.content.read_after(from, add).map_err(|Failed(error)| error)?;
         let (bytes, count) = (file.bytes, file.count);
-        file.kept = Some(Kept { at_us: file.at.timestamp_micros(), bytes, count, stored });
+        file.kept = Some(Kept { at_us: file.at.timestamp_micros(), bytes, count, stored, compression });
         Ok(())
     }
 
@@ -100,5 +102,5 @@ impl KeptFiles {
 
 /// The beginning of the names of a file's entries.
 fn name(number: u64) -> String {
-    format!("file/{number}/")
+    format!("{}file/{number}/", Journal::UNFINISHED)
 }

@@ -223,7 +223,7 @@ impl Transform for Packing {
         self.delimited.flush(&mut file.content).map_err(unwritable)?;
         let encoder = self.config.compression.begin(self.config.compression_level).map_err(unwritable)?;
         file.content.end_member(encoder).map_err(unwritable)?;
-        kept.keep(file)?;
+        kept.keep(file, self.config.compression)?;
         std::mem::replace(&mut file.ack, no_ack).settle(Outcome::Delivered);
         Ok(())
     }
@@ -245,6 +245,12 @@ impl Transform for Packing {
         })?;
         self.number = next.saturating_sub(1);
         let (Some(journal), Some(kept)) = (&self.kept, file) else { return Ok(()) };
+        if kept.compression != self.config.compression {
+            return Err(Error::permanent(
+                "an earlier run left an unfinished file with another `compression`. Set `compression` back until that \
+                 file is finished, or use another state folder, with which all input is read from its beginning",
+            ));
+        }
         let mut begun = self.new_file(kept.begun()).map_err(unwritable)?;
         journal.read(next, kept, |bytes| begun.content.add_stored(&bytes).map_err(unwritable))?;
         (begun.bytes, begun.count, begun.kept) = (kept.bytes, kept.count, Some(kept));

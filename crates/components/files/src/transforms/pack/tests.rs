@@ -327,3 +327,21 @@ fn a_file_too_large_for_memory_is_continued() {
     let text: String = batches.concat().iter().map(|line| format!("{line}\n")).collect();
     assert!(files["all"] == text);
 }
+
+#[test]
+fn an_unfinished_file_is_not_continued_with_another_compression() {
+    let state = tempfile::tempdir().unwrap();
+    let store = thalweg_engine::Store::open(state.path()).unwrap();
+    let journal = Some(thalweg_engine::Journal::new(Arc::new(store), "pack"));
+    let context = thalweg_engine::Context { resumes: true, resends: true, journal, ..context() };
+    let build = |yaml: &str| options::<Pack>(yaml).build(&context).unwrap();
+    let (mut first, mut out) = (build("{ name: p }"), Outputs::new("test".into()));
+    first.apply(batch(["a"]), &mut out).unwrap();
+    first.pre_commit().unwrap();
+    let saved = first.state().unwrap();
+    let error = build("{ name: p, compression: gzip }").restore(saved).unwrap_err().to_string();
+    assert!(
+        error.starts_with("an earlier run left an unfinished file with another `compression`."),
+        "{error}"
+    );
+}
