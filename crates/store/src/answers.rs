@@ -7,8 +7,9 @@
 //! A page of a listing names the next one. A server that names an earlier page would be asked for ever.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::AssertUnwindSafe;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use http::{Method, Request, Response, header};
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};
 use parking_lot::Mutex;
@@ -18,6 +19,9 @@ const LONGEST: u64 = 8 << 20;
 /// The maximum length of the answer for a folder of a WebDAV server, which has no pages. It holds about
 /// 50,000 names.
 const LONGEST_FOLDER: u64 = 32 << 20;
+
+/// The maximum length of a header. OpenDAL panics if an entity tag has more than 64 KiB.
+const LONGEST_HEADER: usize = 16 << 10;
 
 /// Ends answers that are too long with an error.
 pub(crate) struct Bounded {
@@ -33,11 +37,27 @@ impl HttpTransport for Bounded {
         };
         let has_body = *request.method() != Method::HEAD;
         let response = self.inner.fetch(request).await?;
+        if let Some((name, _)) = response.headers().iter().find(|(_, value)| value.len() > LONGEST_HEADER) {
+            let why = format!(
+                "the header `{name}` is longer than {} KiB, the most that is read",
+                LONGEST_HEADER >> 10
+            );
+            return Err(Error::new(ErrorKind::Unexpected, why));
+        }
         if !has_body || (is_range && response.status().is_success()) {
             return Ok(response);
         }
         Ok(response.map(|body| bounded(body, most)))
     }
+}
+
+/// Returns the result of work on an answer. OpenDAL panics if a name in a listing has more than 64 KiB; that
+/// is an error of the server. (Rejected: to look for long names before. They may be in several pieces of
+/// XML.)
+pub(crate) async fn guarded<T>(work: impl Future<Output = opendal::Result<T>>) -> opendal::Result<T> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Unexpected, "the answer cannot be used: a name in it is too long"))
+    })
 }
 
 fn bounded(body: HttpBody, most: u64) -> HttpBody {

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use opendal::{EntryMode, ErrorKind, Metadata, Operator};
 use parking_lot::Mutex;
 
+use crate::answers::guarded;
 use crate::attempt::{AttemptError, patient};
 use crate::folders::Folders;
 use crate::local::working;
@@ -260,11 +261,12 @@ impl Listing {
     async fn entry(&mut self, lister: &mut Lister, folder: &str) -> Result<Option<Entry>, AttemptError> {
         let silence = self.store.retries().silence;
         loop {
-            let entry = match patient(silence, lister.entries.next()).await {
+            let next = guarded(lister.entries.next().map(Option::transpose));
+            let entry = match patient(silence, next).await {
                 None => return Err(AttemptError::silent(silence)),
-                Some(None) => return Ok(None),
-                Some(Some(Err(error))) => return Err(self.failure(&error, &lister.seen)),
-                Some(Some(Ok(entry))) => entry,
+                Some(Ok(None)) => return Ok(None),
+                Some(Err(error)) => return Err(self.failure(&error, &lister.seen)),
+                Some(Ok(Some(entry))) => entry,
             };
             let (path, metadata) = entry.into_parts();
             let is_folder = metadata.mode() == EntryMode::DIR || path.ends_with('/');

@@ -136,6 +136,31 @@ async fn an_object_outside_of_the_prefix_is_refused() {
 }
 
 #[tokio::test]
+async fn a_name_or_header_that_is_too_long_is_an_error() {
+    let server = Hostile::start(|_| page(&[&format!("d/{}", "x".repeat(70_000))], None)).await;
+    let (_, _, error) = server.list(AMAZON).await;
+    let expected = "the answer cannot be used: a name in it is too long";
+    assert!(error.as_ref().is_some_and(|error| error.contains(expected)), "{error:?}");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            crate::google::asked(&mut client).await.unwrap();
+            let tag = "x".repeat(70_000);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\netag: \"{tag}\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            client.write_all(head.as_bytes()).await.unwrap();
+        }
+    });
+    let retries = Retries { attempts: 1, ..Retries::default() };
+    let (store, path) = Store::with_retries(&format!("http://{address}/x"), retries).unwrap();
+    let error = store.stat(&path).await.unwrap_err().to_string();
+    assert!(error.contains("the header `etag` is longer than 16 KiB, the most that is read"), "{error}");
+}
+
+#[tokio::test]
 async fn a_folder_that_contains_itself_is_listed_once() {
     let server = Hostile::start(|path| match path {
         "/d/" => folder(&["/d/", "/d/x/../", "/d/./", "/d//", "/", "/e/", "/d/f", "/d/s/", "/d/s/"]),

@@ -97,12 +97,15 @@ struct Saved {
     /// True if the input had ended, and all objects were full.
     #[serde(default)]
     is_finished: bool,
+    /// True if the next run continues the object, because its messages do not come again.
+    #[serde(default)]
+    is_continued: bool,
 }
 
 impl Saved {
     /// True if messages that are not read again are in an object that is not full.
     fn has_messages(&self) -> bool {
-        !self.parts.is_empty() || self.tail.is_some()
+        self.is_continued && (!self.parts.is_empty() || self.tail.is_some())
     }
 }
 
@@ -688,14 +691,11 @@ impl Sink for Messages {
         let saved = Saved {
             number: self.object.number,
             begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
-            parts: match self.resumes {
-                true => self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
-                // They are written again.
-                false => Vec::new(),
-            },
+            parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
             tail: self.object.tail.filter(|tail| tail.part > whole),
             is_claimed: self.object.is_claimed,
             is_finished: self.is_finished,
+            is_continued: self.resumes,
         };
         serde_json::to_value(saved).ok()
     }
