@@ -264,7 +264,14 @@ impl Checkpoints {
         let Some(mut snapshot) = self.snapshot(moment)? else { return Ok(()) };
         // Nothing comes again of what the dead letters have.
         snapshot.letters.iter_mut().for_each(|(_, covered)| *covered = None);
-        self.write_blocking(snapshot)
+        self.write_blocking(snapshot)?;
+        if is_still {
+            // Now the transforms know that this checkpoint is saved, and forget what only earlier ones need.
+            for (_, transform) in &self.transforms {
+                transform.try_lock().map_or(Ok(()), |mut transform| transform.pre_commit())?;
+            }
+        }
+        Ok(())
     }
 
     /// Saves what changed, while messages may move. Blocks its thread.

@@ -205,6 +205,16 @@ impl Messages {
         Ok(free)
     }
 
+    /// True if the first object exists, and is not known to be of this sink. With a state, it may be of this
+    /// sink under another name, and an empty one must not replace it.
+    async fn has_former(&mut self) -> Result<bool, Error> {
+        if self.journal.is_none() || self.object.is_claimed {
+            return Ok(false);
+        }
+        let (target, path) = (self.target.clone(), self.path(1));
+        target.exists(&path).await
+    }
+
     /// Sends the collected bytes as a part.
     async fn cut(&mut self) -> Result<(), Error> {
         if self.object.gathered.len() == 0 {
@@ -635,7 +645,7 @@ impl Sink for Messages {
         // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
         // run wrote it.
         let is_first = self.rotate.is_none() && self.object.number == 1 && !self.takes_free;
-        if !self.object.is_new || is_first {
+        if !self.object.is_new || is_first && !self.has_former().await? {
             self.complete().await?;
         }
         self.is_finished = true;
