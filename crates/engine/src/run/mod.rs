@@ -44,14 +44,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_config::ByteSize;
 use thalweg_record::Budget;
 use tokio::sync::mpsc;
 
 use crate::plan::Plan;
 use crate::replay::Replayed;
 use crate::store::Store;
-use crate::{Error, Flow, Owner, Role, Temporaries};
+use crate::{Error, Owner, Role, Temporaries};
 
 pub use failure::RunFailure;
 pub use files::{FileEvent, FileWatcher};
@@ -187,7 +186,6 @@ impl Run {
             drain_timeout: self.drain_timeout,
         };
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
-        check_budget(&self.plan, &self.handle.budget)?;
         if let Some(store) = &environment.checkpoints {
             check_unfinished(&self.plan, store)?;
         }
@@ -203,20 +201,6 @@ impl Run {
         let supervisor = Supervisor::new(self.handle, checkpoints, failed, self.drain_timeout);
         Ok(supervisor.run(Tasks::start(tasks).await?).await)
     }
-}
-
-/// The least budget of a run that reads files: with less, a large file would wait for memory without end.
-const LEAST_FOR_FILES: ByteSize = ByteSize(256 << 10);
-
-/// Refuses a budget with which a run of files might never end.
-fn check_budget(plan: &Plan, budget: &Budget) -> Result<(), Error> {
-    let takes_files = plan.segments.iter().any(|segment| segment.takes == Flow::Files);
-    if !takes_files || budget.limit() >= LEAST_FOR_FILES.as_usize() {
-        return Ok(());
-    }
-    Err(Error::permanent(format!(
-        "files are read in pieces, which takes memory: set `memory` to at least {LEAST_FOR_FILES}"
-    )))
 }
 
 /// Refuses a state with unfinished output of a component that was renamed or removed.
