@@ -28,7 +28,7 @@ use thalweg_store::{Begun, Upload, UploadedPart};
 
 use super::object::{Copying, Object, Outcome, Unsent, paid};
 use super::parquet_options::Parquet;
-use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun};
+use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun, upload_is_gone};
 use super::sealed::{Seals, Step, close_last};
 use super::table::Table;
 use super::tail::{Tail, Tails};
@@ -500,13 +500,8 @@ impl Messages {
             self.object.is_claimed = true;
             return Ok(());
         }
-        let name = self.target.store.name(&begun.path);
         let tail = saved.tail.map_or(0, |tail| tail.kept.size());
-        let size = saved.parts.iter().map(|part| part.size).sum::<u64>() + tail;
-        Err(Error::permanent(format!(
-            "the upload of `{name}` that an earlier run began is gone, and with it {size} bytes that are not read again: \
-             to write them again, use another state folder, with which all input is read from its beginning"
-        )))
+        Err(upload_is_gone(&self.target, begun, &saved.parts, tail))
     }
 
     /// Continues with the object that an earlier run did not finish.
@@ -556,6 +551,7 @@ impl Messages {
         let number = saved.map_or(0, |saved| saved.number);
         let seals = Seals { target: &self.target, journal: &journal };
         let next = seals.resume(self.rewrites.then_some(number)).await?;
+        seals.forget_begun(number)?;
         let begun = saved.and_then(|saved| saved.begun.as_ref()).filter(|_| self.resumes && next <= number);
         self.discard_unsaved(begun).await?;
         Tails { journal: &journal, number }.forget_others(saved.and_then(|saved| saved.tail))?;

@@ -78,6 +78,17 @@ pub(super) async fn send(
     }
 }
 
+/// Returns the error for an upload of an earlier run that the store no longer has, with its parts and `more`
+/// bytes after them.
+pub(super) fn upload_is_gone(target: &Target, begun: &Begun, parts: &[UploadedPart], more: u64) -> Error {
+    let (name, size) =
+        (target.store.name(&begun.path), parts.iter().map(|part| part.size).sum::<u64>() + more);
+    Error::permanent(format!(
+        "the upload of `{name}` that an earlier run began is gone, and with it {size} bytes that are not read again: to \
+         write them again, use another state folder, with which all input is read from its beginning"
+    ))
+}
+
 /// The journal entry of a file's upload, written before its first part.
 #[derive(Debug, Serialize, Deserialize)]
 struct Beginning {

@@ -7,13 +7,15 @@
 //!
 //! See docs/decisions/077-objects-appear-when-a-checkpoint-covers-them.md.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
-use thalweg_store::{Begun, StoreError, Upload, UploadedPart};
+use thalweg_store::{Begun, Upload, UploadedPart};
 
 use super::Target;
-use super::parts::{Noted, complete, put};
+use super::parts::{Noted, complete, put, upload_is_gone};
 use super::tail::Tails;
 use crate::stored::failure;
 
@@ -81,6 +83,17 @@ impl Seals<'_> {
     /// Records that a checkpoint covers messages of an object that is not full.
     pub(super) fn begin(&self, number: u64) -> Result<(), Error> {
         self.journal.note(&begun_entry(number), &number.into())
+    }
+
+    /// Forgets such records of a killed run whose checkpoint was not saved. `kept` is the number of the
+    /// object of the saved state.
+    pub(super) fn forget_begun(&self, kept: u64) -> Result<(), Error> {
+        for (name, number) in self.journal.entries(&format!("{}{BEGUN}", Journal::UNFINISHED))? {
+            if number.as_u64() != Some(kept) {
+                self.journal.forget(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes a step: a checkpoint has what it needs.
@@ -157,17 +170,12 @@ impl Seals<'_> {
 
     /// An upload that is gone was completed, or another program discarded it.
     async fn find_completed(&self, begun: &Begun, parts: &[UploadedPart]) -> Result<(), Error> {
-        let store = &self.target.store;
-        let found: Result<_, StoreError> = store.completed(begun, parts).await;
+        let found = self.target.store.completed(begun, parts).await;
         // A reader may have taken the object away since.
         if found.map_err(|error| failure(&error))?.is_some() || self.was_completing(&begun.id)? {
             return Ok(());
         }
-        let (name, size) = (store.name(&begun.path), parts.iter().map(|part| part.size).sum::<u64>());
-        Err(Error::permanent(format!(
-            "the upload of `{name}` that an earlier run sealed is gone, and with it {size} bytes that are not read again: \
-             to write them again, use another state folder, with which all input is read from its beginning"
-        )))
+        Err(upload_is_gone(self.target, begun, parts, 0))
     }
 
     /// True if this upload or path was about to be completed.
@@ -178,7 +186,7 @@ impl Seals<'_> {
 }
 
 /// Closes the upload of the last step, if many are open.
-pub(super) fn close_last(steps: &mut std::collections::VecDeque<Step>) {
+pub(super) fn close_last(steps: &mut VecDeque<Step>) {
     let many = steps.len() > OPEN;
     if let Some(Step::Complete { upload, .. }) = steps.back_mut().filter(|_| many) {
         *upload = None;

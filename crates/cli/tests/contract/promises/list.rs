@@ -1,25 +1,14 @@
-//! Every sentence and every table row of docs/guarantees.md, with the tests that show it.
-//!
-//! A promise that no test shows, a promise that was changed without a look at its tests, and a test that no
-//! longer exists are failures. Sentences that only explain, or that say what is not promised, give the reason
-//! instead of tests. Whether a test really shows its promise is for people to judge: this list tells them
-//! what to read.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use thalweg_testkit::suite;
+//! Every sentence and table row of docs/guarantees.md, in its order, with the tests that show it.
 
 /// A sentence or table row of the page.
-struct Promise {
+pub(super) struct Promise {
     /// The text, with single spaces.
-    text: &'static str,
-    shown: Shown,
+    pub(super) text: &'static str,
+    pub(super) shown: Shown,
 }
 
 /// Why a promise may be on the page.
-enum Shown {
+pub(super) enum Shown {
     /// Tests show it: `CRATE: NAME` is a test function, `SUITE: CASE` a case of a suite or of the matrix.
     By(&'static [&'static str]),
     /// It is no promise.
@@ -35,13 +24,13 @@ const fn explains(text: &'static str, reason: &'static str) -> Promise {
 }
 
 /// In the order of the page.
-const PROMISES: &[Promise] = &[
+pub(super) const PROMISES: &[Promise] = &[
     explains(
         "The promises of thalweg about your messages and files, whatever happens to the process, the disk or a server.",
         "introduces the page",
     ),
     shown(
-        "Each sentence and each row is shown by tests, which a test lists (`crates/cli/tests/contract/promises.rs`).",
+        "Each sentence and each row is shown by tests, which a test lists (`crates/cli/tests/contract/promises/list.rs`).",
         &["cli: each_promise_names_the_tests_that_show_it"],
     ),
     shown(
@@ -712,128 +701,3 @@ const PROMISES: &[Promise] = &[
         "says what is not promised",
     ),
 ];
-
-/// Returns the sentences and table rows of a page in Markdown, with single spaces. Headings and the heads of
-/// tables promise nothing.
-fn promises_of(page: &str) -> Vec<String> {
-    let (mut found, mut paragraph, mut row) = (Vec::new(), String::new(), 0);
-    for line in page.lines().map(str::trim).chain([""]) {
-        row = if line.starts_with('|') { row + 1 } else { 0 };
-        let item = line.strip_prefix("- ");
-        let ends = line.is_empty() || line.starts_with('#') || row > 0 || item.is_some();
-        if ends {
-            found.extend(sentences(&std::mem::take(&mut paragraph)));
-        }
-        // The first two rows are the head of the table and a rule.
-        if row > 2 {
-            found.push(line.to_owned());
-        } else if row == 0 && !line.starts_with('#') {
-            paragraph = format!("{paragraph} {}", item.unwrap_or(line));
-        }
-    }
-    found
-}
-
-/// Divides a text at each full stop before a space and the start of a sentence.
-fn sentences(text: &str) -> Vec<String> {
-    let (mut found, mut sentence) = (Vec::new(), String::new());
-    for word in text.split_whitespace() {
-        let is_end = sentence.trim_end_matches("**").ends_with('.');
-        let is_start = word.starts_with(|first: char| first.is_ascii_uppercase() || "`\"*".contains(first));
-        if is_end && is_start {
-            found.push(std::mem::take(&mut sentence));
-        }
-        if !sentence.is_empty() {
-            sentence.push(' ');
-        }
-        sentence += word;
-    }
-    found.extend((!sentence.is_empty()).then_some(sentence));
-    found
-}
-
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Returns the names of the tests of each crate. The name of a crate is that of its folder.
-fn tests_of_crates() -> BTreeMap<String, BTreeSet<String>> {
-    let (crates, components) = (root().join("crates"), root().join("crates/components"));
-    let folders = [crates, components].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
-    let folders = folders.map(|entry| entry.unwrap().path()).filter(|path| path.join("Cargo.toml").exists());
-    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    folders.map(|path| (name(&path), tests_below(&path))).collect()
-}
-
-fn tests_below(folder: &Path) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            found.extend(tests_below(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let places = text.match_indices("fn ").filter(|(at, _)| is_test(&text[..*at]));
-            let names = places.filter_map(|(at, start)| text[at + start.len()..].split_once('('));
-            found.extend(names.map(|(name, _)| name.to_owned()));
-        }
-    }
-    found
-}
-
-/// True if the text before a function ends with the attribute of a test.
-fn is_test(before: &str) -> bool {
-    let attributes = before.rsplit(['}', ';']).next().unwrap_or_default();
-    attributes.contains("test]") || attributes.contains("::test(")
-}
-
-#[test]
-fn each_promise_names_the_tests_that_show_it() {
-    let page = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
-    let page = promises_of(&page);
-    let known: Vec<&str> = PROMISES.iter().map(|promise| promise.text).collect();
-    let new: Vec<_> = page.iter().filter(|text| !known.contains(&text.as_str())).collect();
-    assert!(new.is_empty(), "docs/guarantees.md promises what is not in this list: {new:#?}");
-    let gone: Vec<_> = known.iter().filter(|text| !page.iter().any(|promise| promise == **text)).collect();
-    assert!(gone.is_empty(), "docs/guarantees.md no longer says: {gone:#?}");
-    for promise in PROMISES {
-        match promise.shown {
-            Shown::By(tests) => assert!(!tests.is_empty(), "nothing shows: {}", promise.text),
-            Shown::Explains(reason) => assert!(!reason.is_empty(), "why is it no promise: {}", promise.text),
-        }
-    }
-}
-
-#[test]
-fn each_test_that_shows_a_promise_exists() {
-    let known = tests_of_crates();
-    let exists = |test: &str| {
-        let (place, name) = test.split_once(": ")?;
-        match suite::cases(place) {
-            Some(cases) => cases.iter().any(|case| case == name).then_some(()),
-            None => known.get(place)?.contains(name).then_some(()),
-        }
-    };
-    let tests = PROMISES.iter().filter_map(|promise| match promise.shown {
-        Shown::By(tests) => Some(tests),
-        Shown::Explains(_) => None,
-    });
-    let gone: Vec<&str> = tests.flatten().copied().filter(|test| exists(test).is_none()).collect();
-    assert!(gone.is_empty(), "these tests do not exist: {gone:#?}");
-}
-
-#[test]
-fn sentences_and_rows_are_told_apart() {
-    let page = "# A page\n\nOne `a.b` is\n0.1 s. **Two.** Three (a...) goes on:\n\n- four;\n- five.\n\n\
-                | head | b |\n| --- | --- |\n| six. Seven. | 8 |\n\n## End\n\"Nine\" is last.\n";
-    let expected = [
-        "One `a.b` is 0.1 s.",
-        "**Two.**",
-        "Three (a...) goes on:",
-        "four;",
-        "five.",
-        "| six. Seven. | 8 |",
-        "\"Nine\" is last.",
-    ];
-    assert_eq!(promises_of(page), expected);
-}
