@@ -172,6 +172,17 @@ def test_a_stream_ends_its_run_when_it_is_left_and_fails_as_that_fails() -> None
         Pipeline(sources.generate(), [], sinks.discard()).stream()
 
 
+def test_a_stream_ends_with_the_error_of_a_run_that_fails_before_it_begins(tmp_path: Path) -> None:
+    pipeline = Pipeline(memory="1MiB")
+    large = sinks.file(path=tmp_path / "out", compression="zstd", compression_level=19)
+    pipeline.add("first", sources.generate(count=3), [], large)
+    pipeline.add("second", sources.generate(count=3))
+    with pytest.raises(thalweg.Error, match="`compression` needs"):
+        list(pipeline.stream())
+    with pytest.raises(Exception, match="`compression` needs"):
+        pipeline.table()
+
+
 def test_polars_takes_a_stream() -> None:
     frame = polars.DataFrame(Pipeline(sources.from_arrow(numbers())).stream())
     assert frame["number"].to_list() == [0, 1, 2, 3, 4]

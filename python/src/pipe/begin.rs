@@ -85,6 +85,7 @@ pub fn start(
 ) -> PyResult<Run> {
     attach::prepare(py)?;
     let cause = Cause::default();
+    let queues = objects::queues(py, &given);
     let registry = objects::add(py, job::registry(), given, &cause)?;
     let overrides = overrides(py, pipelines, state, memory)?;
     let options = RunOptions { cores: cores(threads), ..RunOptions::default() };
@@ -92,7 +93,7 @@ pub fn start(
         let job = config.open()?.job(&registry, &overrides)?;
         let mut screen = Screen::new(Show { quiet: !show, warns: true, ..Show::default() });
         let run = JobRun::prepare(job, options, &mut screen)?;
-        Run::begin(run, screen, cause)
+        Run::begin(run, screen, cause, queues)
     });
     started.map_err(|error| raised(py, error))
 }

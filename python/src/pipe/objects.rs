@@ -13,7 +13,7 @@ use super::batches::Shape;
 use super::read::ReaderClass;
 use super::sink::{Streaming, WriterClass};
 use super::source::{ArrowObject, IterableObject};
-use super::stream::Stream;
+use super::stream::{Queue, Stream};
 use super::transform::Function;
 use super::workers::Workers;
 use crate::attach::attach;
@@ -54,6 +54,14 @@ pub struct Given {
     workers: usize,
     /// The command line of a worker process.
     command: Vec<String>,
+}
+
+/// Returns the queues of the streams among these objects.
+pub fn queues(py: Python<'_>, given: &[Given]) -> Vec<Arc<Queue>> {
+    given
+        .iter()
+        .filter_map(|given| Some(given.object.bind(py).cast::<Stream>().ok()?.get().queue()))
+        .collect()
 }
 
 /// Adds Python objects to a registry.

@@ -9,6 +9,7 @@ use thalweg_frontend::Screen;
 use thalweg_job::{Control, JobRun, LoadError, statistics};
 
 use super::objects::Cause;
+use super::stream::Queue;
 use crate::attach::attach;
 use crate::runtime::LOOK;
 
@@ -36,11 +37,16 @@ struct State {
 }
 
 impl Run {
-    /// Starts a job on a separate thread.
+    /// Starts a job on a separate thread. Its end ends the streams of these queues.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn begin(run: JobRun, mut screen: Screen, cause: Cause) -> Result<Self, LoadError> {
+    pub fn begin(
+        run: JobRun,
+        mut screen: Screen,
+        cause: Cause,
+        queues: Vec<Arc<Queue>>,
+    ) -> Result<Self, LoadError> {
         let (control, end) = (run.control(), Arc::new(End::default()));
         let (of_thread, at_end) = (control.clone(), end.clone());
         let thread = std::thread::Builder::new().name("thalweg-run".to_owned());
@@ -55,6 +61,7 @@ impl Run {
             };
             let failure = summary["failure"].as_str().map(str::to_owned);
             at_end.set(summary.to_string(), failure);
+            queues.iter().for_each(|queue| queue.end());
         })?;
         Ok(Self { control, end, cause })
     }

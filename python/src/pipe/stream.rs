@@ -42,6 +42,11 @@ impl Queue {
         self.give.lock().take()
     }
 
+    /// Ends the stream of a run that failed before it had its sink.
+    pub(super) fn end(&self) {
+        drop(self.sink());
+    }
+
     /// Returns the next batch if it comes within `time`; `None` at the end.
     fn next_within(&self, time: Duration) -> Result<Option<RecordBatch>, RecvTimeoutError> {
         if let Some(held) = self.held.lock().take() {

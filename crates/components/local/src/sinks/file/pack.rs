@@ -8,6 +8,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
 
 use super::names;
 use super::opening::open_file;
@@ -20,9 +23,55 @@ pub(super) fn packed(path: &Path, how: Compression) -> PathBuf {
     name.into()
 }
 
+/// A thread that compresses a finished piece. If it is dropped before it has ended, it leaves the piece and a
+/// part of the compressed one, as a killed process does, and the next run compresses the piece again.
+pub(super) struct Packing {
+    thread: Option<JoinHandle<()>>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Packing {
+    /// Begins to compress a piece; without a thread, if none can be started.
+    pub(super) fn begin(path: PathBuf, how: Compression) -> Self {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let (piece, stopped) = (path.clone(), is_stopped.clone());
+        let thread = Builder::new().name("thalweg-pack".to_owned());
+        let thread = thread.spawn(move || pack(&piece, how, &stopped)).ok();
+        if thread.is_none() {
+            pack(&path, how, &is_stopped);
+        }
+        Self { thread, is_stopped }
+    }
+
+    /// True if the thread has ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until the piece is compressed.
+    pub(super) fn wait(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // The thread logs its own errors.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Packing {
+    /// Waits for the thread, because the sink that follows in this process may read or remove the piece.
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.join();
+    }
+}
+
 /// Compresses a finished piece. An error is logged, and leaves the piece as it is.
-pub(super) fn pack(path: &Path, how: Compression) {
-    match try_pack(path, how) {
+fn pack(path: &Path, how: Compression, is_stopped: &AtomicBool) {
+    match try_pack(path, how, is_stopped) {
         Ok(()) => {}
         // The piece has been pruned meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -32,12 +81,16 @@ pub(super) fn pack(path: &Path, how: Compression) {
     }
 }
 
-fn try_pack(path: &Path, how: Compression) -> io::Result<()> {
+fn try_pack(path: &Path, how: Compression, is_stopped: &AtomicBool) -> io::Result<()> {
     let target = packed(path, how);
     let part = names::part(&target);
     let mut from = open_file(path, OpenOptions::new().read(true))?;
-    let written = write_packed(&mut from, &part, how);
-    if let Err(error) = written.and_then(|()| fs::rename(&part, &target)) {
+    let written = match write_packed(&mut from, &part, how, is_stopped) {
+        Ok(false) => return Ok(()),
+        Ok(true) => fs::rename(&part, &target),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = written {
         // A partial file is useless.
         let _ = fs::remove_file(&part);
         return Err(error);
@@ -45,12 +98,16 @@ fn try_pack(path: &Path, how: Compression) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-fn write_packed(from: &mut File, part: &Path, how: Compression) -> io::Result<()> {
+/// Returns false if it was stopped.
+fn write_packed(from: &mut File, part: &Path, how: Compression, is_stopped: &AtomicBool) -> io::Result<bool> {
     let mut to = open_file(part, &mut new_file())?;
     let Some(mut encoder) = how.begin(None)? else { return Err(io::ErrorKind::Unsupported.into()) };
     let mut piece = vec![0; 256 << 10];
     let mut out = Vec::new();
     loop {
+        if is_stopped.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         let read = match from.read(&mut piece) {
             Ok(0) => break,
             Ok(read) => read,
@@ -66,7 +123,8 @@ fn write_packed(from: &mut File, part: &Path, how: Compression) -> io::Result<()
     to.write_all(&out)?;
     to.set_permissions(from.metadata()?.permissions())?;
     // The file is synced, because the uncompressed piece, which may already be on the disk, is removed next.
-    to.sync_all()
+    to.sync_all()?;
+    Ok(true)
 }
 
 fn new_file() -> OpenOptions {
@@ -110,7 +168,7 @@ mod tests {
             let path = folder.path().join("out-00001.log");
             let text = "line\n".repeat(200_000);
             fs::write(&path, &text).unwrap();
-            pack(&path, how);
+            Packing::begin(path.clone(), how).wait();
             let names = || -> Vec<_> {
                 fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
             };
@@ -122,8 +180,23 @@ mod tests {
             // A missing file and an uncompressed file are left unchanged.
             unpack(&folder.path().join("none"), how).unwrap();
             unpack(&path, how).unwrap();
-            pack(&folder.path().join("none"), how);
+            Packing::begin(folder.path().join("none"), how).wait();
             assert_eq!(names(), ["out-00001.log"]);
         }
+    }
+
+    #[test]
+    fn nothing_happens_to_a_piece_after_its_sink_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out-00001.log");
+        fs::write(&path, "line\n".repeat(2_000_000)).unwrap();
+        drop(Packing::begin(path.clone(), Compression::Gzip));
+        let packed = packed(&path, Compression::Gzip);
+        let is_whole = || (path.exists(), names::part(&packed).exists(), packed.exists());
+        let (piece, part, whole) = is_whole();
+        assert!(piece && part && !whole || !piece && !part && whole, "{:?}", is_whole());
+        // A thread that still runs would remove the piece.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(is_whole(), (piece, part, whole));
     }
 }

@@ -11,7 +11,7 @@ use thalweg_engine::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::names::{self, Found};
-use super::super::pack;
+use super::super::pack::{self, Packing};
 use super::super::piece::Piece;
 use super::writing::{check_present, removed_error, write_error};
 use super::{Compression, Files, Fsync, Keep, MOST_KNOWN, Stream};
@@ -245,10 +245,7 @@ impl Files {
         for stale in stream.stale.drain(..) {
             stale.unfinished().iter().chain([&stale.path]).for_each(|path| remove(path));
         }
-        for packing in stream.packing.drain(..) {
-            // The thread logs its own errors.
-            let _ = packing.join();
-        }
+        stream.packing.drain(..).for_each(Packing::wait);
         stream.finished = true;
         Ok(())
     }

@@ -19,7 +19,6 @@ mod writing;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use chrono::NaiveTime;
@@ -29,6 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::names::Found;
 use super::opening::Beginning;
+use super::pack::Packing;
 use super::piece::{Piece, PieceOptions};
 use super::{Fsync, OnExists};
 pub(super) use limits::most_open;
@@ -96,7 +96,7 @@ struct Stream {
     /// The pieces of the previous run, which this run replaces.
     stale: Vec<Found>,
     /// Threads that compress finished pieces.
-    packing: Vec<JoinHandle<()>>,
+    packing: Vec<Packing>,
     /// How the next piece begins.
     beginning: Beginning,
     finished: bool,

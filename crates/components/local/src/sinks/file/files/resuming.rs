@@ -18,7 +18,7 @@ use thalweg_engine::{Error, Journal, WriteOutcome};
 
 use super::super::names::{self, Found};
 use super::super::opening::{self, Beginning, Beyond};
-use super::super::pack;
+use super::super::pack::{self, Packing};
 use super::super::piece::Piece;
 use super::finishing::remove;
 use super::former::{Form, is_default};
@@ -332,7 +332,7 @@ impl Stream {
     /// Compresses a finished piece, in a thread of its own.
     pub(super) fn pack(&mut self, path: PathBuf, how: Compression) {
         self.packing.retain(|packing| !packing.is_finished());
-        self.packing.push(std::thread::spawn(move || pack::pack(&path, how)));
+        self.packing.push(Packing::begin(path, how));
     }
 
     /// True if it has the piece with this number.

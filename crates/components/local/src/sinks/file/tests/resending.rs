@@ -30,7 +30,7 @@ async fn killed(
     saved
 }
 
-/// Pieces are compressed by threads, which end with a process that is killed, but not with a sink.
+/// Waits until the threads of the sink have compressed their pieces, so that the kill comes after them.
 async fn wait_for_compression(folder: &Folder, yaml: &str) {
     let is_done =
         |name: &str| name.ends_with(".gz") || name.ends_with(".part") && !name.ends_with(".gz.part");
