@@ -52,7 +52,7 @@ impl RunArguments {
             },
             show: Show { json: self.json, quiet: self.quiet, listen, warns: false },
             strict: self.strict,
-            repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or_default(), iterations }),
+            repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
             compat_exit_code: self.compat_exit_code,
         })
     }

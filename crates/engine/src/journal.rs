@@ -40,6 +40,11 @@ impl Journal {
         self.store.journal(&self.component, prefix)
     }
 
+    /// Returns the names of all entries that start with a prefix, in their order.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        self.store.journal_names(&self.component, prefix, usize::MAX)
+    }
+
     /// Writes an entry. It replaces an earlier entry of that name.
     pub fn note(&self, name: &str, value: &Value) -> Result<(), Error> {
         self.store.note(&self.component, name, Some(value))
@@ -47,10 +52,7 @@ impl Journal {
 
     /// Deletes all entries whose names start with a prefix.
     pub fn forget(&self, prefix: &str) -> Result<(), Error> {
-        for (name, _) in self.entries(prefix)? {
-            self.store.note(&self.component, &name, None)?;
-        }
-        Ok(())
+        self.names(prefix)?.iter().try_for_each(|name| self.store.note(&self.component, name, None))
     }
 }
 

@@ -23,7 +23,7 @@ const LOCK: &str = "lock";
 const PREFIX: &str = "run-";
 
 /// Creates files that belong to the run and are removed when it ends. Clones create them in the same
-/// directory.
+/// directory, which is removed with the last clone and the last file.
 #[derive(Debug, Clone)]
 pub struct Temporaries(Arc<Shared>);
 
@@ -70,13 +70,13 @@ impl Temporaries {
     pub fn create(&self, suffix: &str) -> io::Result<(File, Arc<Temporary>)> {
         let path = self.path(suffix)?;
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        Ok((file, Temporary::new(path)))
+        Ok((file, Temporary::within(path, self.0.clone())))
     }
 
     /// Reserves a path for a file that the caller creates. The file is removed when the last holder of the
     /// path drops it.
     pub fn reserve(&self, suffix: &str) -> io::Result<Arc<Temporary>> {
-        Ok(Temporary::new(self.path(suffix)?))
+        Ok(Temporary::within(self.path(suffix)?, self.0.clone()))
     }
 
     fn path(&self, suffix: &str) -> io::Result<PathBuf> {
@@ -196,7 +196,11 @@ mod tests {
         let path = kept.path().to_owned();
         drop(kept);
         assert!(!path.exists());
+        // A sink may read a file when the transform that made it has ended.
+        let (_, kept) = running.create(".png").unwrap();
         drop(running);
+        assert!(kept.path().exists());
+        drop(kept);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), others.len());
     }
 

@@ -83,7 +83,26 @@ pub(crate) fn words(error: &DataFusionError) -> String {
 /// True if a text shows structures, as in `Substring { expr: Identifier(Ident { ...`.
 fn is_debug_output(text: &str) -> bool {
     let is_signature = text.contains(" failed to match any signature");
-    !is_signature && [" { ", "Span(", "Identifier(", "::"].iter().any(|sign| text.contains(sign))
+    !is_signature
+        && [" { ", "Span(", "Identifier(", "::", "binary operator"].iter().any(|sign| text.contains(sign))
+}
+
+/// Returns the sentence for a call whose values have no type that the function takes, if that is the error.
+/// The planner lists the types by its own structures.
+fn wrong_types(text: &str) -> Option<String> {
+    static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(\w+)'").ok());
+    if let Some((function, _)) = text.split_once(" failed to match any signature") {
+        let function = lowered(function.trim_start_matches("Internal error: "));
+        return Some(format!("{function} does not take values of these types"));
+    }
+    if !text.contains(" to the signature ") {
+        return None;
+    }
+    let name = NAME.as_ref()?.captures(text).and_then(|captures| captures.get(1));
+    Some(match name {
+        Some(name) => format!("function '{}' does not take values of these types", name.as_str()),
+        None => "a function does not take values of these types".to_owned(),
+    })
 }
 
 /// The text that replaces one that only shows the insides of the planner.
@@ -97,6 +116,8 @@ fn plain(text: &str) -> String {
     static TYPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"\b(?:(Utf8View|LargeUtf8|Utf8)|(U?Int(?:8|16|32|64))|(Float(?:16|32|64)|Decimal\d+(?:\([^)]*\))?)|(Boolean)|(Timestamp(?:\((?:[^()]|\([^()]*\))*\))?|Date(?:32|64)|Time(?:32|64)(?:\([^)]*\))?)|(Interval(?:\([^)]*\))?|Duration(?:\([^)]*\))?))").ok()
     });
+    static RECEIVED: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\w+ \(DataType: ([^)]*)\)").ok());
     const NOUNS: [&str; 6] = ["text", "integer", "number", "boolean", "time", "interval"];
     let noun = |captures: &Captures| {
         let group = (1..=NOUNS.len()).find(|group| captures.get(*group).is_some());
@@ -114,15 +135,18 @@ fn plain(text: &str) -> String {
         let value: String = captures.get(1).map_or("", |value| value.as_str()).chars().take(60).collect();
         return format!("`{value}` is not {wanted}");
     }
-    if let Some((function, _)) = text.split_once(" failed to match any signature") {
-        return format!(
-            "{} does not take values of these types",
-            lowered(function.trim_start_matches("Internal error: "))
-        );
+    if let Some(sentence) = wrong_types(text) {
+        return sentence;
     }
+    // The inner error says more.
+    let text = text.rsplit("Error during planning: ").next().unwrap_or(text);
     let text = match TYPES.as_ref() {
         Some(types) => types.replace_all(text, noun),
         None => text.into(),
+    };
+    let text = match RECEIVED.as_ref() {
+        Some(received) => received.replace_all(&text, "$1"),
+        None => text,
     };
     lowered(&text)
 }
@@ -154,6 +178,23 @@ mod tests {
                 "Cannot coerce Utf8View + Timestamp(Microsecond, Some(\"UTC\")) to Int64",
                 "cannot coerce text + time to integer",
             ),
+            (
+                "Function 'power' requires Float64, but received String (DataType: Utf8View).",
+                "function 'power' requires number, but received text",
+            ),
+            (
+                "Function 'concat' user-defined coercion failed with: Error during planning: concat takes values",
+                "concat takes values",
+            ),
+            (
+                "Failed to coerce arguments to satisfy a call to 'nanvl' function: coercion from Utf8, Int64 to the \
+                 signature OneOf([Coercible([Coercion { .. }])]) failed",
+                "function 'nanvl' does not take values of these types",
+            ),
+            (
+                "Coercion from Utf8View to the signature Uniform(1, [Float64, Float32]) failed",
+                "a function does not take values of these types",
+            ),
             ("Error parsing timestamp from 'a::b { '", "error parsing timestamp from 'a::b { '"),
         ] {
             assert_eq!(words(&DataFusionError::Execution(theirs.to_owned())), ours);
@@ -161,6 +202,7 @@ mod tests {
         for theirs in [
             "Unsupported ast node in sqltorel: Substring { expr: Identifier(Ident { value: \"a\" }) }",
             "Nothing matches, expected TypeSignatureClass::Native(Int64)",
+            "Unsupported binary operator: PGOverlap",
         ] {
             assert_eq!(words(&DataFusionError::Plan(theirs.to_owned())), NOT_SUPPORTED);
         }

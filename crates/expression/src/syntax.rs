@@ -166,6 +166,10 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         }
         Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
             .help(format!("Expected {expected}.")),
+        // The parser names its own token.
+        None if words.contains(" for token ") => {
+            ExpressionError::new("Expressions do not have this operator.")
+        }
         None => ExpressionError::new(format!("The expression cannot be read: {}.", uncapital(&words))),
     }
     .at(at)
@@ -369,6 +373,9 @@ mod tests {
         let (message, place) = mistake("n > 1 AND upper(a, b) = 'A'");
         assert_eq!(place, Some("upper"));
         assert!(message.starts_with("`upper` takes 1 argument, and 2 are given."), "{message}");
+
+        let (message, place) = mistake("n # 1");
+        assert_eq!((message.as_str(), place), ("Expressions do not have this operator.", Some("#")));
 
         let (message, place) = mistake("level = 'error");
         assert_eq!(place, Some("'"));

@@ -15,6 +15,11 @@ pub struct Repeat {
     pub iterations: Option<u64>,
 }
 
+impl Repeat {
+    /// The pause, unless another is asked for: a configuration without input must not keep a core busy.
+    pub const PAUSE: Duration = Duration::from_secs(1);
+}
+
 /// Runs a function once, or as often as `repeat` says. A failed run is reported, and the next one still takes
 /// place: its input may exist by then. The repetition has then failed too. Mistakes in the configuration and
 /// signals to end stop the repetition, whatever the outcome of the current run.

@@ -140,12 +140,19 @@ impl Origin {
 #[derive(Debug)]
 pub struct Temporary {
     path: PathBuf,
+    /// Removes the folder of the file when the last file in it is dropped.
+    _folder: Option<Arc<dyn fmt::Debug + Send + Sync>>,
 }
 
 impl Temporary {
     /// Takes ownership of the file at `path`: it is removed when this value is dropped.
     pub fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path })
+        Arc::new(Self { path, _folder: None })
+    }
+
+    /// As [`new`](Self::new), for a file in a folder that must exist as long as the file.
+    pub fn within(path: PathBuf, folder: Arc<dyn fmt::Debug + Send + Sync>) -> Arc<Self> {
+        Arc::new(Self { path, _folder: Some(folder) })
     }
 
     /// Returns the path of the file.

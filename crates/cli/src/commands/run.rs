@@ -81,7 +81,7 @@ pub struct Arguments {
     /// Run the configuration again when it has ended, until a signal stops it.
     #[arg(long)]
     repeat: bool,
-    /// The pause between two runs, for example `10s`; a number is seconds.
+    /// The pause between two runs, for example `10s`; a number is seconds. The default is `1s`.
     #[arg(long, short, value_name = "TIME", value_parser = time, requires = "repeat")]
     sleep: Option<Duration>,
     /// The number of runs in all.
@@ -106,9 +106,10 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     let definition = arguments.service_definition.as_deref();
     let (configuration, names) = Configuration::given(&arguments.config, &arguments.pipelines, definition)?;
-    let repeat = arguments
-        .repeat
-        .then(|| Repeat { pause: arguments.sleep.unwrap_or_default(), iterations: arguments.iterations });
+    let repeat = arguments.repeat.then(|| Repeat {
+        pause: arguments.sleep.unwrap_or(Repeat::PAUSE),
+        iterations: arguments.iterations,
+    });
     let request = RunRequest {
         overrides: Overrides { names, state: arguments.state, memory: arguments.memory },
         options: RunOptions {

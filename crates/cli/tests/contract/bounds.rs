@@ -72,28 +72,27 @@ fn what_was_sent_since_the_last_checkpoint_is_sent_again_and_nothing_else() {
 /// The writer keeps the pipe open while its reader is killed and started again.
 #[test]
 fn a_record_that_a_killed_run_had_read_in_part_is_torn() {
-    let config = "sources: { in: { SOURCE } }\npipelines: { main: { from: in, to: out } }\n\
-                  sinks: { out: { file: { path: out.txt } } }\n";
-    for source in ["stdin: {}", "pipe: { path: pipe, exit_on_eof: true }"] {
-        let program = program(&config.replace("SOURCE", source));
-        assert!(Command::new("mkfifo").arg(program.path("pipe")).status().unwrap().success());
-        let pipe = OpenOptions::new().read(true).write(true).open(program.path("pipe")).unwrap();
-        let start = || {
-            let launch = Launch { stdin: Some("pipe".to_owned()), ..Launch::of("pipeline.yaml") };
-            program.start(&launch).unwrap()
-        };
-        write(&pipe, "one\ntwo\nhal");
-        let mut running = start();
-        wait_for(&program, &mut running, "out.txt.part", "two\n");
-        running.signal(Signal::KILL);
-        running.wait().unwrap();
-        let mut running = start();
-        write(&pipe, "f\nthree\n");
-        wait_for(&program, &mut running, "out.txt.part", "three\n");
-        drop(pipe);
-        assert!(running.wait().unwrap().is_done());
-        assert_eq!(text(&program, "out.txt"), "one\ntwo\nf\nthree\n", "{source}");
-    }
+    let program = program(
+        "sources: { in: { stdin: {} } }\npipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.txt } } }\n",
+    );
+    assert!(Command::new("mkfifo").arg(program.path("pipe")).status().unwrap().success());
+    let pipe = OpenOptions::new().read(true).write(true).open(program.path("pipe")).unwrap();
+    let start = || {
+        let launch = Launch { stdin: Some("pipe".to_owned()), ..Launch::of("pipeline.yaml") };
+        program.start(&launch).unwrap()
+    };
+    write(&pipe, "one\ntwo\nhal");
+    let mut running = start();
+    wait_for(&program, &mut running, "out.txt.part", "two\n");
+    running.signal(Signal::KILL);
+    running.wait().unwrap();
+    let mut running = start();
+    write(&pipe, "f\nthree\n");
+    wait_for(&program, &mut running, "out.txt.part", "three\n");
+    drop(pipe);
+    assert!(running.wait().unwrap().is_done());
+    assert_eq!(text(&program, "out.txt"), "one\ntwo\nf\nthree\n");
 }
 
 fn write(mut pipe: &File, text: &str) {

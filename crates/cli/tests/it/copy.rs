@@ -91,6 +91,20 @@ fn a_tree_of_a_webdav_server_is_read_and_none_is_written() {
 }
 
 #[test]
+fn files_are_copied_with_almost_no_memory() {
+    let house = with_tree();
+    let config = "memory: 0\nsources: { in: { files: { path: 'tree/**' } } }\npipelines: { main: { from: in, to: \
+                  out } }\nsinks: { out: { directory: { path: written, name: '{folder}{name}' } } }\n";
+    house.write("pipeline.yaml", config.as_bytes());
+    house.run_well(&["run", "pipeline.yaml"]);
+    assert_eq!(tree(&house.path().join("tree")), tree(&house.path().join("written")));
+    for memory in ["0", "1KiB", "80KiB"] {
+        run_well(&house, &["tree/", "copy/", "--memory", memory]);
+        assert_eq!(tree(&house.path().join("tree")), tree(&house.path().join("copy")), "{memory}");
+    }
+}
+
+#[test]
 fn one_file_goes_to_a_name_or_into_a_folder() {
     let house = House::with(&[("a ü.txt", "text")]);
     run_well(&house, &["a ü.txt", "b.txt"]);

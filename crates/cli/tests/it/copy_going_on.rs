@@ -115,6 +115,24 @@ fn a_copy_that_is_told_to_stop_says_that_it_may_not_be_whole() {
     assert!(tree(&house.path().join("tree")) == tree(&out));
 }
 
+#[test]
+fn a_copy_that_is_told_to_stop_when_everything_is_on_its_way_is_whole() {
+    let house = House::with(&[]);
+    let bytes = content(96 << 20);
+    house.write("large.bin", &bytes);
+    let out = house.path().join("out");
+    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    let child = copy(&house, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+    while drafted(&out) < 8 << 20 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let whole = said(child.wait_with_output().unwrap());
+    assert_eq!(whole.code, Some(0), "{}", whole.err);
+    assert!(fs::read(out.join("large.bin")).unwrap() == bytes);
+    assert_eq!(jobs(&house), 0);
+}
+
 /// Runs a command and asks it to stop a moment later.
 pub fn stop_soon(command: &mut Command) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

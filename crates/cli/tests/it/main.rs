@@ -21,6 +21,7 @@ mod gollum;
 mod many;
 mod mistakes;
 mod network;
+mod pipes;
 mod planted;
 mod running;
 mod secrets;

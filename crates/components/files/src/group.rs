@@ -1,6 +1,9 @@
 //! Files that a source sends together, because many are small.
 
-use thalweg_record::File;
+use std::sync::Arc;
+
+use thalweg_engine::SourceOutput;
+use thalweg_record::{File, Lease};
 
 /// The maximum number of files in a group.
 const FILES: usize = 32;
@@ -13,11 +16,19 @@ pub(crate) struct Group {
     files: Vec<File>,
     /// The size of the files, in bytes.
     bytes: u64,
+    /// The memory of the files.
+    lease: Option<Arc<Lease>>,
 }
 
 impl Group {
-    /// The memory to reserve for the files of a group, in bytes.
-    pub(crate) const WEIGHT: usize = FILES * File::WEIGHT;
+    /// Returns the memory of the group's files. Waits for it before the first file, when nothing of an
+    /// earlier group is held: a source that waits with memory in hand could wait for itself.
+    pub(crate) async fn lease(&mut self, out: &SourceOutput) -> Arc<Lease> {
+        match &self.lease {
+            Some(lease) => lease.clone(),
+            None => self.lease.insert(Arc::new(out.reserve(FILES * File::WEIGHT).await)).clone(),
+        }
+    }
 
     /// Adds a file.
     pub(crate) fn add(&mut self, file: File) {
@@ -37,7 +48,7 @@ impl Group {
 
     /// Returns the files. The group is empty then.
     pub(crate) fn take(&mut self) -> Vec<File> {
-        self.bytes = 0;
+        (self.bytes, self.lease) = (0, None);
         std::mem::take(&mut self.files)
     }
 }

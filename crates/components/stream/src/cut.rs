@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::UInt64Array;
+use arrow_array::{Array, UInt64Array};
 use arrow_buffer::Buffer;
 use thalweg_codec::framing::{After, CutBatch, Cutter, StreamPosition};
 use thalweg_engine::{Checkpoint, Error, Reading};
@@ -41,6 +41,39 @@ pub async fn send(
             return Ok(());
         }
     }
+}
+
+/// Like [`send`], but rejects the first message, for this reason. Returns false if none has ended.
+///
+/// # Errors
+/// If the messages cannot be sent.
+pub async fn reject_first(
+    cutter: &mut Cutter,
+    buffer: &Buffer,
+    after: After,
+    reason: &str,
+    path: Option<&Arc<str>>,
+    out: &mut SourceOutput,
+) -> Result<bool, Error> {
+    let CutBatch { payload, positions, too_long, is_last, .. } = cutter.next_batch(buffer, after);
+    let has_first = !positions.is_empty();
+    if has_first {
+        reject(payload.value(0), positions.value(0), reason, path, None, out).await?;
+    }
+    if positions.len() > 1 {
+        let (payload, positions) =
+            (payload.slice(1, payload.len() - 1), positions.slice(1, positions.len() - 1));
+        out.send(Reading { payload, path: path.cloned(), positions: Some(positions), checkpoint: None })
+            .await?;
+    }
+    if let Some(message) = &too_long {
+        let bytes = &buffer[message.range.clone()];
+        reject(bytes, message.position, &message.reason, path, None, out).await?;
+    } else if is_last {
+        return Ok(has_first);
+    }
+    send(cutter, buffer, after, path, |_| None, out).await?;
+    Ok(has_first || too_long.is_some())
 }
 
 /// Rejects the start of a message whose end cannot be read. `rest` holds its bytes.

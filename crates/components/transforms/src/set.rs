@@ -2,17 +2,19 @@
 //!
 //! Fields are set one after the other, because a later expression may use an earlier field. If an expression
 //! cannot be evaluated for a message, the message is noted once, and the batch stays together until all
-//! fields are set. The message is then rejected in its original form, without the fields set before.
+//! fields are set. The message is then rejected in its original form, without the fields set before. If the
+//! values of a batch are too large together, the batch is divided, and its parts leave one after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_schema::FieldRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_expression::{Evaluated, Evaluator, Expression};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Ack, Batch, PAYLOAD};
 
 use thalweg_codec::columns::{Before, Layout};
 use thalweg_codec::keys::{as_bytes, present};
@@ -61,12 +63,14 @@ impl TransformConfig for Set {
             value: Evaluator::new(expression.clone()).within(memory),
             field: None,
         });
-        Ok(Box::new(Setter { settings: fields.collect() }))
+        Ok(Box::new(Setter { settings: fields.collect(), waiting: Vec::new() }))
     }
 }
 
 struct Setter {
     settings: Vec<Setting>,
+    /// The parts of a batch that are still to be processed, the last one first.
+    waiting: Vec<Batch>,
 }
 
 struct Setting {
@@ -95,20 +99,47 @@ impl Setting {
     }
 }
 
-impl Transform for Setter {
-    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let before = Before::of(&batch);
+impl Setter {
+    /// Sets the fields of a batch. Returns the batch as it was if their values are too large.
+    fn set(&mut self, batch: Batch, out: &mut Outputs) -> Result<Option<Batch>, Error> {
         let mut failed: BTreeMap<u32, String> = BTreeMap::new();
-        let mut batch = batch;
+        let mut now = batch.with_ack(Ack::noop());
         for setting in &mut self.settings {
-            let mut evaluated = setting.value.evaluate(&batch);
+            let mut evaluated = setting.value.evaluate(&now);
+            if evaluated.is_too_large && now.rows() > 1 {
+                return Ok(Some(batch));
+            }
             for (row, reason) in std::mem::take(&mut evaluated.failed) {
                 failed.entry(row).or_insert_with(|| format!("`{}` cannot be set: {reason}", setting.name));
             }
-            batch = setting.set(batch, evaluated)?;
+            now = setting.set(now, evaluated)?;
         }
-        let rest = before.reject(batch, failed.into_iter().collect(), out)?;
+        let before = Before::of(&batch);
+        let mut batch = batch;
+        *now.ack_mut() = batch.take_ack();
+        let rest = before.reject(now, failed.into_iter().collect(), out)?;
         out.send(rest);
+        Ok(None)
+    }
+}
+
+impl Transform for Setter {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.waiting.push(batch);
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        while let Some(batch) = self.waiting.pop() {
+            let Some(batch) = self.set(batch, out)? else { break };
+            let half = batch.rows() / 2;
+            let first = batch.share().slice(0, half);
+            let rest = batch.rows() - half;
+            self.waiting.extend([batch.slice(half, rest), first]);
+        }
+        if !self.waiting.is_empty() {
+            out.hold(Duration::ZERO);
+        }
         Ok(())
     }
 }
@@ -118,6 +149,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use thalweg_engine::{Output, testing};
+    use thalweg_record::Budget;
 
     use crate::testing::with_text;
 
@@ -149,6 +181,28 @@ mod tests {
         assert_eq!(given.main()[1], json!({"copy": ""}));
         let given = testing::apply::<Set>("{payload: 1 + 1}", [testing::batch(["x"])]);
         assert_eq!(given.payloads(Output::Main), ["2"]);
+    }
+
+    #[test]
+    fn values_that_are_too_large_together_leave_in_parts() {
+        let mut context = testing::context();
+        context.memory = Budget::new(32 << 20).share();
+        let mut setter =
+            testing::options::<Set>("{a: \"repeat(payload, 6000000)\"}").build(&context).unwrap();
+        let mut out = Outputs::new("set".into());
+        setter.apply(testing::batch(["x"; 12]), &mut out).unwrap();
+        let mut rows = Vec::new();
+        loop {
+            for (output, batch) in out.take() {
+                assert_eq!(output, Output::Main);
+                rows.push(batch.rows());
+            }
+            if out.take_held().is_none() {
+                break;
+            }
+            setter.resume(&mut out).unwrap();
+        }
+        assert!(rows.len() > 1 && rows.iter().sum::<usize>() == 12, "{rows:?}");
     }
 
     #[test]

@@ -44,7 +44,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The time in which the process certainly ran, of the time that the sources are held back.
 const HOLD_STEP: Duration = Duration::from_millis(100);
-/// The same as [`LONGEST_HOLD`] if a transform has an exact state: see [`Transform::is_exact`].
+/// The same as [`LONGEST_HOLD`] if more depends on it: a transform has an exact state (see
+/// [`Transform::is_exact`]), or one of several sinks is slow, and the others would write messages twice.
 const LONGEST_EXACT_HOLD: Duration = Duration::from_mins(1);
 
 /// A component's name, and where its task puts its state for the next save.
@@ -122,7 +123,7 @@ impl Checkpoints {
             }
             let may_hold = Instant::now() >= moving_until;
             match self.checkpoint(may_hold).await {
-                Ok(held) if held >= LONGEST_HOLD => moving_until = Instant::now() + LONGEST_PAUSE,
+                Ok(held) if held >= self.longest_hold() => moving_until = Instant::now() + LONGEST_PAUSE,
                 Ok(held) => timer.rest_after(held),
                 Err(error) => {
                     // The supervisor is gone when the run is over.
@@ -200,7 +201,11 @@ impl Checkpoints {
     }
 
     fn longest_hold(&self) -> Duration {
-        if self.is_exact.load(Relaxed) { LONGEST_EXACT_HOLD } else { LONGEST_HOLD }
+        let has_several_sinks = self.states.len() > self.transforms.len() + 1;
+        match self.is_exact.load(Relaxed) || has_several_sinks {
+            true => LONGEST_EXACT_HOLD,
+            false => LONGEST_HOLD,
+        }
     }
 
     /// Holds the sources back, lets what is in flight be settled, and copies the state. Returns None if a
@@ -701,5 +706,25 @@ mod tests {
         settle(&checkpoints, 2);
         let held = checkpoints.checkpoint(true).await.unwrap();
         assert_eq!((held, committed()), (Duration::ZERO, Some(2.into())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_sink_is_waited_for_if_others_would_write_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let states = ["fast", "slow"].map(|name| (name.into(), Arc::new(Mutex::new(Some(10.into())))));
+        let checkpoints = checkpoints(folder.path(), states.to_vec());
+        settle(&checkpoints, 1);
+        let moves = checkpoints.traffic.pass();
+        let slow = async {
+            tokio::time::sleep(LONGEST_HOLD * 3).await;
+            drop(moves);
+        };
+        let (held, ()) = tokio::join!(checkpoints.checkpoint(true), slow);
+        assert_eq!(held.unwrap().as_millis(), (LONGEST_HOLD * 3).as_millis());
+        let _moves = checkpoints.traffic.pass();
+        settle(&checkpoints, 2);
+        *checkpoints.states[0].1.lock() = Some(20.into());
+        let held = checkpoints.checkpoint(true).await.unwrap();
+        assert_eq!(held.as_millis(), LONGEST_EXACT_HOLD.as_millis());
     }
 }

@@ -62,6 +62,9 @@ impl FileReaderWorker {
                 self.out.may_stop(&open).then_some(Outcome::Unfinished)
             };
             if let Some(outcome) = done {
+                if outcome == Outcome::Unfinished {
+                    self.out.heed_stop();
+                }
                 open.close(outcome);
                 drop(open);
                 file.settle(outcome);
@@ -93,6 +96,7 @@ impl FileReaderWorker {
                 Ok(())
             }
             Err(_) if has_stopped => {
+                self.out.heed_stop();
                 file.settle(Outcome::Unfinished);
                 Ok(())
             }

@@ -16,7 +16,12 @@ pub(super) async fn run(
     guard: Option<LiveGuard>,
 ) -> Result<(), RunFailure> {
     let _guards = Guards { positions: output.positions().cloned(), _running: guard };
-    read(source, output, retries).await
+    let mut output = output;
+    let read = read(source, &mut output, retries).await;
+    if output.is_stopping() {
+        output.heed_stop();
+    }
+    read
 }
 
 /// Tells the auxiliary sources, when it is dropped, that the source has ended. A source that panics has ended
@@ -36,14 +41,14 @@ impl Drop for Guards {
 
 async fn read(
     mut source: Box<dyn Source>,
-    mut output: SourceOutput,
+    output: &mut SourceOutput,
     retries: Retries,
 ) -> Result<(), RunFailure> {
     let name = output.name().clone();
     let mut attempt = 0;
     loop {
         let read = output.metrics.counts().rows_out;
-        match source.run(&mut output).await {
+        match source.run(output).await {
             Ok(()) => return Ok(()),
             // The stage behind the source has failed and says why. That the source cannot continue is a
             // consequence, which must not be reported in its place.

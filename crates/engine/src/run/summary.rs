@@ -70,7 +70,7 @@ impl Summary {
             dead_letters: handle.dead_letters(),
             dead_letters_dropped: handle.dead_letters_dropped(),
             state_folder,
-            stopped: handle.is_stopping() && ended.failure.is_none(),
+            stopped: handle.stop.was_heeded() && ended.failure.is_none(),
             positions: positions.iter().map(|(source, of)| (source.to_string(), reached(of))).collect(),
             failure: ended.failure,
             undrained: ended.undrained,

@@ -90,7 +90,7 @@ impl Supervisor {
                 Event::Ended(Err(failure)) => self.broke(failure),
                 Event::AllEnded => break,
                 Event::BatchFailed(failure) => {
-                    self.handle.stop.request();
+                    self.interrupt();
                     self.unsettled.get_or_insert(failure);
                 }
                 Event::Stopping => {
@@ -134,9 +134,16 @@ impl Supervisor {
         }
     }
 
+    /// Requests the sources to stop. Failed messages are missing from the output, even if the sources had
+    /// ended.
+    fn interrupt(&self) {
+        self.handle.stop.request();
+        self.handle.stop.heed();
+    }
+
     /// Notes a failure and requests the sources to stop.
     fn broke(&mut self, failure: RunFailure) {
-        self.handle.stop.request();
+        self.interrupt();
         self.broken.get_or_insert(failure);
     }
 

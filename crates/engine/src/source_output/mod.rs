@@ -101,6 +101,11 @@ impl SourceOutput {
         self.stop.is_requested()
     }
 
+    /// Notes that input is left because the run was asked to stop.
+    pub(crate) fn heed_stop(&self) {
+        self.stop.heed();
+    }
+
     /// True if the open file is not to be read any further: the run was asked to stop, and a later run can
     /// resume the file.
     pub(crate) fn may_stop(&self, file: &OpenFile) -> bool {
@@ -201,6 +206,14 @@ impl SourceOutput {
     pub fn save_soon(&self) {
         if let Upstream::Source(_, Some(saves)) = &self.upstream {
             saves.ask();
+        }
+    }
+
+    /// Waits until what is settled by now is saved, or the run has ended. Of a file reader, and without
+    /// checkpoints, there is nothing to wait for.
+    pub async fn save(&self) {
+        if let Upstream::Source(_, Some(saves)) = &self.upstream {
+            saves.clone().next().await;
         }
     }
 

@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
@@ -46,6 +47,9 @@ pub struct Store {
 /// Before the name of a source, in the keys of the last dead letter that its positions cover. The names of
 /// sources are not empty, so no position has such a key.
 const COVERED: &str = "\0letters\0";
+
+/// The size of entries in memory that the store's thread is to write before more are added, in bytes.
+const MOST_UNFLUSHED: u64 = 16 << 20;
 
 /// The number by which users name a dead letter.
 pub type DeadLetterId = u64;
@@ -128,7 +132,40 @@ impl Store {
             Some(value) => batch.insert(&self.journals, key, value.to_string()),
             None => batch.remove(&self.journals, key),
         }
-        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
+        self.wait_for_flush();
+        Ok(())
+    }
+
+    /// Waits while entries in memory, which the store's thread writes to the disk, are many. The store itself
+    /// lets them grow without bound. A thread that makes no progress for a second is not waited for: the next
+    /// write has its error.
+    fn wait_for_flush(&self) {
+        for _ in 0..1000 {
+            if self.database.write_buffer_size() <= MOST_UNFLUSHED {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns the names of the entries in the journal of a component that start with a prefix, at most
+    /// `most`, in their order. Their values, which may be large, are not read.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) fn journal_names(
+        &self,
+        component: &str,
+        prefix: &str,
+        most: usize,
+    ) -> Result<Vec<String>, Error> {
+        let owner = format!("{component}\0");
+        let keys = self.journals.prefix(format!("{owner}{prefix}")).take(most).map(|entry| {
+            let key = entry.key().map_err(|error| self.faults.reading(error))?;
+            Ok(String::from_utf8_lossy(key.get(owner.len()..).unwrap_or_default()).into_owned())
+        });
+        keys.collect()
     }
 
     /// Returns the state of a sink.
@@ -150,7 +187,7 @@ impl Store {
         known: impl Fn(&str) -> bool,
     ) -> Result<Option<String>, Error> {
         for (name, _) in self.below(&self.sinks, "", "")? {
-            if !known(&name) && !self.journal(&name, crate::Journal::UNFINISHED)?.is_empty() {
+            if !known(&name) && !self.journal_names(&name, crate::Journal::UNFINISHED, 1)?.is_empty() {
                 return Ok(Some(name));
             }
         }

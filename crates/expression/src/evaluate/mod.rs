@@ -45,6 +45,9 @@ pub struct Evaluated {
     pub kind: Kind,
     /// The messages that failed, in order, each with the reason. Their values are NULL.
     pub failed: Vec<(u32, String)>,
+    /// True if messages failed only because the values of the batch are too large together. A part of the
+    /// batch has to be evaluated instead: of a single message, the values are never too large.
+    pub is_too_large: bool,
 }
 
 impl Evaluated {
@@ -159,23 +162,25 @@ impl Evaluator {
                 let compiled = self.compiled(batch, Purpose::Value);
                 return match &compiled.plan {
                     Ok(plan) => {
-                        let (values, failed) =
-                            run(plan, read(plan, &compiled.seen, batch), rows, &expression);
-                        Evaluated { values, kind: plan.kind(), failed }
+                        let inputs = read(plan, &compiled.seen, batch);
+                        let Ran { values, failed, is_too_large } = run(plan, inputs, rows, &expression);
+                        Evaluated { values, kind: plan.kind(), failed, is_too_large }
                     }
                     Err(reason) => nothing(rows, reason),
                 };
             }
             Err(error) => return nothing(rows, &error.to_string()),
         };
-        let (mut parts, mut failed) = (Vec::new(), Vec::new());
+        let (mut parts, mut failed, mut is_too_large) = (Vec::new(), Vec::new(), false);
         for group in groups {
             let Group { rows, columns } = group;
             let compiled = self.compiled_for(&columns, Purpose::Value);
             let (values, kind) = match &compiled.plan {
                 Ok(plan) => {
                     let inputs = gather(plan, expression.possible_columns(), &columns, &rows, batch);
-                    let (values, of_group) = run(plan, inputs, rows.len(), &expression);
+                    let Ran { values, failed: of_group, is_too_large: of_many } =
+                        run(plan, inputs, rows.len(), &expression);
+                    is_too_large |= of_many;
                     failed.extend(of_group.into_iter().map(|(row, why)| (rows.value(row as usize), why)));
                     (values, plan.kind())
                 }
@@ -188,7 +193,7 @@ impl Evaluator {
         }
         failed.sort_by_key(|(row, _)| *row);
         match merge(&parts, rows) {
-            Ok((values, kind)) => Evaluated { values, kind, failed },
+            Ok((values, kind)) => Evaluated { values, kind, failed, is_too_large },
             Err(error) => nothing(rows, &error.to_string()),
         }
     }
@@ -370,6 +375,7 @@ fn nothing(rows: usize, reason: &str) -> Evaluated {
         values: new_null_array(&DataType::Utf8View, rows),
         kind: Kind::Plain,
         failed: all_failed(rows, reason),
+        is_too_large: false,
     }
 }
 
@@ -388,7 +394,7 @@ fn condition(
         Ok(plan) => plan,
         Err(reason) => return not_one(rows, reason),
     };
-    let (values, failed) = run(plan, inputs(plan), rows, expression);
+    let Ran { values, failed, .. } = run(plan, inputs(plan), rows, expression);
     match values.as_boolean_opt() {
         Some(values) => Condition { values: values.clone(), failed },
         // A missing column makes the result NULL; that is not an error.
@@ -399,36 +405,39 @@ fn condition(
     }
 }
 
+/// The values of a plan for some messages, as in [`Evaluated`].
+struct Ran {
+    values: ArrayRef,
+    failed: Vec<(u32, String)>,
+    is_too_large: bool,
+}
+
 /// Runs a plan over a whole batch or group. If that fails, it runs the plan over ever smaller parts to find
 /// the messages that fail.
-fn run(
-    plan: &Plan,
-    inputs: Result<RecordBatch, String>,
-    rows: usize,
-    expression: &Expression,
-) -> (ArrayRef, Vec<(u32, String)>) {
+fn run(plan: &Plan, inputs: Result<RecordBatch, String>, rows: usize, expression: &Expression) -> Ran {
     let nothing = |reason: &str| {
-        let reason = format!("`{expression}` failed: {reason}.");
-        (new_null_array(&plan.data_type, rows), all_failed(rows, &reason))
+        let failed = all_failed(rows, &format!("`{expression}` failed: {reason}."));
+        Ran { values: new_null_array(&plan.data_type, rows), failed, is_too_large: false }
     };
     let inputs = match inputs {
         Ok(inputs) => inputs,
         Err(reason) => return nothing(&reason),
     };
     let reason = match evaluate(plan, &inputs) {
-        Ok(values) => return (values, Vec::new()),
+        Ok(values) => return Ran { values, failed: Vec::new(), is_too_large: false },
         Err(reason) => reason,
     };
     if inputs.num_columns() == 0 {
         return nothing(&reason);
     }
-    let mut search = Search { plan, parts: Vec::new(), bytes: 0, failed: Vec::new() };
+    let mut search = Search { plan, parts: Vec::new(), bytes: 0, failed: Vec::new(), is_full: false };
     search.divide(&inputs, 0, reason);
     let parts: Vec<&dyn Array> = search.parts.iter().map(AsRef::as_ref).collect();
     match concat(&parts) {
         Ok(values) => {
             let sentence = |(row, reason)| (row, format!("`{expression}` failed: {reason}."));
-            (values, search.failed.into_iter().map(sentence).collect())
+            let failed = search.failed.into_iter().map(sentence).collect();
+            Ran { values, failed, is_too_large: search.is_full }
         }
         Err(error) => nothing(&error.to_string()),
     }
@@ -501,7 +510,8 @@ fn evaluate(plan: &Plan, inputs: &RecordBatch) -> Result<ArrayRef, String> {
 }
 
 /// The search for the messages for which a plan fails. If the values of a batch together are too large, the
-/// last messages fail: the budget knows nothing of these values, and the process must not run out of memory.
+/// last messages fail for now: the budget knows nothing of these values, and the process must not run out of
+/// memory.
 struct Search<'a> {
     plan: &'a Plan,
     /// The values of all rows so far, in order.
@@ -509,6 +519,8 @@ struct Search<'a> {
     /// The size of the values so far.
     bytes: usize,
     failed: Vec<(u32, String)>,
+    /// True if messages failed because the values so far are too large.
+    is_full: bool,
 }
 
 impl Search<'_> {
@@ -516,6 +528,7 @@ impl Search<'_> {
     fn divide(&mut self, inputs: &RecordBatch, first: usize, reason: String) {
         let rows = inputs.num_rows();
         let is_full = self.bytes > most();
+        self.is_full |= is_full;
         if rows <= 1 || is_full {
             let reason = if is_full { too_many() } else { reason };
             self.parts.push(new_null_array(&self.plan.data_type, rows));

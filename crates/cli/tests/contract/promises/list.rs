@@ -203,8 +203,11 @@ pub(super) const PROMISES: &[Promise] = &[
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     shown(
-        "Behind a transform that counts (`add_sequence`, `add_id`, `sample`, `parse_csv`, `pack`), they wait for up to a minute first; after a kill, it may then count some messages twice.",
-        &["engine: an_exact_state_is_not_saved_while_something_moves"],
+        "Behind a transform that counts (`add_sequence`, `add_id`, `sample`, `parse_csv`, `pack`), and before several sinks, they wait for up to a minute first; after a kill, some messages may then be counted or written twice.",
+        &[
+            "engine: an_exact_state_is_not_saved_while_something_moves",
+            "engine: a_slow_sink_is_waited_for_if_others_would_write_twice",
+        ],
     ),
     shown(
         "| `file` | continues at the last message of the checkpoint | reads what was added |",
@@ -296,11 +299,16 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `stdin`, `pipe` | What was read and not written is lost. A record that was read in part is torn: the next run takes its rest for the first record. | - |",
+        "| `stdin` | What was read and not written is lost. If it is a named pipe, a record that was read in part is torn: the next run takes its rest for the first record. | - |",
+        &["source: stdin -> file", "cli: a_record_that_a_killed_run_had_read_in_part_is_torn"],
+    ),
+    shown(
+        "| `pipe` | What was read and not written is lost. What comes before the next delimiter is rejected: the killed run may have read its beginning. After SIGTERM nothing is lost. | - |",
         &[
-            "source: stdin -> file",
             "source: pipe -> file",
-            "cli: a_record_that_a_killed_run_had_read_in_part_is_torn",
+            "cli: the_rest_of_a_message_that_a_killed_run_has_read_is_an_error",
+            "cli: a_message_of_which_a_stopped_run_has_read_a_part_is_whole",
+            "cli: everything_that_is_written_while_runs_are_stopped_arrives_once",
         ],
     ),
     explains("| `internal_logs` | what was not written is lost | - |", "says what is not promised"),
@@ -459,11 +467,12 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `directory`, `objects` of files | `on_exists` decides; by default files of the same name are replaced | the same |",
+        "| `directory`, `objects` of files | `on_exists` decides; by default files of the same name are replaced | by default a file of the same name becomes `NAME-2` |",
         &[
             "files: what_is_done_with_a_file_that_is_there_is_what_was_asked_for",
             "files: two_files_of_one_name_are_both_there_and_those_of_former_runs_are_replaced",
             "files: what_is_there_is_replaced_or_left_alone_as_is_said",
+            "files: files_that_come_only_once_do_not_replace_those_of_an_earlier_run",
         ],
     ),
     shown(
@@ -554,7 +563,7 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("A kill can make a run write twice:", "introduces a list"),
     shown(
-        "what was in flight when a sink or transform took longer than five seconds for it (a server that fails, a `limit` with a low rate);",
+        "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, a `limit` with a low rate);",
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),
     explains(

@@ -29,13 +29,14 @@ use thalweg_stream::io_error::io_error;
 
 use draft::Draft;
 use names::{Names, Taken};
-use options::Kept;
+use options::{Kept, OnExists};
 use path::{path_below, same_content};
 use sparse_copy::copy_file;
 
 /// One worker that writes into a folder.
 pub struct Directory {
     options: DirectoryOptions,
+    on_exists: OnExists,
     /// The names that the run has written, shared by all workers.
     names: Arc<Names>,
     /// Keeps the names for later runs, if there is a state.
@@ -52,7 +53,11 @@ impl Directory {
     /// Creates a worker with these options.
     pub fn new(options: DirectoryOptions, names: Arc<Names>, context: &Context, is_last: bool) -> Self {
         let journal = context.journal.clone().filter(|_| context.resumes);
-        Self { options, names, journal, resumes: context.resumes, is_last, root: None }
+        let on_exists = options.on_exists.unwrap_or(match context.starts_over {
+            true => OnExists::Replace,
+            false => OnExists::Rename,
+        });
+        Self { options, on_exists, names, journal, resumes: context.resumes, is_last, root: None }
     }
 
     /// Stops the run if the folder was removed since this worker wrote to it, with all files in it. The
@@ -77,7 +82,7 @@ impl Directory {
         let mut number = 1;
         loop {
             let candidate = names::numbered(&wanted, number);
-            match self.names.take(self.journal.as_ref(), &candidate, file, self.options.on_exists)? {
+            match self.names.take(self.journal.as_ref(), &candidate, file, self.on_exists)? {
                 Ok(replaces) => match draft.publish(&candidate, replaces) {
                     Ok(()) => return Ok(folder.to_owned()),
                     // Another process was faster: the name is taken now. The loop checks the name again.

@@ -20,9 +20,9 @@ pub struct DirectoryOptions {
     #[serde(default = "its_name_and_folder")]
     #[schemars(example = "{date}/{name}")]
     pub name: FileTemplate,
-    /// The action if a file of that name exists. The default is `replace`.
-    #[serde(default)]
-    pub on_exists: OnExists,
+    /// The action if a file of that name exists. The default is `replace`; for files of a source that gets
+    /// them only once, such as uploads, it is `rename`.
+    pub on_exists: Option<OnExists>,
     /// The properties to keep beside the content: `times` (last modified, last read) and `mode`
     /// (permissions). The default is both.
     #[serde(default = "all_of_it")]
@@ -34,13 +34,12 @@ pub struct DirectoryOptions {
 }
 
 /// The action if the file exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExists {
     /// Replaces files from before the run. A file that this run has written is never replaced: the second
     /// file of that name becomes `name-2.jpg`. The same applies to other files in a folder that is being
     /// read, and, with `--state`, to files that earlier runs wrote from another input file.
-    #[default]
     Replace,
     /// Writes `name-2.jpg`, `name-3.jpg` and so on.
     Rename,

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::options::OnExists;
 use super::*;
 use thalweg_engine::testing::{context, file_at, file_of, options};
 use thalweg_record::{Origin, Temporary};
@@ -103,6 +102,20 @@ async fn what_is_done_with_a_file_that_is_there_is_what_was_asked_for() {
             (folder.names("out"), folder.read("out/a")),
             (names.iter().map(ToString::to_string).collect(), first.into())
         );
+    }
+}
+
+#[tokio::test]
+async fn files_that_come_only_once_do_not_replace_those_of_an_earlier_run() {
+    for (starts_over, names) in [(true, vec!["a"]), (false, vec!["a", "a-2"])] {
+        let folder = Folder::new();
+        let yaml = format!("path: {}", folder.path("out").display());
+        for text in ["old", "new"] {
+            let context = Context { starts_over, ..context() };
+            let mut writer = Directory::new(options(&yaml), Arc::default(), &context, true);
+            writer.apply(&mut file_of("a", text.as_bytes())).await.unwrap();
+        }
+        assert_eq!(folder.names("out"), names);
     }
 }
 

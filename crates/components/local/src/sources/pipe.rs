@@ -1,14 +1,21 @@
 //! `pipe`: messages from a named pipe, see [`crate::input`].
 //!
 //! A pipe reaches its end when its last writer closes it, and continues when the next writer opens it. The
-//! reading thread therefore reopens it each time. If a writer's last bytes have no delimiter, they are a
-//! complete message: the next writer does not continue it.
+//! reading thread therefore reopens it each time, before it closes it: with no reader left, the system drops
+//! what the next writer has written. It waits for input with a timeout, because it must not read what a run
+//! that was asked to stop does not process. If a writer's last bytes have no delimiter, they are a complete
+//! message: the next writer does not continue it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::poll::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
@@ -23,7 +30,9 @@ use thalweg_config::FileMode;
 /// pattern.
 ///
 /// The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer.
-/// The input cannot be read a second time, so a run that is killed loses the messages in flight.
+/// The input cannot be read a second time, so a run that is killed loses the messages in flight. With
+/// `--state`, the next run rejects what comes before the first delimiter, because the killed run may have
+/// read the beginning of that message. A run that is asked to stop keeps the beginning for the next run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PipeSource {
@@ -90,6 +99,7 @@ impl SourceConfig for PipeSource {
             max_message_bytes: self.max_message_bytes,
             shown: format!("`{}`", self.path),
             path: Some(self.path.as_str().into()),
+            partition: Some(PARTITION),
         };
         let pipe = Pipe {
             path: self.path.clone().into(),
@@ -98,10 +108,18 @@ impl SourceConfig for PipeSource {
             delimiter: self.framing.delimiter.bytes().to_vec(),
             file: None,
             tail: Vec::new(),
+            is_ended: Arc::default(),
         };
-        Ok(Box::new(Input::new(options, context.batch_bytes, pipe)))
+        let flag = pipe.is_ended.clone();
+        Ok(Box::new(Input::new(options, context.batch_bytes, pipe).ended_by(flag)))
     }
 }
+
+/// How long to wait for input before the request to stop is looked at, in milliseconds.
+const LOOK: u8 = 20;
+
+/// The partition of what was read in part.
+const PARTITION: &str = "pipe";
 
 /// A pipe that is reopened at its end.
 struct Pipe {
@@ -112,16 +130,27 @@ struct Pipe {
     file: Option<File>,
     /// The last bytes of the current writer, at most as many as a delimiter has.
     tail: Vec<u8>,
+    /// True if the run was asked to stop.
+    is_ended: Arc<AtomicBool>,
 }
 
 impl Read for Pipe {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
+            if self.is_ended.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
             let file = match &mut self.file {
                 Some(file) => file,
                 None => self.file.insert(open(&self.path, self.mode)?),
             };
-            let read = file.read(into)?;
+            if poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], LOOK)? == 0 {
+                continue;
+            }
+            let read = match file.read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                read => read?,
+            };
             if read > 0 {
                 self.tail.extend_from_slice(into.get(..read).unwrap_or_default());
                 let surplus = self.tail.len().saturating_sub(self.delimiter.len());
@@ -131,7 +160,7 @@ impl Read for Pipe {
             if self.exit_on_eof {
                 return Ok(0);
             }
-            self.file = None;
+            self.file = Some(open(&self.path, self.mode)?);
             let tail = std::mem::take(&mut self.tail);
             if !tail.is_empty()
                 && tail != self.delimiter
@@ -144,7 +173,7 @@ impl Read for Pipe {
     }
 }
 
-/// Opens a pipe, and creates it first if necessary. Waits until a writer opens it.
+/// Opens a pipe, and creates it first if necessary. Does not wait for a writer.
 fn open(path: &Path, mode: Option<FileMode>) -> io::Result<File> {
     match fs::metadata(path) {
         Ok(found) if found.file_type().is_fifo() => {}
@@ -160,7 +189,7 @@ fn open(path: &Path, mode: Option<FileMode>) -> io::Result<File> {
         },
         Err(error) => return Err(error),
     }
-    File::open(path)
+    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -180,7 +209,6 @@ fn make(_: &Path, _: Option<FileMode>) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use std::fs::OpenOptions;
     use std::io::Write;
     use std::time::Duration;
 

@@ -73,6 +73,7 @@ impl StdinSource {
             max_message_bytes: self.max_message_bytes,
             shown: "the standard input".to_owned(),
             path: None,
+            partition: None,
         }
     }
 }

@@ -160,6 +160,11 @@ impl Transform for Deduper {
         Ok(())
     }
 
+    fn pre_commit(&mut self) -> Result<(), Error> {
+        self.saved.forget_failures();
+        Ok(())
+    }
+
     fn state(&mut self) -> Option<Value> {
         self.saved.state(&self.seen, self.clock.now()).unwrap_or_else(|failure| {
             self.failure = Some(failure);
@@ -258,6 +263,26 @@ mod tests {
         assert_eq!(passed, ["b", "c", "d"]);
         let (passed, _) = killed(&context, saved, &["a", "b", "c", "d", "e"], &[]);
         assert_eq!(passed, ["e"]);
+    }
+
+    #[test]
+    fn keys_are_kept_again_after_a_batch_went_another_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let context = Context { journal: Some(Journal::new(store, "test")), ..testing::context() };
+        let mut transform = testing::options::<Dedupe>("{}").build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        for (line, outcome) in [("a", Outcome::Delivered), ("b", Outcome::Failed), ("c", Outcome::Delivered)]
+        {
+            transform.apply(testing::batch([line]), &mut out).unwrap();
+            out.take().into_iter().for_each(|(_, batch)| batch.settle(outcome));
+        }
+        let passed = |saved: Option<Value>| killed(&context, saved, &["a", "b", "c"], &[]).0;
+        let moving = transform.state();
+        transform.pre_commit().unwrap();
+        let still = transform.state();
+        assert_eq!(passed(still), Vec::<String>::new());
+        assert_eq!(passed(moving), ["b", "c"]);
     }
 
     #[test]

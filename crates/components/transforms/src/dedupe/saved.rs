@@ -72,7 +72,8 @@ pub(super) struct Saved {
     unnoted: Vec<u128>,
     /// The batches that are not settled, or came after one that is not.
     watched: VecDeque<Watched>,
-    /// The number of the first key of a batch that failed. Keys from there on are never remembered.
+    /// The number of the first key of a batch that failed. Keys from there on are not remembered before
+    /// nothing moves any more.
     failed_at: Option<u64>,
     /// The lowest number of which there may be a note. None before anything was read or deleted.
     oldest: Option<u64>,
@@ -138,6 +139,13 @@ impl Saved {
                 }
             }
         }
+    }
+
+    /// Nothing moves. A batch that failed in one sink of a failover is in another one now: without a
+    /// failover, the run would have ended.
+    pub(super) fn forget_failures(&mut self) {
+        self.drop_settled();
+        self.failed_at = None;
     }
 
     /// The numbers that a checkpoint has: of the lowest key that is remembered, and after the highest.
@@ -217,7 +225,7 @@ impl Saved {
         }
         // Notes of later pages, all of which are of messages that are read again.
         let mut page = saved.next / PAGE + 1;
-        while !journal.entries(&prefix(page))?.is_empty() {
+        while !journal.names(&prefix(page))?.is_empty() {
             journal.forget(&prefix(page))?;
             page += 1;
         }

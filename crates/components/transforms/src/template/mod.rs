@@ -10,6 +10,7 @@ mod program;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use minijinja::machinery::get_compiled_template;
@@ -112,6 +113,7 @@ impl TransformConfig for Template {
             root: self.root.clone(),
             slot: Slot::new(&self.into, FieldType::Text),
             known: None,
+            waiting: None,
         }))
     }
 }
@@ -124,6 +126,8 @@ struct Templater {
     slot: Slot,
     /// The schema of the previous batch, the columns it needs, and the tree of their names.
     known: Option<(SchemaRef, Vec<String>, Arc<Tree>)>,
+    /// The messages whose texts did not fit into the last piece.
+    waiting: Option<Batch>,
 }
 
 impl Templater {
@@ -161,41 +165,66 @@ impl Templater {
     }
 }
 
-impl Transform for Templater {
-    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+impl Templater {
+    /// Renders the messages of a batch until their texts fill a piece. Returns the batch of the others.
+    fn render(&mut self, batch: Batch, out: &mut Outputs) -> Result<Option<Batch>, Error> {
         let (names, tree) = self.tree(&batch);
         let columns: Arc<[Values]> = names.iter().map(|name| column(&batch, name)).collect();
         let template = self.environment.get_template("template");
         let template = template.map_err(|error| Error::permanent(error.to_string()))?;
         let program = Program::new(get_compiled_template(&template));
         let mut written = PayloadWriter::with_capacity(batch.rows() * 64, batch.rows());
-        let mut failed = Vec::new();
-        let mut text = String::new();
-        for row in 0..batch.rows() {
-            let message = Message { columns: columns.clone(), tree: tree.clone(), row };
+        let (mut failed, mut text, mut rows) = (Vec::new(), String::new(), 0);
+        while rows < batch.rows() && written.buffer().len() <= PIECE {
+            let message = Message { columns: columns.clone(), tree: tree.clone(), row: rows };
             text.clear();
             let rendered = program.render(&self.environment, Value::from_object(message), &mut text);
-            let rendered = rendered.map_err(|error| reason(&error));
-            match rendered.and_then(|()| fits(&text, written.buffer().len())) {
+            match rendered.map_err(|error| reason(&error)).and_then(|()| fits(&text)) {
                 Ok(()) => written.buffer().extend_from_slice(text.as_bytes()),
-                Err(why) => failed.push((row as u32, format!("the template cannot be rendered: {why}"))),
+                Err(why) => failed.push((rows as u32, format!("the template cannot be rendered: {why}"))),
             }
             written.end();
             text.shrink_to(KEPT);
+            rows += 1;
         }
-        Ok(self.slot.put(batch, written.finish(), failed, out)?)
+        let rest = batch.rows() - rows;
+        let (piece, rest) = match rest {
+            0 => (batch, None),
+            _ => (batch.share().slice(0, rows), Some(batch.slice(rows, rest))),
+        };
+        self.slot.put(piece, written.finish(), failed, out)?;
+        Ok(rest)
+    }
+}
+
+impl Transform for Templater {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.waiting = Some(batch);
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let Some(batch) = self.waiting.take() else { return Ok(()) };
+        self.waiting = self.render(batch, out)?;
+        if self.waiting.is_some() {
+            out.hold(Duration::ZERO);
+        }
+        Ok(())
     }
 }
 
 /// The memory for texts that is kept from one message to the next, in bytes.
 const KEPT: usize = 64 << 10;
 
-/// Checks the size of a text, after others of this batch with `before` bytes.
-fn fits(text: &str, before: usize) -> Result<(), String> {
-    if text.len() <= bounds::LONGEST && before + text.len() <= bounds::MOST {
-        return Ok(());
+/// The size of the texts that leave together, in bytes, without the last of them.
+const PIECE: usize = 4 << 20;
+
+/// Checks the size of a text.
+fn fits(text: &str) -> Result<(), String> {
+    match text.len() <= bounds::LONGEST {
+        true => Ok(()),
+        false => Err("the text has more than 16 MiB".to_owned()),
     }
-    Err("the text has more than 16 MiB, or those of a batch 256 MiB".to_owned())
 }
 
 /// Returns why a template failed, with the bound if it was one.
@@ -358,13 +387,27 @@ mod tests {
         let slow = given("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
         assert_eq!(slow.errors()[1].1, "the template cannot be rendered: it takes more than 5 million steps");
         let long = given("{% for i in range(20) %}{{ 'x' * 1000000 }}{% endfor %}");
-        assert_eq!(
-            long.errors()[1].1,
-            "the template cannot be rendered: the text has more than 16 MiB, or those of a batch 256 MiB"
-        );
+        assert_eq!(long.errors()[1].1, "the template cannot be rendered: the text has more than 16 MiB");
         assert_eq!(long.errors().len(), 2);
         let replaced = given("{{ ('x' * 100000)|replace('x', 'y' * 1000) }}");
         assert_eq!(replaced.errors().len(), 2);
+    }
+
+    #[test]
+    fn texts_that_are_large_together_leave_in_pieces() {
+        let template = testing::options::<Template>("template: \"{{ 'x' * 3000000 }}\"");
+        let mut template = template.build(&testing::context()).unwrap();
+        let mut out = Outputs::new("test".into());
+        template.apply(testing::batch(["a", "b", "c", "d", "e"]), &mut out).unwrap();
+        let mut rows: Vec<usize> = Vec::new();
+        loop {
+            rows.extend(out.take().iter().map(|(_, batch)| batch.rows()));
+            if out.take_held().is_none() {
+                break;
+            }
+            template.resume(&mut out).unwrap();
+        }
+        assert_eq!(rows, [2, 2, 1]);
     }
 
     #[test]

@@ -283,9 +283,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Finishes the sink, or suspends it if a later run continues.
+    /// Finishes the sink, or suspends it if a later run brings it the rest.
     async fn end(&mut self) -> Result<(), Error> {
-        match self.state.is_some() && self.retries.stop.is_requested() {
+        match self.state.is_some() && self.retries.stop.was_heeded() {
             true => self.sink.suspend().await,
             false => self.sink.finish().await,
         }

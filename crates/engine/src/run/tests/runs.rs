@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Act, Numbers, Probe, broadcast, few, nowhere, probe};
-use crate::run::{Run, StateDir, Summary};
+use crate::run::{Handle, Run, StateDir, Summary};
 use crate::{Error, ErrorKind, Role, Store};
 
 fn run(source: Numbers, sinks: &[(String, Probe)], state_dir: StateDir) -> Run {
@@ -157,6 +157,24 @@ async fn a_run_that_drains_in_time_is_not_given_up() {
     handle.stop();
     let summary = running.await.unwrap();
     assert!(summary.stopped && summary.failure.is_none() && summary.undrained.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_asked_to_stop_after_its_sources_have_ended_is_complete() {
+    let handle = Arc::new(std::sync::OnceLock::<Handle>::new());
+    let stopping = handle.clone();
+    let late = probe(move |number| {
+        if number == 5 {
+            // The source has sent its last batch, and ends meanwhile.
+            std::thread::sleep(Duration::from_millis(100));
+            stopping.get().unwrap().stop();
+        }
+        Act::Write
+    });
+    let run = run(few(false), &[("out".to_owned(), late)], nowhere());
+    assert!(handle.set(run.handle()).is_ok());
+    let summary = run.wait().await;
+    assert!(!summary.stopped && summary.failure.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -140,7 +140,7 @@ fn unfetched(error: &io::Error) -> FileError {
 #[async_trait]
 impl FileTransform for Files {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
-        let (path, on_exists) = self.path_of(file)?;
+        let (path, on_exists) = self.path_of(file).await?;
         let written = self.write(file, &path, on_exists).await;
         match &written {
             Ok(()) => self.note_address(file, &path),
@@ -177,7 +177,9 @@ impl Files {
                 format!("the file has {size} bytes, and the store accepts at most {}", limits.most_bytes);
             return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
         }
-        if on_exists != OnExists::Replace && self.is_left_alone(file, path, size).await? {
+        if !matches!(on_exists, OnExists::Replace | OnExists::Rename)
+            && self.is_left_alone(file, path, size).await?
+        {
             self.target.counts.skipped.fetch_add(1, Relaxed);
             return Ok(());
         }
@@ -231,9 +233,9 @@ impl Files {
     /// Returns the path of the object of a file, and what happens to an existing object. Two files of one
     /// name do not replace each other, also if they come in two runs with one state. A file that is built
     /// again replaces the object that it was before.
-    fn path_of(&self, file: &mut File) -> Result<(String, OnExists), FileError> {
+    async fn path_of(&self, file: &mut File) -> Result<(String, OnExists), FileError> {
         let has_key = file.origin().key.is_some();
-        let is_kept = !matches!(self.on_exists, OnExists::Replace | OnExists::Update);
+        let is_kept = matches!(self.on_exists, OnExists::Skip | OnExists::Error);
         let earlier = self.names.earlier(self.journal.as_ref(), file.origin())?;
         let earlier = earlier.and_then(|path| path.into_os_string().into_string().ok());
         // The configured target may have changed since.
@@ -248,13 +250,16 @@ impl Files {
         loop {
             let candidate = numbered(Path::new(&wanted), number);
             match self.names.claim(self.journal.as_ref(), &candidate, file.origin())? {
+                Claim::New if self.renames(&candidate).await? => number += 1,
                 claim @ (Claim::New | Claim::Same) => {
-                    let is_again = has_key && claim == Claim::Same;
+                    let is_again = claim == Claim::Same && (has_key || self.on_exists == OnExists::Rename);
                     let on_exists = if is_again { OnExists::Replace } else { self.on_exists };
                     return Ok((candidate.to_string_lossy().into_owned(), on_exists));
                 }
                 Claim::Other | Claim::Unknown if is_kept => return Ok((wanted, self.on_exists)),
-                Claim::Other | Claim::Unknown if self.name.is_none() => {
+                Claim::Other | Claim::Unknown
+                    if self.name.is_none() && self.on_exists != OnExists::Rename =>
+                {
                     let name = self.target.store.name(&wanted);
                     let reason = format!(
                         "another file was written to `{name}`: with a slash at its end, `url` is for several files"
@@ -264,6 +269,16 @@ impl Files {
                 Claim::Other | Claim::Unknown => number += 1,
             }
         }
+    }
+
+    /// True if another file has the name, and the file is to get another one.
+    async fn renames(&self, candidate: &Path) -> Result<bool, FileError> {
+        if self.on_exists != OnExists::Rename {
+            return Ok(false);
+        }
+        let path = candidate.to_string_lossy();
+        let found = self.existing.find(&self.target.store, &self.target.path, &path).await;
+        Ok(found.map_err(|error| unwritten(&error))?.is_some())
     }
 
     fn wanted_path(&self, file: &mut File) -> Result<String, FileError> {
@@ -294,7 +309,7 @@ impl Files {
         let found = self.existing.find(&self.target.store, &self.target.path, path).await;
         let Some(found) = found.map_err(|error| unwritten(&error))? else { return Ok(false) };
         match self.on_exists {
-            OnExists::Replace => Ok(false),
+            OnExists::Replace | OnExists::Rename => Ok(false),
             OnExists::Update => {
                 let since = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
                 let there = found.state().modified.and_then(since);

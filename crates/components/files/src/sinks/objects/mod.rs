@@ -76,9 +76,9 @@ pub struct ObjectsSink {
     #[serde(default = "its_name_and_folder")]
     #[schemars(example = &"{date}/{name}")]
     pub name: FileTemplate,
-    /// The action if the object exists. The default is `replace`.
-    #[serde(default)]
-    pub on_exists: OnExists,
+    /// The action if the object exists. The default is `replace`; for files of a source that gets them only
+    /// once, such as uploads, it is `rename`.
+    pub on_exists: Option<OnExists>,
     /// The content type of the objects, such as `text/csv`. The default is the type of the file, if it is
     /// known.
     pub content_type: Option<String>,
@@ -118,13 +118,14 @@ pub struct ObjectsSink {
 }
 
 /// The action if the object exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExists {
     /// Replaces it. Two files of one name do not replace each other: the second becomes `name-2.jpg`. With
     /// `--state`, that also applies to files of different runs.
-    #[default]
     Replace,
+    /// Files: writes `name-2.jpg`, `name-3.jpg` and so on. Messages: as `replace`.
+    Rename,
     /// Files: replaces it if its size differs, or if the file is newer. Messages always replace it.
     Update,
     /// Keeps it. A file then counts as delivered; for messages, the run ends with an error.
@@ -138,7 +139,7 @@ impl OnExists {
     fn on_existing(self) -> OnExisting {
         match self {
             OnExists::Replace | OnExists::Update => OnExisting::Replace,
-            OnExists::Skip | OnExists::Error => OnExisting::Keep,
+            OnExists::Rename | OnExists::Skip | OnExists::Error => OnExisting::Keep,
         }
     }
 }
@@ -228,7 +229,11 @@ impl ObjectsSink {
             },
             writing: Writing {
                 content_type: self.content_type.clone(),
-                on_existing: self.on_exists.on_existing(),
+                on_existing: self
+                    .on_exists
+                    .filter(|on_exists| *on_exists != OnExists::Rename)
+                    .unwrap_or(OnExists::Replace)
+                    .on_existing(),
                 mode: None,
             },
             limits: store.limits(),
@@ -427,7 +432,10 @@ impl FileTransformConfig for ObjectsSink {
         let target = self.target(context)?;
         Ok(Box::new(files::Files {
             name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
-            on_exists: self.on_exists,
+            on_exists: self.on_exists.unwrap_or(match context.starts_over {
+                true => OnExists::Replace,
+                false => OnExists::Rename,
+            }),
             memory: context.memory.clone(),
             journal: context.journal.clone(),
             names: self.names.clone(),

@@ -62,7 +62,7 @@ impl Tails<'_> {
     /// Removes all tails of all objects except this one.
     pub(super) fn forget_others(&self, kept: Option<Tail>) -> Result<(), Error> {
         let kept = kept.map(|tail| self.name(tail.part));
-        for (name, _) in self.journal.entries(&prefix())? {
+        for name in self.journal.names(&prefix())? {
             if kept.as_ref().is_none_or(|kept| !name.starts_with(kept)) {
                 self.journal.forget(&name)?;
             }

@@ -632,6 +632,28 @@ async fn files_of_one_name_do_not_replace_each_other() {
 }
 
 #[tokio::test]
+async fn files_that_come_only_once_do_not_replace_those_of_an_earlier_run() {
+    type OfRuns = fn(&Runs) -> Option<Journal>;
+    let (with_journal, none): (OfRuns, OfRuns) = (|runs| Some(runs.journal.clone()), |_| None);
+    for (starts_over, journal, expected) in [
+        (true, none, vec![("out/a", "new")]),
+        (false, none, vec![("out/a", "old"), ("out/a-2", "new")]),
+        (false, with_journal, vec![("out/a", "old"), ("out/a-2", "new")]),
+    ] {
+        let runs = Runs::new("", 1);
+        for text in ["old", "new"] {
+            let journal = journal(&runs);
+            let context = Context { resumes: journal.is_some(), starts_over, journal, ..context() };
+            let config = sink(runs.folder.path(), "/out/'");
+            let mut transform = config.files().unwrap().0.build(&context).unwrap();
+            let mut file = thalweg_engine::testing::file_of("a", text.as_bytes());
+            transform.apply(&mut file).await.unwrap();
+        }
+        assert_eq!(runs.objects(), named(&expected));
+    }
+}
+
+#[tokio::test]
 async fn two_outputs_of_a_file_do_not_replace_each_other_and_a_file_that_is_read_again_replaces_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("in");

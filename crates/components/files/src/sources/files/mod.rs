@@ -246,7 +246,6 @@ impl Files {
         let mut links = LinksOut::default();
         // Where to resume once the files of the group are settled.
         let mut checkpoint = None;
-        let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
         while let Some(step) = walk.next_step() {
             if out.is_stopping() {
                 break;
@@ -264,13 +263,13 @@ impl Files {
                     }
                     pass.add_sent(&path, &metadata);
                     checkpoint = self.by_name.then(|| pass.checkpoint(&path));
-                    group.add(file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone()));
+                    let lease = group.lease(out).await;
+                    group.add(file_of(&source, path, walk.base(), &metadata).with_lease(lease));
                     if group.is_full() {
                         if self.by_name {
                             pass.save_recent(out);
                         }
                         out.send_files(group.take(), checkpoint.take()).await?;
-                        lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
                 }
                 Step::LinkOut { path } => links.add(path.to_string_lossy()),

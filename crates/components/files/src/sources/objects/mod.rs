@@ -366,7 +366,6 @@ impl Objects {
             location.store.list(prefix).after(position.after.clone().filter(|_| in_order));
         listing = listing.following_links(self.follows_links);
         let mut group = Group::default();
-        let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
         let (mut found, mut links) = (0_u64, LinksOut::default());
         while !out.is_stopping()
             && let Some(entry) = listing.next_entry().await.map_err(|error| failure(&error))?
@@ -375,7 +374,8 @@ impl Objects {
             let object = match entry {
                 Entry::Object(object) => object,
                 Entry::Unreadable { name, why } => {
-                    self.reject(out, &name, &why, lease.clone()).await?;
+                    let lease = group.lease(out).await;
+                    self.reject(out, &name, &why, lease).await?;
                     continue;
                 }
                 Entry::LinkOut { name } => {
@@ -387,18 +387,18 @@ impl Objects {
             if !self.is_new(location, &object, &below, &mut position) {
                 continue;
             }
+            let lease = group.lease(out).await;
             if !is_sendable(&below) {
                 let problem = Problem::new("its name leads out of its folder, or has an empty part");
                 let file = self.file(out, object, PathBuf::from("object"));
-                out.reject_file(file.with_lease(lease.clone()), problem, None).await?;
+                out.reject_file(file.with_lease(lease), problem, None).await?;
                 continue;
             }
             out.add_expected(object.size());
-            group.add(self.file(out, object, PathBuf::from(below)).with_lease(lease.clone()));
+            group.add(self.file(out, object, PathBuf::from(below)).with_lease(lease));
             if group.is_full() {
                 let resume = checkpoint(location, &position).filter(|_| in_order);
                 out.send_files(group.take(), resume).await?;
-                lease = Arc::new(out.reserve(Group::WEIGHT).await);
             }
         }
         if !group.is_empty() {

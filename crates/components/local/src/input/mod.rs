@@ -1,16 +1,21 @@
 //! Reads an input from its beginning to its end that does not announce new data: a pipe or a terminal.
 //!
-//! A read of a pipe cannot be interrupted, but a source must stop on request. A dedicated thread therefore
-//! reads the input in pieces. When the run stops, that thread is left behind: a thread that waits for input
-//! does not keep a process from ending. Pieces that are available at the same time are copied into one
-//! buffer. The copy buys large batches when input arrives quickly; when input arrives slowly, each piece is
-//! sent at once.
+//! A read cannot be interrupted, but a source must stop on request. A dedicated thread therefore reads the
+//! input in pieces. When the run stops, that thread is left behind: a thread that waits for input does not
+//! keep a process from ending. An input that the next run reads on looks at a flag before each read instead,
+//! so that nothing is read that the run does not process. Pieces that are available at the same time are
+//! copied into one buffer. The copy buys large batches when input arrives quickly; when input arrives slowly,
+//! each piece is sent at once.
+
+mod rest;
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync;
 use std::time::Duration;
 
+use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Source, SourceOutput};
@@ -22,11 +27,19 @@ use thalweg_stream::arenas::Arenas;
 use thalweg_stream::cut;
 use thalweg_stream::io_error::io_error;
 
+use self::rest::Beginning;
+
 /// The number of bytes to read at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The time between two reads of a non-blocking input that has no data.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Why the first message after a run that was killed is rejected.
+const TORN: &str = "a run that was killed may have read its beginning";
+
+/// Why a message is rejected that is too long to be kept for the next run.
+const STOPPED: &str = "the run was asked to stop before the end of this message";
 
 /// The number of pieces that may wait in the channel.
 const PIECES: usize = 4;
@@ -44,6 +57,8 @@ pub(crate) struct InputOptions {
     pub(crate) shown: String,
     /// The path that messages carry as their origin.
     pub(crate) path: Option<Arc<str>>,
+    /// The partition of an input that the next run reads on, where this one stopped.
+    pub(crate) partition: Option<&'static str>,
 }
 
 /// A source that reads one input from its beginning to its end.
@@ -56,7 +71,11 @@ pub(crate) struct Input {
     /// A piece that did not fit into the buffer, and the index of its first unused byte.
     piece: Option<(Vec<u8>, usize)>,
     pieces: Pieces,
+    /// Asks an input to end that looks at it.
+    ends: Option<Arc<AtomicBool>>,
     is_stopping: bool,
+    /// True until the first message has ended, if a run that was killed may have read its beginning.
+    is_torn: bool,
 }
 
 enum Pieces {
@@ -79,13 +98,35 @@ impl Input {
         let cutter = Cutter::new(&options.framing, options.max_message_bytes, StreamPosition::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
         let arenas = Arenas::new(batch_bytes);
-        Self { options, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
+        Self {
+            options,
+            arenas,
+            cutter,
+            carry: Vec::new(),
+            piece: None,
+            pieces,
+            ends: None,
+            is_stopping: false,
+            is_torn: false,
+        }
     }
 
-    /// Starts the reading thread at the first call.
-    fn begin(&mut self) -> Result<(), Error> {
-        let Pieces::Unread(input) = &mut self.pieces else { return Ok(()) };
-        let Some(input) = input.take() else { return Ok(()) };
+    /// The input ends soon after this flag is set.
+    pub(crate) fn ended_by(self, flag: Arc<AtomicBool>) -> Self {
+        Self { ends: Some(flag), ..self }
+    }
+
+    /// Starts the reading thread at the first call. Returns false if the run was asked to stop before.
+    async fn begin(&mut self, out: &SourceOutput) -> Result<bool, Error> {
+        let Pieces::Unread(input) = &mut self.pieces else { return Ok(true) };
+        let Some(input) = input.take() else { return Ok(true) };
+        if let Some(partition) = self.options.partition {
+            match rest::begin(partition, out).await {
+                Beginning::Message(rest) => self.carry = rest,
+                Beginning::Unknown => self.is_torn = true,
+                Beginning::Stopped => return Ok(false),
+            }
+        }
         let (fill, filled) = mpsc::channel(PIECES);
         let (used, reuse) = sync::channel();
         let compression = self.options.compression;
@@ -96,14 +137,43 @@ impl Input {
                 Error::permanent("cannot start a thread that reads the input").caused_by(error)
             })?;
         self.pieces = Pieces::Reading { filled, used };
+        Ok(true)
+    }
+
+    /// Sends the messages that end in a buffer.
+    async fn send(&mut self, buffer: &Buffer, after: After, out: &mut SourceOutput) -> Result<(), Error> {
+        let path = self.options.path.as_ref();
+        if self.is_torn {
+            self.is_torn = !cut::reject_first(&mut self.cutter, buffer, after, TORN, path, out).await?;
+        } else {
+            cut::send(&mut self.cutter, buffer, after, path, |_| None, out).await?;
+        }
+        let done = self.cutter.advance();
+        self.carry.clear();
+        self.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
         Ok(())
     }
 
-    /// Accepts no more pieces from the thread. Pieces that it has already read are still used: they would be
-    /// lost otherwise.
+    /// Ends the input. A message whose rest another run reads is left to it.
+    async fn end(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        self.arenas.clear();
+        let Some(partition) = self.options.partition else { return Ok(()) };
+        if self.carry.len() <= rest::MOST_KEPT && !self.is_torn {
+            rest::end(partition, &self.carry, out);
+            return Ok(());
+        }
+        // The next run rejects the rest of this message.
+        let path = self.options.path.as_ref();
+        cut::reject_rest(&self.cutter, &self.carry, STOPPED, path, out).await
+    }
+
+    /// Ends the input, or accepts no more pieces from the thread. Pieces that it has already read are still
+    /// used: they would be lost otherwise.
     fn stop(&mut self) {
         self.is_stopping = true;
-        if let Pieces::Reading { filled, .. } = &mut self.pieces {
+        if let Some(ends) = &self.ends {
+            ends.store(true, Ordering::Relaxed);
+        } else if let Pieces::Reading { filled, .. } = &mut self.pieces {
             filled.close();
         }
     }
@@ -215,7 +285,9 @@ fn read_pieces(
 #[async_trait]
 impl Source for Input {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        self.begin()?;
+        if !self.begin(out).await? {
+            return Ok(());
+        }
         self.cutter.within(out.share().budget().limit());
         let quiet = self.options.framing.quiet();
         loop {
@@ -234,23 +306,17 @@ impl Source for Input {
                 }
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => None,
             };
+            let is_left = self.is_stopping && self.options.partition.is_some();
             let (read, after) = match &came {
                 Some(Filled::Bytes(read)) => (*read, After::More),
-                Some(Filled::End) => (0, After::End),
-                Some(Filled::Failed(_)) => (0, After::More),
+                Some(Filled::End) if !is_left => (0, After::End),
+                Some(Filled::End | Filled::Failed(_)) => (0, After::More),
                 None => (0, After::Quiet),
             };
-            self.carry.clear();
-            let filled = carried + read;
-            let buffer = self.arenas.freeze(memory, filled);
-            cut::send(&mut self.cutter, &buffer, after, self.options.path.as_ref(), |_| None, out).await?;
-            let done = self.cutter.advance();
-            self.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
+            let buffer = self.arenas.freeze(memory, carried + read);
+            self.send(&buffer, after, out).await?;
             match came {
-                Some(Filled::End) => {
-                    self.arenas.clear();
-                    return Ok(());
-                }
+                Some(Filled::End) => return self.end(out).await,
                 Some(Filled::Failed(error)) => {
                     let InputOptions { shown, path, .. } = &self.options;
                     let reason = match Damage::of(&error) {

@@ -1,0 +1,97 @@
+//! A named pipe that several runs read, one after the other.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::common::House;
+
+const CONFIG: &str = "sources: { in: { pipe: { path: in.pipe } } }\n\
+                      pipelines: { main: { from: in, to: out } }\nsinks: { out: { file: { path: out, atomic: false } } }\n";
+
+/// Starts a run that reads the pipe.
+fn start(house: &House) -> Child {
+    let mut command = house.command(&["run", "pipeline.yaml", "--state", "state"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Opens the pipe for writing, once it exists.
+fn writer(house: &House) -> File {
+    let path = house.path().join("in.pipe");
+    while !path.exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+/// Waits until the output has this many lines.
+fn wait_for(house: &House, lines: usize) {
+    while !house.path().join("out").exists() || house.lines("out").len() < lines {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn end(child: &mut Child, signal: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_message_of_which_a_stopped_run_has_read_a_part_is_whole() {
+    let house = House::with(&[("pipeline.yaml", CONFIG)]);
+    let mut run = start(&house);
+    let mut pipe = writer(&house);
+    pipe.write_all(b"one\ntwo\nthr").unwrap();
+    wait_for(&house, 2);
+    end(&mut run, "-TERM");
+    let mut run = start(&house);
+    pipe.write_all(b"ee\nfour\n").unwrap();
+    wait_for(&house, 4);
+    end(&mut run, "-TERM");
+    assert_eq!(house.lines("out"), ["one", "two", "three", "four"]);
+}
+
+#[test]
+fn everything_that_is_written_while_runs_are_stopped_arrives_once() {
+    let house = House::with(&[("pipeline.yaml", CONFIG)]);
+    let mut run = start(&house);
+    let mut pipe = writer(&house);
+    let writing = std::thread::spawn(move || {
+        for number in 0..300_000 {
+            // A run that ends leaves the pipe without a reader for a moment.
+            let line = format!("line {number}\n");
+            pipe.write_all(line.as_bytes()).unwrap();
+        }
+    });
+    // This reader keeps the pipe open, and reads nothing.
+    let _open = File::open(house.path().join("in.pipe")).unwrap();
+    for pause in [30, 10, 50, 20] {
+        std::thread::sleep(Duration::from_millis(pause));
+        end(&mut run, "-TERM");
+        run = start(&house);
+    }
+    writing.join().unwrap();
+    wait_for(&house, 300_000);
+    end(&mut run, "-TERM");
+    let lines = house.lines("out");
+    assert!((0..300_000).map(|number| format!("line {number}")).eq(lines.iter().cloned()), "{}", lines.len());
+}
+
+#[test]
+fn the_rest_of_a_message_that_a_killed_run_has_read_is_an_error() {
+    let house = House::with(&[("pipeline.yaml", CONFIG)]);
+    let mut run = start(&house);
+    let mut pipe = writer(&house);
+    pipe.write_all(b"one\ntw").unwrap();
+    wait_for(&house, 1);
+    end(&mut run, "-KILL");
+    let mut run = start(&house);
+    pipe.write_all(b"o\nthree\nfour\n").unwrap();
+    wait_for(&house, 3);
+    end(&mut run, "-TERM");
+    assert_eq!(house.lines("out"), ["one", "three", "four"]);
+    let letters = house.run_well(&["errors", "list", "pipeline.yaml", "--state", "state"]).out;
+    assert!(letters.contains("a run that was killed may have read its beginning"), "{letters}");
+}
