@@ -16,8 +16,10 @@
 //! See docs/decisions/070-one-path-for-every-job.md.
 
 #![deny(missing_docs)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod code;
 mod configuration;
 #[cfg(feature = "stores")]
 pub mod copy;

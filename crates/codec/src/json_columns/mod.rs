@@ -32,7 +32,7 @@ mod shape;
 mod spans;
 mod walk;
 
-pub use elements::{Element, elements};
+pub use elements::{Element, elements, elements_after};
 
 use crate::columns::FieldType;
 use scan::as_text;

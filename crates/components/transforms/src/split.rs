@@ -1,14 +1,16 @@
 //! Splits one message into several.
 //!
 //! The parts are views of the original message's memory, and they share its ack: the source's ack is settled
-//! when every part is. The offsets of the parts are collected first, so a message that is malformed in its
-//! middle has no parts at all.
+//! when every part is. The first parts leave after the whole message was checked, so a message that is
+//! malformed in its middle has no parts at all. A message with many parts is split in steps: the offsets and
+//! views of all parts would take far more memory than a message of short ones.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{Array, BinaryViewArray, BooleanArray};
+use arrow_array::{Array, BinaryViewArray};
 use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +18,7 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_record::{Batch, PAYLOAD, TextBuilder, ViewBuilder};
 
 use thalweg_codec::columns::{FieldType, Layout, missing, reject_all};
-use thalweg_codec::json_columns::elements;
+use thalweg_codec::json_columns::{Element, elements, elements_after};
 use thalweg_codec::keys::bytes_of;
 use thalweg_stream::pieces::Pieces;
 
@@ -82,17 +84,19 @@ impl TransformConfig for Split {
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let delimiter = self.delimiter.as_ref();
         Ok(Box::new(Splitter {
-            delimiter: delimiter.map(|delimiter| Finder::new(delimiter.as_bytes()).into_owned()),
+            cutter: Cutter {
+                delimiter: delimiter.map(|delimiter| Finder::new(delimiter.as_bytes()).into_owned()),
+                keep_empty: self.keep_empty,
+                parts: Vec::new(),
+                decoded: String::new(),
+                element: String::new(),
+            },
             field: self.field.clone().unwrap_or_else(|| PAYLOAD.to_owned()),
             into: self
                 .into
                 .as_deref()
                 .filter(|into| *into != PAYLOAD)
                 .map(|into| Layout::new(vec![Arc::new(FieldType::Text.field(into))])),
-            keep_empty: self.keep_empty,
-            parts: Vec::new(),
-            decoded: String::new(),
-            element: String::new(),
             uncut: VecDeque::new(),
             pieces: Pieces::new(LARGEST * context.batch_bytes),
         }))
@@ -102,25 +106,37 @@ impl TransformConfig for Split {
 /// The maximum size of the texts of a piece, as a multiple of the size of a batch.
 const LARGEST: usize = 8;
 
-/// With this many parts, the messages after the present one are split later. Thousands of messages may share
-/// a text that has thousands of parts.
-const MANY_PARTS: usize = 1 << 16;
+/// The maximum number of parts of a message that are made in one step. No further message is split in a step
+/// that has as many: thousands of messages may share a text that has thousands of parts.
+const MANY_PARTS: usize = 1 << 14;
 
 struct Splitter {
-    delimiter: Option<Finder<'static>>,
+    cutter: Cutter,
     field: String,
     into: Option<Layout>,
-    keep_empty: bool,
-    parts: Vec<Piece>,
-    /// The decoded texts of a message.
-    decoded: String,
-    /// The decoded text of one element.
-    element: String,
     /// Messages that are not split yet.
-    uncut: VecDeque<Batch>,
+    uncut: VecDeque<Uncut>,
     /// The parts of a message share its fields. They leave in pieces, because the next transforms may copy
     /// these fields for each part.
     pieces: Pieces,
+}
+
+/// Messages that are not split yet. The parts of the first one before the offset `from` are made.
+struct Uncut {
+    batch: Batch,
+    from: usize,
+}
+
+/// Finds the parts of messages.
+struct Cutter {
+    delimiter: Option<Finder<'static>>,
+    keep_empty: bool,
+    /// Parts of the present message.
+    parts: Vec<Piece>,
+    /// Their decoded texts.
+    decoded: String,
+    /// The decoded text of one element.
+    element: String,
 }
 
 /// The offsets of a part: in the message, or in the decoded text.
@@ -130,40 +146,50 @@ enum Piece {
     Decoded(usize, usize),
 }
 
-impl Splitter {
-    /// Collects the parts of a message.
-    fn cut(&mut self, value: &[u8]) -> Result<(), String> {
+impl Cutter {
+    /// Collects the parts of a message from an offset on. Returns the offset of the others, if there are more
+    /// than [`MANY_PARTS`].
+    fn cut(&mut self, value: &[u8], from: usize) -> Result<Option<usize>, String> {
         self.parts.clear();
         self.decoded.clear();
-        let Some(finder) = &self.delimiter else { return self.elements(value) };
-        let mut start = 0;
-        let length = finder.needle().len();
-        let mut add = |start: usize, end: usize| {
-            if end > start || self.keep_empty {
-                self.parts.push(Piece::Raw(start, end));
-            }
-        };
-        for end in finder.find_iter(value) {
-            add(start, end);
-            start = end + length;
+        match &self.delimiter {
+            Some(finder) => Ok(cut_text(finder, self.keep_empty, value, from, &mut self.parts)),
+            None => self.cut_array(value, from),
         }
-        add(start, value.len());
-        Ok(())
     }
 
-    fn elements(&mut self, value: &[u8]) -> Result<(), String> {
-        let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
-        let Self { parts, decoded, element, .. } = self;
-        elements(text, |found| {
-            parts.push(match found.plain() {
-                Some(range) => Piece::Raw(range.start, range.end),
-                None => {
-                    let begin = decoded.len();
-                    decoded.push_str(found.decode(text, element));
-                    Piece::Decoded(begin, decoded.len())
-                }
-            });
-        })
+    /// The whole array is checked before its first elements leave.
+    fn cut_array(&mut self, value: &[u8], from: usize) -> Result<Option<usize>, String> {
+        let (mut end, mut rest) = (from, None);
+        let mut found = |element: Element| {
+            if self.parts.len() == MANY_PARTS {
+                rest = Some(end);
+                return ControlFlow::Break(());
+            }
+            end = element.end();
+            self.add(value, element);
+            ControlFlow::Continue(())
+        };
+        if from > 0 {
+            elements_after(value, from, found);
+        } else {
+            let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
+            elements(text, |element| {
+                let _ = found(element);
+            })?;
+        }
+        Ok(rest)
+    }
+
+    fn add(&mut self, array: &[u8], element: Element) {
+        self.parts.push(match element.plain() {
+            Some(range) => Piece::Raw(range.start, range.end),
+            None => {
+                let begin = self.decoded.len();
+                self.decoded.push_str(element.decode(array, &mut self.element));
+                Piece::Decoded(begin, self.decoded.len())
+            }
+        });
     }
 
     fn part<'a>(&'a self, value: &'a [u8], part: Piece) -> &'a [u8] {
@@ -175,53 +201,83 @@ impl Splitter {
     }
 }
 
+/// Collects the parts of a text, as [`Cutter::cut`] does.
+fn cut_text(
+    finder: &Finder,
+    keep_empty: bool,
+    value: &[u8],
+    from: usize,
+    parts: &mut Vec<Piece>,
+) -> Option<usize> {
+    let mut start = from;
+    let delimiters = finder.find_iter(value.get(from..).unwrap_or_default()).map(|at| from + at);
+    for end in delimiters.chain([value.len()]) {
+        if end > start || keep_empty {
+            if parts.len() == MANY_PARTS {
+                return Some(start);
+            }
+            parts.push(Piece::Raw(start, end));
+        }
+        start = end + finder.needle().len();
+    }
+    None
+}
+
 impl Splitter {
-    /// Splits the messages of a batch, or the first of them if these have many parts.
-    fn split(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+    /// Splits the first messages, or a part of the first one.
+    fn split(&mut self, uncut: Uncut, out: &mut Outputs) -> Result<(), Error> {
+        let Uncut { batch, from } = uncut;
         let Some(input) = bytes_of(&batch, &self.field) else {
             return Ok(reject_all(batch, &missing(&self.field), out)?);
         };
         let mut made = Made::new(&input, self.into.is_some());
         let mut failed: Vec<(u32, String)> = Vec::new();
         let mut rows = Vec::with_capacity(input.len());
-        let mut done = 0;
-        while done < input.len() && rows.len() < MANY_PARTS {
-            let row = done;
-            done += 1;
-            let value = input.value(row);
-            let cut = match input.is_null(row) {
-                true => Err(missing(&self.field)),
-                false => self.cut(value),
-            };
-            let is_text = || !made.is_text() || simdutf8::basic::from_utf8(value).is_ok();
-            match cut {
-                Ok(()) if is_text() => {
-                    for &part in &self.parts {
-                        made.push(self.part(value, part));
+        let (mut row, mut from) = (0, from);
+        let mut rest = None;
+        while row < input.len() && rest.is_none() && rows.len() < MANY_PARTS {
+            match self.cut(&input, row, std::mem::take(&mut from)) {
+                Ok(others) => {
+                    rest = others;
+                    for &part in &self.cutter.parts {
+                        made.push(self.cutter.part(input.value(row), part));
                         // The rows are counted without the failed rows, which are removed first.
                         rows.push((row - failed.len()) as u32);
                     }
                 }
-                Ok(()) => failed.push((row as u32, thalweg_codec::not_utf8(value))),
                 Err(reason) => failed.push((row as u32, reason)),
             }
+            row += 1;
         }
-        let Some(batch) = self.keep_from(done, batch)? else { return Ok(()) };
+        let batch = self.keep_from(row, rest, batch);
         match out.reject(batch, failed)? {
             Some(rest) => self.expand(rest, made, rows),
             None => Ok(()),
         }
     }
 
-    /// Keeps the messages from this row on for later. Returns those before it.
-    fn keep_from(&mut self, row: usize, batch: Batch) -> Result<Option<Batch>, Error> {
-        if row == batch.rows() {
-            return Ok(Some(batch));
+    /// Collects the parts of the message in a row, as [`Cutter::cut`] does.
+    fn cut(&mut self, input: &BinaryViewArray, row: usize, from: usize) -> Result<Option<usize>, String> {
+        if input.is_null(row) {
+            return Err(missing(&self.field));
         }
-        let is_done = (0..batch.rows()).map(|at| at < row).collect::<Vec<bool>>();
-        let (done, rest) = batch.partition(&BooleanArray::from(is_done))?;
-        rest.into_iter().for_each(|rest| self.uncut.push_front(rest));
-        Ok(done)
+        let value = input.value(row);
+        if from == 0 && self.into.is_some() && simdutf8::basic::from_utf8(value).is_err() {
+            return Err(thalweg_codec::not_utf8(value));
+        }
+        self.cutter.cut(value, from)
+    }
+
+    /// Keeps the messages from this row on for later, and the one before it if it has further parts, from
+    /// `rest` on. Returns those before the row.
+    fn keep_from(&mut self, row: usize, rest: Option<usize>, batch: Batch) -> Batch {
+        let (rows, first) = (batch.rows(), row - usize::from(rest.is_some()));
+        if first == rows {
+            return batch;
+        }
+        let later = batch.share().slice(first, rows - first);
+        self.uncut.push_front(Uncut { batch: later, from: rest.unwrap_or(0) });
+        batch.slice(0, row)
     }
 
     /// Makes messages of parts. `rows` has the row of the original for each.
@@ -246,15 +302,15 @@ impl Splitter {
 
 impl Transform for Splitter {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        self.uncut.push_back(batch);
+        self.uncut.push_back(Uncut { batch, from: 0 });
         self.resume(out)
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
         if self.pieces.is_empty()
-            && let Some(batch) = self.uncut.pop_front()
+            && let Some(uncut) = self.uncut.pop_front()
         {
-            self.split(batch, out)?;
+            self.split(uncut, out)?;
         }
         if let Some(piece) = self.pieces.next_of_texts() {
             out.send(piece);
@@ -278,10 +334,6 @@ impl Made {
             true => Self::Texts(TextBuilder::over(input.data_buffers(), input.len())),
             false => Self::Payloads(ViewBuilder::over(input.data_buffers(), input.len())),
         }
-    }
-
-    fn is_text(&self) -> bool {
-        matches!(self, Self::Texts(_))
     }
 
     fn push(&mut self, part: &[u8]) {
@@ -360,6 +412,40 @@ mod tests {
             rows += made.iter().map(|(_, batch)| batch.rows()).sum::<usize>();
         }
         assert_eq!(rows, 10 * PARTS);
+    }
+
+    #[test]
+    fn a_message_with_many_parts_is_split_in_steps() {
+        let numbers: Vec<String> = (0..3 * MANY_PARTS).map(|number| number.to_string()).collect();
+        let texts: Vec<String> = numbers.iter().map(|number| format!(r#""\t{number}""#)).collect();
+        let tabs: Vec<String> = numbers.iter().map(|number| format!("\t{number}")).collect();
+        let (empty, array) = (numbers.join(",,"), format!("[{}]", texts.join(" , ")));
+        for (yaml, line, expected) in [
+            ("delimiter: ','", numbers.join(",") + ",", &numbers),
+            ("delimiter: ','", empty, &numbers),
+            ("json_array: true", format!("[{}]", numbers.join(", ")), &numbers),
+            ("json_array: true", array, &tabs),
+        ] {
+            let mut split = testing::options::<Split>(yaml).build(&testing::context()).unwrap();
+            let mut out = Outputs::new("test".into());
+            split.apply(testing::batch([line.as_str(), "[1]"]), &mut out).unwrap();
+            let (mut parts, mut steps) = (Vec::new(), 0);
+            loop {
+                for (output, batch) in out.take() {
+                    assert!(output == Output::Main && batch.rows() <= MANY_PARTS);
+                    parts.extend(testing::payloads(&batch));
+                    batch.settle(Outcome::Delivered);
+                }
+                steps += 1;
+                if out.take_held().is_none() {
+                    break;
+                }
+                split.resume(&mut out).unwrap();
+            }
+            let last = if yaml.starts_with('d') { "[1]" } else { "1" };
+            assert_eq!((parts.pop().as_deref(), steps), (Some(last), 4), "{yaml}");
+            assert!(parts == *expected, "{yaml}");
+        }
     }
 
     #[test]

@@ -245,6 +245,8 @@ async fn watch(
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut has_signal = false;
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    crate::code::release();
     loop {
         tokio::select! {
             summary = &mut wait => return Ok(summary),
