@@ -1,6 +1,10 @@
 //! The number of files and connections that this process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thalweg_engine::Error;
+
+/// The descriptors of a run with one file at a time: of the runtime, the state directory and the streams.
+const LEAST: u64 = 32;
 
 /// Raises the limit of this process to what the system allows it. Systems set a low one for programs that use
 /// `select`, which this one does not. Call it at the start of a program.
@@ -11,5 +15,19 @@ pub fn raise_descriptor_limit() {
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         tracing::debug!("the number of open files stays limited to {current:?}: {error}");
+    }
+}
+
+/// Refuses to run with so few descriptors that a run would wait for one without end.
+///
+/// # Errors
+/// If this process may have too few files open.
+pub(crate) fn check_descriptor_limit() -> Result<(), Error> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < LEAST => Err(Error::permanent(format!(
+            "this process may have {limit} files open, and a run needs at least {LEAST}: raise the limit, for example \
+             with `ulimit -n 1024`"
+        ))),
+        _ => Ok(()),
     }
 }

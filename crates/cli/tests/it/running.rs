@@ -328,6 +328,21 @@ fn flooding(house: &House, arguments: &[&str]) -> Child {
 }
 
 #[test]
+fn too_few_descriptors_are_an_error_at_the_start() {
+    let house = House::with(&[(
+        "c.yaml",
+        "sources: { in: { generate: { count: 1 } } }\npipelines: { main: { from: in, \
+                                          to: out } }\nsinks: { out: { discard: {} } }\n",
+    )]);
+    let mut command = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    command.args(["-c", "ulimit -n 16; exec \"$0\" run c.yaml", program]).current_dir(house.path());
+    let said = common::said(command.output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("may have 16 files open, and a run needs at least 32"), "{}", said.err);
+}
+
+#[test]
 fn a_repeated_run_that_cannot_drain_ends_after_a_signal() {
     let house = House::with(&[("c.yaml", FLOOD)]);
     let mut child = flooding(&house, &["run", "c.yaml", "--repeat", "--drain-timeout", "0"]);

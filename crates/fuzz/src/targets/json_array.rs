@@ -32,7 +32,7 @@ fn run(bytes: &[u8]) {
     let result = elements(text, |element| {
         found.push(match element.plain() {
             Some(range) => text[range].to_owned(),
-            None => element.decode(text, &mut scratch).to_owned(),
+            None => element.decode(text.as_bytes(), &mut scratch).to_owned(),
         });
     });
     match serde_json::from_str::<Vec<Value>>(text) {

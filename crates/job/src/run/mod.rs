@@ -11,6 +11,7 @@ use thalweg_engine::replay::Replayed;
 use thalweg_engine::{Error, FileWatcher, Graph, Handle, Plan, Run, StateDir, Summary};
 use tokio::time::MissedTickBehavior;
 
+use crate::descriptors::check_descriptor_limit;
 use crate::error::{LoadError, RunError};
 use crate::job::{Job, Phase};
 use crate::outcome::{JobOutcome, Outcome, Retries};
@@ -192,6 +193,7 @@ pub fn run_graph(
 
 /// Prepares the run of a phase.
 fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Run, Error> {
+    check_descriptor_limit()?;
     let run = Run::new(Plan::new(&phase.graph, options.cores), phase.state_dir.clone())?;
     let run = run.drain_timeout(options.drain_timeout);
     let run = match &options.replayed {
