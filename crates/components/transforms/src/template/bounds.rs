@@ -18,9 +18,6 @@ const STEPS: u64 = 5_000_000;
 /// The maximum size of a text, in bytes. Expressions have the same limit.
 pub(super) const LONGEST: usize = 16 << 20;
 
-/// The maximum size of the texts for one batch, in bytes.
-pub(super) const MOST: usize = 256 << 20;
-
 /// The maximum size of all values that are made for one message, in bytes.
 const MOST_MADE: usize = 8 * LONGEST;
 
@@ -29,6 +26,9 @@ pub(super) const MOST_ITEMS: usize = 1 << 20;
 
 /// The size of an item in a list, in bytes.
 const ITEM: usize = 32;
+
+/// The size of a list in a list, in bytes, with its first items.
+pub(super) const GROUP: usize = 192;
 
 /// The deepest nesting of lists and mappings. They are written and dropped recursively.
 const DEEPEST: usize = 64;

@@ -7,9 +7,10 @@ mod bounds;
 mod filters;
 mod program;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use minijinja::machinery::get_compiled_template;
@@ -101,7 +102,7 @@ sinks:
 }
 
 impl TransformConfig for Template {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let environment = self.environment().map_err(|error| Error::permanent(error.to_string()))?;
         let template = environment.get_template("template");
         let template = template.map_err(|error| Error::permanent(error.to_string()))?;
@@ -112,6 +113,8 @@ impl TransformConfig for Template {
             root: self.root.clone(),
             slot: Slot::new(&self.into, FieldType::Text),
             known: None,
+            waiting: VecDeque::new(),
+            piece_bytes: context.batch_bytes,
         }))
     }
 }
@@ -124,6 +127,11 @@ struct Templater {
     slot: Slot,
     /// The schema of the previous batch, the columns it needs, and the tree of their names.
     known: Option<(SchemaRef, Vec<String>, Arc<Tree>)>,
+    /// Messages that are not rendered yet. Texts can be far larger than their messages, so they leave in
+    /// pieces.
+    waiting: VecDeque<Batch>,
+    /// A piece with texts of this size has no further one.
+    piece_bytes: usize,
 }
 
 impl Templater {
@@ -161,8 +169,9 @@ impl Templater {
     }
 }
 
-impl Transform for Templater {
-    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+impl Templater {
+    /// Renders the first messages, and keeps the others for later if the texts are long.
+    fn render(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let (names, tree) = self.tree(&batch);
         let columns: Arc<[Values]> = names.iter().map(|name| column(&batch, name)).collect();
         let template = self.environment.get_template("template");
@@ -171,31 +180,56 @@ impl Transform for Templater {
         let mut written = PayloadWriter::with_capacity(batch.rows() * 64, batch.rows());
         let mut failed = Vec::new();
         let mut text = String::new();
-        for row in 0..batch.rows() {
-            let message = Message { columns: columns.clone(), tree: tree.clone(), row };
+        let mut rows = 0;
+        while rows < batch.rows() && written.buffer().len() < self.piece_bytes {
+            let message = Message { columns: columns.clone(), tree: tree.clone(), row: rows };
             text.clear();
             let rendered = program.render(&self.environment, Value::from_object(message), &mut text);
-            let rendered = rendered.map_err(|error| reason(&error));
-            match rendered.and_then(|()| fits(&text, written.buffer().len())) {
+            match rendered.map_err(|error| reason(&error)).and_then(|()| fits(&text)) {
                 Ok(()) => written.buffer().extend_from_slice(text.as_bytes()),
-                Err(why) => failed.push((row as u32, format!("the template cannot be rendered: {why}"))),
+                Err(why) => failed.push((rows as u32, format!("the template cannot be rendered: {why}"))),
             }
             written.end();
             text.shrink_to(KEPT);
+            rows += 1;
         }
+        let batch = self.keep_from(rows, batch);
         Ok(self.slot.put(batch, written.finish(), failed, out)?)
+    }
+
+    /// Keeps the messages from this row on for later. Returns those before it.
+    fn keep_from(&mut self, row: usize, batch: Batch) -> Batch {
+        if row == batch.rows() {
+            return batch;
+        }
+        self.waiting.push_front(batch.share().slice(row, batch.rows() - row));
+        batch.slice(0, row)
+    }
+}
+
+impl Transform for Templater {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.waiting.push_back(batch);
+        self.resume(out)
+    }
+
+    fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        if let Some(batch) = self.waiting.pop_front() {
+            self.render(batch, out)?;
+        }
+        if !self.waiting.is_empty() {
+            out.hold(Duration::ZERO);
+        }
+        Ok(())
     }
 }
 
 /// The memory for texts that is kept from one message to the next, in bytes.
 const KEPT: usize = 64 << 10;
 
-/// Checks the size of a text, after others of this batch with `before` bytes.
-fn fits(text: &str, before: usize) -> Result<(), String> {
-    if text.len() <= bounds::LONGEST && before + text.len() <= bounds::MOST {
-        return Ok(());
-    }
-    Err("the text has more than 16 MiB, or those of a batch 256 MiB".to_owned())
+/// Checks the size of a text.
+fn fits(text: &str) -> Result<(), String> {
+    if text.len() <= bounds::LONGEST { Ok(()) } else { Err("the text has more than 16 MiB".to_owned()) }
 }
 
 /// Returns why a template failed, with the bound if it was one.
@@ -287,6 +321,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use thalweg_engine::{Output, testing};
+    use thalweg_record::Outcome;
 
     use crate::parse_json::ParseJsonConfig;
 
@@ -334,6 +369,28 @@ mod tests {
     }
 
     #[test]
+    fn long_texts_leave_in_pieces() {
+        let context = testing::context();
+        let options = testing::options::<Template>("template: \"{{ payload ~ 'x' * 1000000 }}\"");
+        let mut template = options.build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        template.apply(testing::batch(["a", "b", "c", "d", "e"]), &mut out).unwrap();
+        let (mut rows, mut first) = (Vec::new(), String::new());
+        loop {
+            for (_, batch) in out.take() {
+                rows.push(batch.rows());
+                first.extend(testing::payloads(&batch).iter().map(|text| &text[..1]));
+                batch.settle(Outcome::Delivered);
+            }
+            if out.take_held().is_none() {
+                break;
+            }
+            template.resume(&mut out).unwrap();
+        }
+        assert_eq!((rows, first.as_str()), (vec![2, 2, 1], "abcde"));
+    }
+
+    #[test]
     fn what_takes_too_long_or_is_too_large_is_an_error_of_its_message() {
         let lines = [r#"{"n": 2000000000, "l": [1,2,3]}"#, r#"{"n": 3, "l": [1,2,3]}"#];
         let given = |template: &str| {
@@ -358,10 +415,7 @@ mod tests {
         let slow = given("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
         assert_eq!(slow.errors()[1].1, "the template cannot be rendered: it takes more than 5 million steps");
         let long = given("{% for i in range(20) %}{{ 'x' * 1000000 }}{% endfor %}");
-        assert_eq!(
-            long.errors()[1].1,
-            "the template cannot be rendered: the text has more than 16 MiB, or those of a batch 256 MiB"
-        );
+        assert_eq!(long.errors()[1].1, "the template cannot be rendered: the text has more than 16 MiB");
         assert_eq!(long.errors().len(), 2);
         let replaced = given("{{ ('x' * 100000)|replace('x', 'y' * 1000) }}");
         assert_eq!(replaced.errors().len(), 2);
@@ -386,6 +440,10 @@ mod tests {
             (grown("[1]", "s.x * 2"), list),
             (grown("[]", "s.x + [i|string ~ 'x' * n * n * n]"), all),
             (grown("[]", "s.x + [('x' * n * n * n)[1:]]"), all),
+            ("{{ ([0] * n * n * 20)|slice(n * n * 20)|length }}".to_owned(), all),
+            ("{{ ([0] * n * n * 20)|batch(1)|length }}".to_owned(), all),
+            ("{{ ([0] * n * n * 20)|zip([0])|length }}".to_owned(), all),
+            ("{{ ([0] * n * n * 20)|groupby('x')|length }}".to_owned(), all),
             (grown("[]", "[s.x]"), "lists are nested more than 64 deep"),
             ("{% for c in ['x'] recursive %}{{ loop([c ~ c]) }}{% endfor %}".to_owned(), text),
             ("{{ ('x' * n * n * n * n)|length }}".to_owned(), text),
