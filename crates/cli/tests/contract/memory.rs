@@ -72,6 +72,28 @@ fn many_empty_messages_stay_within_the_budget() {
     check(FILE, "[set: { a: '1' }]", JSON, &"\n".repeat(4_000_000));
 }
 
+#[test]
+fn long_texts_of_short_messages_stay_within_the_budget() {
+    check(FILE, "[template: { template: \"{{ 'x' * 4000000 }}\" }]", NOWHERE, &"x\n".repeat(200));
+}
+
+#[test]
+fn many_compressed_files_stay_within_the_budget() {
+    let mut lines = String::new();
+    for number in 0..50_000 {
+        writeln!(lines, "{{\"file\":\"f{}\",\"n\":{number}}}", number % 500).unwrap();
+    }
+    let sink = "file: { path: 'out/{file}', encode: json, compression: zstd }";
+    check(FILE, "[parse_json: {}]", sink, &lines);
+}
+
+#[test]
+fn captures_of_a_pattern_stay_within_the_budget() {
+    let line =
+        "10.0.0.1 - ann [10/Oct/2000:13:55:36 -0700] \"GET /index.html HTTP/1.0\" 200 2326 \"-\" \"-\"\n";
+    check(FILE, "[parse_grok: { patterns: ['%{COMBINEDAPACHELOG}'] }]", JSON, &line.repeat(50_000));
+}
+
 /// Returns the most memory that was resident, in KiB, after this number of requests, each on its own
 /// connection.
 fn peak_after(requests: usize) -> u64 {

@@ -27,6 +27,9 @@ pub(super) const MOST_ITEMS: usize = 1 << 20;
 /// The size of an item in a list, in bytes.
 const ITEM: usize = 32;
 
+/// The size of a list in a list, in bytes, with its first items.
+pub(super) const GROUP: usize = 192;
+
 /// The deepest nesting of lists and mappings. They are written and dropped recursively.
 const DEEPEST: usize = 64;
 

@@ -5,7 +5,9 @@
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters};
 
-use super::bounds::{LONGEST, MOST_ITEMS, count, count_items, count_text, item_count, made, text_size};
+use super::bounds::{
+    GROUP, LONGEST, MOST_ITEMS, count, count_items, count_text, item_count, made, text_size,
+};
 
 /// The arguments of a filter, with and without names.
 type Arguments = Rest<ValueOrKwargs>;
@@ -16,14 +18,14 @@ type Bound = fn(&Value, &[ValueOrKwargs]) -> Result<(), Error>;
 /// Replaces the filters that make values.
 pub(super) fn set(environment: &mut Environment<'static>) {
     let make: [(&'static str, Value, Bound); 34] = [
-        ("batch", Value::from_function(filters::batch), groups),
+        ("batch", Value::from_function(filters::batch), batches),
         ("capitalize", Value::from_function(filters::capitalize), text),
         ("chain", Value::from_function(filters::chain), items),
         ("dictsort", Value::from_function(filters::dictsort), items),
         ("e", Value::from_function(filters::escape), escaped),
         ("escape", Value::from_function(filters::escape), escaped),
         ("format", Value::from_function(filters::format), formatted),
-        ("groupby", Value::from_function(filters::groupby), items),
+        ("groupby", Value::from_function(filters::groupby), groups),
         ("indent", Value::from_function(filters::indent), indented),
         ("items", Value::from_function(filters::items), items),
         ("join", Value::from_function(filters::join), joined),
@@ -39,7 +41,7 @@ pub(super) fn set(environment: &mut Environment<'static>) {
         ("safe", Value::from_function(filters::safe), text),
         ("select", Value::from_function(filters::select), items),
         ("selectattr", Value::from_function(filters::selectattr), items),
-        ("slice", Value::from_function(filters::slice), groups),
+        ("slice", Value::from_function(filters::slice), slices),
         ("sort", Value::from_function(filters::sort), items),
         ("split", Value::from_function(filters::split), pieces),
         ("string", Value::from_function(filters::string), text),
@@ -49,7 +51,7 @@ pub(super) fn set(environment: &mut Environment<'static>) {
         ("trim", Value::from_function(filters::trim), text),
         ("unique", Value::from_function(filters::unique), items),
         ("upper", Value::from_function(filters::upper), text),
-        ("zip", Value::from_function(filters::zip), items),
+        ("zip", Value::from_function(filters::zip), groups),
     ];
     for (name, filter, bound) in make {
         environment.add_filter(name, move |state: &mut State, value: Value, rest: Arguments| {
@@ -83,8 +85,22 @@ fn items(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {
     count_items(all)
 }
 
+/// Each item may be a group of its own.
 fn groups(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {
+    items(value, arguments)?;
+    count(item_count(value).saturating_mul(GROUP))
+}
+
+/// A list is allocated for the number of items that it is to have.
+fn batches(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {
     count_items(largest(arguments))?;
+    groups(value, arguments)
+}
+
+fn slices(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {
+    let slices = largest(arguments);
+    count_items(slices)?;
+    count(slices.saturating_mul(GROUP))?;
     items(value, arguments)
 }
 

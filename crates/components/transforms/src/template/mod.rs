@@ -7,7 +7,7 @@ mod bounds;
 mod filters;
 mod program;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ sinks:
 }
 
 impl TransformConfig for Template {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let environment = self.environment().map_err(|error| Error::permanent(error.to_string()))?;
         let template = environment.get_template("template");
         let template = template.map_err(|error| Error::permanent(error.to_string()))?;
@@ -113,7 +113,8 @@ impl TransformConfig for Template {
             root: self.root.clone(),
             slot: Slot::new(&self.into, FieldType::Text),
             known: None,
-            waiting: None,
+            waiting: VecDeque::new(),
+            piece_bytes: context.batch_bytes,
         }))
     }
 }
@@ -126,8 +127,11 @@ struct Templater {
     slot: Slot,
     /// The schema of the previous batch, the columns it needs, and the tree of their names.
     known: Option<(SchemaRef, Vec<String>, Arc<Tree>)>,
-    /// The messages whose texts did not fit into the last piece.
-    waiting: Option<Batch>,
+    /// Messages that are not rendered yet. Texts can be far larger than their messages, so they leave in
+    /// pieces.
+    waiting: VecDeque<Batch>,
+    /// A piece with texts of this size has no further one.
+    piece_bytes: usize,
 }
 
 impl Templater {
@@ -166,16 +170,18 @@ impl Templater {
 }
 
 impl Templater {
-    /// Renders the messages of a batch until their texts fill a piece. Returns the batch of the others.
-    fn render(&mut self, batch: Batch, out: &mut Outputs) -> Result<Option<Batch>, Error> {
+    /// Renders the first messages, and keeps the others for later if the texts are long.
+    fn render(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let (names, tree) = self.tree(&batch);
         let columns: Arc<[Values]> = names.iter().map(|name| column(&batch, name)).collect();
         let template = self.environment.get_template("template");
         let template = template.map_err(|error| Error::permanent(error.to_string()))?;
         let program = Program::new(get_compiled_template(&template));
         let mut written = PayloadWriter::with_capacity(batch.rows() * 64, batch.rows());
-        let (mut failed, mut text, mut rows) = (Vec::new(), String::new(), 0);
-        while rows < batch.rows() && written.buffer().len() <= PIECE {
+        let mut failed = Vec::new();
+        let mut text = String::new();
+        let mut rows = 0;
+        while rows < batch.rows() && written.buffer().len() < self.piece_bytes {
             let message = Message { columns: columns.clone(), tree: tree.clone(), row: rows };
             text.clear();
             let rendered = program.render(&self.environment, Value::from_object(message), &mut text);
@@ -187,26 +193,31 @@ impl Templater {
             text.shrink_to(KEPT);
             rows += 1;
         }
-        let rest = batch.rows() - rows;
-        let (piece, rest) = match rest {
-            0 => (batch, None),
-            _ => (batch.share().slice(0, rows), Some(batch.slice(rows, rest))),
-        };
-        self.slot.put(piece, written.finish(), failed, out)?;
-        Ok(rest)
+        let batch = self.keep_from(rows, batch);
+        Ok(self.slot.put(batch, written.finish(), failed, out)?)
+    }
+
+    /// Keeps the messages from this row on for later. Returns those before it.
+    fn keep_from(&mut self, row: usize, batch: Batch) -> Batch {
+        if row == batch.rows() {
+            return batch;
+        }
+        self.waiting.push_front(batch.share().slice(row, batch.rows() - row));
+        batch.slice(0, row)
     }
 }
 
 impl Transform for Templater {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        self.waiting = Some(batch);
+        self.waiting.push_back(batch);
         self.resume(out)
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        let Some(batch) = self.waiting.take() else { return Ok(()) };
-        self.waiting = self.render(batch, out)?;
-        if self.waiting.is_some() {
+        if let Some(batch) = self.waiting.pop_front() {
+            self.render(batch, out)?;
+        }
+        if !self.waiting.is_empty() {
             out.hold(Duration::ZERO);
         }
         Ok(())
@@ -216,15 +227,9 @@ impl Transform for Templater {
 /// The memory for texts that is kept from one message to the next, in bytes.
 const KEPT: usize = 64 << 10;
 
-/// The size of the texts that leave together, in bytes, without the last of them.
-const PIECE: usize = 4 << 20;
-
 /// Checks the size of a text.
 fn fits(text: &str) -> Result<(), String> {
-    match text.len() <= bounds::LONGEST {
-        true => Ok(()),
-        false => Err("the text has more than 16 MiB".to_owned()),
-    }
+    if text.len() <= bounds::LONGEST { Ok(()) } else { Err("the text has more than 16 MiB".to_owned()) }
 }
 
 /// Returns why a template failed, with the bound if it was one.
@@ -316,6 +321,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use thalweg_engine::{Output, testing};
+    use thalweg_record::Outcome;
 
     use crate::parse_json::ParseJsonConfig;
 
@@ -363,6 +369,28 @@ mod tests {
     }
 
     #[test]
+    fn long_texts_leave_in_pieces() {
+        let context = testing::context();
+        let options = testing::options::<Template>("template: \"{{ payload ~ 'x' * 1000000 }}\"");
+        let mut template = options.build(&context).unwrap();
+        let mut out = Outputs::new("test".into());
+        template.apply(testing::batch(["a", "b", "c", "d", "e"]), &mut out).unwrap();
+        let (mut rows, mut first) = (Vec::new(), String::new());
+        loop {
+            for (_, batch) in out.take() {
+                rows.push(batch.rows());
+                first.extend(testing::payloads(&batch).iter().map(|text| &text[..1]));
+                batch.settle(Outcome::Delivered);
+            }
+            if out.take_held().is_none() {
+                break;
+            }
+            template.resume(&mut out).unwrap();
+        }
+        assert_eq!((rows, first.as_str()), (vec![2, 2, 1], "abcde"));
+    }
+
+    #[test]
     fn what_takes_too_long_or_is_too_large_is_an_error_of_its_message() {
         let lines = [r#"{"n": 2000000000, "l": [1,2,3]}"#, r#"{"n": 3, "l": [1,2,3]}"#];
         let given = |template: &str| {
@@ -394,23 +422,6 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_large_together_leave_in_pieces() {
-        let template = testing::options::<Template>("template: \"{{ 'x' * 3000000 }}\"");
-        let mut template = template.build(&testing::context()).unwrap();
-        let mut out = Outputs::new("test".into());
-        template.apply(testing::batch(["a", "b", "c", "d", "e"]), &mut out).unwrap();
-        let mut rows: Vec<usize> = Vec::new();
-        loop {
-            rows.extend(out.take().iter().map(|(_, batch)| batch.rows()));
-            if out.take_held().is_none() {
-                break;
-            }
-            template.resume(&mut out).unwrap();
-        }
-        assert_eq!(rows, [2, 2, 1]);
-    }
-
-    #[test]
     fn values_on_the_way_are_bounded_too() {
         let text = "a text has more than 16 MiB";
         let all = "its values take more than 128 MiB";
@@ -429,6 +440,10 @@ mod tests {
             (grown("[1]", "s.x * 2"), list),
             (grown("[]", "s.x + [i|string ~ 'x' * n * n * n]"), all),
             (grown("[]", "s.x + [('x' * n * n * n)[1:]]"), all),
+            ("{{ ([0] * n * n * 20)|slice(n * n * 20)|length }}".to_owned(), all),
+            ("{{ ([0] * n * n * 20)|batch(1)|length }}".to_owned(), all),
+            ("{{ ([0] * n * n * 20)|zip([0])|length }}".to_owned(), all),
+            ("{{ ([0] * n * n * 20)|groupby('x')|length }}".to_owned(), all),
             (grown("[]", "[s.x]"), "lists are nested more than 64 deep"),
             ("{% for c in ['x'] recursive %}{{ loop([c ~ c]) }}{% endfor %}".to_owned(), text),
             ("{{ ('x' * n * n * n * n)|length }}".to_owned(), text),
