@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt};
 use opendal::{EntryMode, ErrorKind, Metadata, Operator};
 use parking_lot::Mutex;
+use thalweg_beneath::Beneath;
 
 use crate::answers::guarded;
 use crate::attempt::{AttemptError, patient};
@@ -14,7 +15,7 @@ use crate::local::working;
 use crate::transport::Seen;
 use crate::url::Kind;
 use crate::walk::{Found, Walk};
-use crate::{Fingerprint, Store, StoreError};
+use crate::{Fingerprint, Origin, Store, StoreError};
 
 /// How many names a page of a listing has, so that an answer stays short.
 const PAGE: usize = 1000;
@@ -27,6 +28,8 @@ pub struct Object {
     pub(crate) path: String,
     pub(crate) state: Fingerprint,
     pub(crate) mode: Option<u32>,
+    /// Opens a file that was found in a folder of this machine.
+    pub(crate) beneath: Option<Beneath>,
 }
 
 /// One entry of a listing.
@@ -51,12 +54,18 @@ pub enum Entry {
 impl Object {
     /// Creates an object from a path and state that were found before.
     pub fn new(store: Store, path: String, state: Fingerprint) -> Self {
-        Self { store, path, state, mode: None }
+        Self { store, path, state, mode: None, beneath: None }
     }
 
     /// Returns the permissions, if the store has them.
     pub fn mode(&self) -> Option<u32> {
         self.mode
+    }
+
+    /// Returns the object as an origin, of which ranges can be cached.
+    pub fn origin(&self) -> Origin {
+        let origin = self.store.origin(&self.path);
+        Origin { local: self.beneath.clone().or(origin.local.clone()), ..origin }
     }
 
     /// Returns the store of the object.
@@ -203,7 +212,9 @@ impl Listing {
         Ok(Some(match found {
             Found::File { path, state, mode } => {
                 self.last = Some(path.clone());
-                Entry::Object(Object { store: self.store.clone(), path, state, mode: Some(mode) })
+                let beneath = self.walk.as_ref().map(|walk| walk.beneath().clone());
+                let object = Object::new(self.store.clone(), path, state);
+                Entry::Object(Object { mode: Some(mode), beneath, ..object })
             }
             Found::Unreadable { name, why } => Entry::Unreadable { name, why },
             Found::LinkOut { name } => Entry::LinkOut { name },
@@ -294,7 +305,7 @@ impl Listing {
             let Some(metadata) = self.complete(lister, &path, metadata).await? else { continue };
             self.last = Some(path.clone());
             let state = Fingerprint::new(metadata.content_length(), &metadata);
-            return Ok(Some(Entry::Object(Object { store: self.store.clone(), path, state, mode: None })));
+            return Ok(Some(Entry::Object(Object::new(self.store.clone(), path, state))));
         }
     }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use opendal::{HttpTransporter, Operator};
 use parking_lot::Mutex;
+use thalweg_beneath::Beneath;
 
 use crate::answers::Pages;
 use crate::transport::{Looking, Seen};
@@ -16,6 +17,8 @@ pub struct Origin {
     pub(crate) path: String,
     pub(crate) name: String,
     pub(crate) key: String,
+    /// Opens a file of this machine. OpenDAL does not read those: it follows all links.
+    pub(crate) local: Option<Beneath>,
 }
 
 impl fmt::Debug for Origin {
@@ -32,7 +35,7 @@ impl Origin {
     /// bytes of a range are still missing.
     pub fn new(operator: Operator, path: impl Into<String>, name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { operator, path: path.into(), key: name.clone(), name }
+        Self { operator, path: path.into(), key: name.clone(), name, local: None }
     }
 
     /// Creates an origin from a URL:
