@@ -8,6 +8,7 @@
 //! See docs/decisions/035-a-file-has-no-name-until-it-is-complete.md.
 
 pub mod draft;
+mod given;
 pub mod names;
 mod options;
 pub mod path;
@@ -52,6 +53,7 @@ impl Directory {
     /// Creates a worker with these options.
     pub fn new(options: DirectoryOptions, names: Arc<Names>, context: &Context, is_last: bool) -> Self {
         let journal = context.journal.clone().filter(|_| context.resumes);
+        names.spill_to(&context.temporary);
         Self { options, names, journal, resumes: context.resumes, is_last, root: None }
     }
 
