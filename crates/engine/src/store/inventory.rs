@@ -109,9 +109,11 @@ impl Inventory {
     pub(super) fn open(folder: &Path, faults: &Faults) -> Result<Self, Error> {
         let path = folder.join(NAME);
         let failed = |error: io::Error| faults.unopened(&error.to_string());
+        let mut is_new = false;
         let file = match open_regular_with(File::options().read(true).write(true), &path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 check(folder, None).map_err(|damage| faults.damaged(&damage.path, damage.what))?;
+                is_new = true;
                 open_regular_with(private_file().read(true).write(true).create(true), &path)
             }
             opened => opened,
@@ -122,16 +124,22 @@ impl Inventory {
             Err(TryLockError::WouldBlock) => return Err(faults.locked()),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let contents = match read(&mut file).map_err(failed)? {
+        let record = read(&mut file).map_err(failed)?;
+        let is_empty = matches!(record, Record::Empty);
+        let contents = match record {
             Record::Contents(contents) => Some(contents),
             Record::Torn => None,
-            // It was created, and not written yet.
-            Record::Empty if !has_records(folder).map_err(failed)? => None,
+            // It was created, and a kill came before its first record.
+            Record::Empty if is_new || !has_records(folder).map_err(failed)? => None,
             Record::Empty => return Err(faults.damaged(&path, "is empty")),
             Record::Damaged => return Err(faults.damaged(&path, "was changed")),
         };
         check(folder, contents.as_ref()).map_err(|damage| faults.damaged(&damage.path, damage.what))?;
         let inventory = Self { folder: folder.to_owned(), file, state: Mutex::default() };
+        if is_empty {
+            // Before the database has a record: an empty inventory beside records is damage.
+            inventory.write(&Contents::default()).map_err(failed)?;
+        }
         if let Some(contents) = contents {
             inventory.reopen(contents).map_err(failed)?;
         }
