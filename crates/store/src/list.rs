@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use futures_util::{FutureExt, StreamExt};
 use opendal::{EntryMode, ErrorKind, Metadata, Operator};
@@ -118,6 +119,8 @@ struct Lister {
     /// The head of the last reply.
     seen: Arc<Mutex<Seen>>,
     entries: opendal::Lister,
+    /// The number of pages since the last entry.
+    empty: Arc<AtomicU32>,
     /// The entries up to this path were returned before the listing failed.
     after: Option<String>,
 }
@@ -252,8 +255,8 @@ impl Listing {
     /// Requests the first page of a folder, or of everything below a prefix.
     async fn open(&self, folder: &str) -> Result<Lister, AttemptError> {
         self.store.counts().request(false);
-        let seen = Arc::default();
-        let operator = self.store.origin(&self.prefix).listing(&seen);
+        let (seen, empty) = (Arc::default(), Arc::default());
+        let operator = self.store.origin(&self.prefix).listing(&seen, &empty);
         let mut opening = operator.lister_with(folder).recursive(self.folders.is_none()).limit(PAGE);
         let mut after = None;
         if self.folders.is_none() {
@@ -265,7 +268,7 @@ impl Listing {
             }
         }
         let entries = opening.await.map_err(|error| self.failure(&error, &seen))?;
-        Ok(Lister { operator, seen, entries, after })
+        Ok(Lister { operator, seen, entries, empty, after })
     }
 
     /// Returns the next entry of the present folder, or `None` at its end.
@@ -279,6 +282,7 @@ impl Listing {
                 Some(Err(error)) => return Err(self.failure(&error, &lister.seen)),
                 Some(Ok(Some(entry))) => entry,
             };
+            lister.empty.store(0, Relaxed);
             let (path, metadata) = entry.into_parts();
             let is_folder = metadata.mode() == EntryMode::DIR || path.ends_with('/');
             if is_folder && (path == folder || self.folders.is_none()) {

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use opendal::{HttpTransporter, Operator};
 use parking_lot::Mutex;
@@ -95,11 +96,11 @@ impl Origin {
     }
 
     /// Returns the operator for one listing. In addition, it fails requests for a page that was requested
-    /// before.
-    pub(crate) fn listing(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
-        let seen = seen.clone();
+    /// before, and for a further page after too many empty ones, which it counts in `empty`.
+    pub(crate) fn listing(&self, seen: &Arc<Mutex<Seen>>, empty: &Arc<AtomicU32>) -> Operator {
+        let (seen, empty) = (seen.clone(), empty.clone());
         self.through(|inner| {
-            let inner = HttpTransporter::new(Pages { inner, requested: Mutex::default() });
+            let inner = HttpTransporter::new(Pages { inner, requested: Mutex::default(), empty });
             HttpTransporter::new(Looking { inner, seen })
         })
     }
