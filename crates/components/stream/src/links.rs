@@ -62,12 +62,17 @@ impl LinksOut {
         self.count == 0
     }
 
-    /// Reports the links of a source, if there are any. `option` is the one that reads them.
+    /// Reports the links of a source, if there are any. `option` is the one that reads them, in backticks.
     pub fn report(&self, source: &str, option: &str) {
         let (count, Some(first)) = (self.count, &self.first) else { return };
-        tracing::warn!(
-            "`{source}`: {count} links lead out of the folder that is read, and were skipped: the first is `{first}`. \
-             `{option}` reads them"
-        );
+        match count {
+            1 => tracing::warn!(
+                "`{source}`: the link `{first}` leads out of the folder that is read, and was skipped. {option} reads it"
+            ),
+            _ => tracing::warn!(
+                "`{source}`: {count} links lead out of the folder that is read, and were skipped: the first is \
+                 `{first}`. {option} reads them"
+            ),
+        }
     }
 }

@@ -224,6 +224,7 @@ impl Files {
         }
         let identity = file.origin().identity();
         let journal = self.journal.clone().filter(|_| identity.is_some());
+        target.writing.once = journal.is_none();
         let noted = Noted::new(journal, &target.store.name(path));
         let (target, memory) = (&target, &self.memory);
         let identity = identity.unwrap_or_default();

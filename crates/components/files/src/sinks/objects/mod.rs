@@ -229,7 +229,7 @@ impl ObjectsSink {
             writing: Writing {
                 content_type: self.content_type.clone(),
                 on_existing: self.on_exists.on_existing(),
-                mode: None,
+                ..Writing::default()
             },
             limits: store.limits(),
             store,
@@ -425,6 +425,7 @@ impl FileTransformConfig for ObjectsSink {
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
+        self.names.spill_to(&context.temporary);
         Ok(Box::new(files::Files {
             name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
             on_exists: self.on_exists,

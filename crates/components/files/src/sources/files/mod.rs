@@ -288,7 +288,7 @@ impl Files {
         }
         // With `watch`, only once.
         if !links.is_empty() && !self.has_reported_links.swap(true, Relaxed) {
-            links.report(&source, "symlinks: files");
+            links.report(&source, "`symlinks: files`");
         }
         Ok(found)
     }
