@@ -225,7 +225,7 @@ fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), Strin
 /// complete.
 fn content_of(letter: &DeadLetter, file: &KeptFile) -> Option<Content> {
     if let Some(path) = letter.path.as_deref().map(Path::new)
-        && path.is_file()
+        && file.opening().metadata(path).is_ok_and(|found| found.is_file())
     {
         return Some(Content::Path(path.to_owned()));
     }
@@ -239,7 +239,7 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
     let content = content_of(letter, kept)?;
     let origin = match &content {
         Content::Path(path) => {
-            let found = std::fs::metadata(path).ok()?;
+            let found = kept.opening().metadata(path).ok()?;
             let folder = path.parent().unwrap_or(path).into();
             let times = Times {
                 modified: found.modified().ok(),
@@ -247,6 +247,7 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
                 ..Times::default()
             };
             Origin::found(letter.source.as_str().into(), path.clone(), folder, found.len(), times)
+                .beneath(kept.opening())
         }
         Content::Memory(_) | Content::Temporary(_) | Content::Ranges(_) => {
             Origin::new(letter.source.as_str().into(), kept.name.clone().into(), kept.size)

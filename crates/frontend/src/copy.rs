@@ -79,9 +79,8 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
     if show.json {
         print::err(&format!("{}\n", figures.json(outcome)));
     } else if !show.quiet {
-        let state = kept.state_dir.folder.display();
-        let command = format!("thalweg errors list --state {state}");
-        print::err(&text(&figures, outcome, &command, Paint::stderr()));
+        let failures = if figures.failed > 0 { kept.failures() } else { String::new() };
+        print::err(&text(&figures, outcome, &failures, Paint::stderr()));
     }
     job.finish(outcome, &figures, kept)?;
     match &summary.failure {
@@ -96,8 +95,8 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
     }
 }
 
-/// The summary of a copy as text. `errors_command` is the command that shows the failures.
-fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
+/// The summary of a copy as text. `failures` says how to list what could not be copied.
+fn text(figures: &Figures, outcome: &Outcome, failures: &str, paint: Paint) -> String {
     let summary = &outcome.summary;
     let each_second = |number| format!("{}/s", bytes(rate(number, summary.elapsed) as u64));
     let mut text = String::new();
@@ -125,7 +124,7 @@ fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint
         )]);
     }
     if figures.failed > 0 {
-        line(&[format!("{}: `{errors_command}` shows them", paint.yellow(&figures.not_copied()))]);
+        line(&[format!("{}: {failures}", paint.yellow(&figures.not_copied()))]);
     }
     text
 }

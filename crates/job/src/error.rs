@@ -90,6 +90,12 @@ pub enum LoadError {
     /// There is no object to copy.
     #[error("there is nothing to copy: `{0}` matches no object")]
     NothingToCopy(String),
+    /// All that matches are links that are skipped, such as this one.
+    #[error(
+        "there is nothing to copy: `{0}` matches only links that lead out of it, such as `{1}`; `--links follow` \
+         copies the files that they lead to"
+    )]
+    OnlyLinks(String, String),
     /// An obsolete directory cannot be removed.
     #[error("`{folder}` cannot be removed: {error}")]
     NotRemoved {
@@ -115,6 +121,7 @@ impl LoadError {
             Self::Fetch { .. }
                 | Self::Stopped
                 | Self::NothingToCopy(_)
+                | Self::OnlyLinks(..)
                 | Self::NotRemoved { .. }
                 | Self::Engine(_)
                 | Self::System(_)

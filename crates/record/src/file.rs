@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
+use thalweg_beneath::Beneath;
 use thalweg_redact::redacted;
 
 use crate::{Ack, Lease, Outcome, Passage};
@@ -33,6 +34,8 @@ pub struct Origin {
     pub key: Option<Arc<str>>,
     /// The folder that the source was configured to read; it contains [`path`](Self::path).
     pub folder: Option<Arc<Path>>,
+    /// How the file at [`path`](Self::path) is opened, if others may put links in its place.
+    pub beneath: Option<Beneath>,
     /// The original file name, without folders.
     pub name: OsString,
     /// The original size in bytes.
@@ -66,6 +69,7 @@ impl Origin {
             version: None,
             key: None,
             folder: None,
+            beneath: None,
             name,
             size,
             times: Times::default(),
@@ -77,6 +81,13 @@ impl Origin {
     pub fn found(source: Arc<str>, path: PathBuf, folder: Arc<Path>, size: u64, times: Times) -> Self {
         let name = path.file_name().map(OsStr::to_owned).unwrap_or_default();
         Self { path: Some(path), folder: Some(folder), times, ..Self::new(source, name, size) }
+    }
+
+    /// Sets how the file is opened.
+    #[must_use]
+    pub fn beneath(mut self, beneath: Beneath) -> Self {
+        self.beneath = Some(beneath);
+        self
     }
 
     /// Sets the address.
@@ -95,6 +106,14 @@ impl Origin {
         let below = self.path.as_deref().zip(self.folder.as_deref());
         let below = below.and_then(|(path, folder)| path.strip_prefix(folder).ok());
         below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(Path::new(&self.name))
+    }
+
+    /// Returns how a path is opened: as the file was found, or like any other path.
+    pub fn opening(&self, path: &Path) -> Beneath {
+        match &self.beneath {
+            Some(beneath) if self.path.as_deref() == Some(path) => beneath.clone(),
+            _ => Beneath::chosen(),
+        }
     }
 
     /// Returns a string that identifies this file in its original state: its path or address, and its version

@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, create_dir_all};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -98,12 +98,63 @@ pub fn check_trusted(path: &Path) -> io::Result<()> {
 /// # Errors
 /// If it cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_regular_with(File::options().read(true), path)
+}
+
+/// As [`open_regular`], with these options.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn open_regular_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let file = options.custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::other(format!("`{}` is not a regular file", path.display()))),
     }
+}
+
+/// A file of a private directory that is not a regular file of its user.
+#[derive(Debug)]
+pub struct Foreign {
+    /// The path.
+    pub path: PathBuf,
+    /// The reason in words, after the path: `is a symbolic link`.
+    pub what: &'static str,
+}
+
+/// Finds a file in a private directory, or below it, that is not a regular file of this user, of root, or of
+/// the user of the directory. Such a file could lead to other files, or block for ever when it is opened.
+///
+/// # Errors
+/// If a directory cannot be read.
+pub fn find_foreign(directory: &Path) -> io::Result<Option<Foreign>> {
+    let users = [rustix::process::geteuid().as_raw(), ROOT, fs::metadata(directory)?.uid()];
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        let entries = match fs::read_dir(next) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            let what = match fs::symlink_metadata(&path) {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+                Ok(found) if !users.contains(&found.uid()) => "belongs to another user",
+                Ok(found) if found.is_dir() => {
+                    open.push(path);
+                    continue;
+                }
+                Ok(found) if found.is_file() => continue,
+                Ok(found) if found.is_symlink() => "is a symbolic link",
+                Ok(_) => "is not a file, but a pipe, a socket or a device",
+            };
+            return Ok(Some(Foreign { path, what }));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

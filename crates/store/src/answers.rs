@@ -8,6 +8,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use futures_util::{FutureExt, StreamExt};
 use http::{Method, Request, Response, header};
@@ -77,10 +79,16 @@ fn bounded(body: HttpBody, most: u64) -> HttpBody {
     })
 }
 
-/// Fails a request for a page of a listing that was requested before.
+/// The number of pages without an entry in a row, after which a listing fails. A store may skip many removed
+/// objects in one page.
+const MOST_EMPTY: u32 = 1000;
+
+/// Fails a request for a page of a listing that was requested before, and one after too many empty pages.
 pub(crate) struct Pages {
     pub inner: HttpTransporter,
     pub requested: Mutex<Cycle>,
+    /// The number of pages since the last entry.
+    pub empty: Arc<AtomicU32>,
 }
 
 impl HttpTransport for Pages {
@@ -89,6 +97,10 @@ impl HttpTransport for Pages {
         request.uri().hash(&mut page);
         if request.method() == Method::GET && self.requested.lock().repeats(page.finish()) {
             let why = "the store names a page of the listing as the next one that it has sent before";
+            return Err(Error::new(ErrorKind::Unexpected, why));
+        }
+        if self.empty.fetch_add(1, Relaxed) >= MOST_EMPTY {
+            let why = format!("the store has sent {MOST_EMPTY} pages of the listing in a row without a name");
             return Err(Error::new(ErrorKind::Unexpected, why));
         }
         self.inner.fetch(request).await

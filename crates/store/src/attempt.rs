@@ -9,6 +9,7 @@ use opendal::ErrorKind;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+use crate::local;
 use crate::transport::Seen;
 use crate::{Fingerprint, Origin, StoreError};
 
@@ -116,6 +117,9 @@ pub async fn receive(
     seen: &Arc<Mutex<Seen>>,
     into: &mut impl Receiver,
 ) -> Result<(), AttemptError> {
+    if let Some(beneath) = &origin.local {
+        return local::receive(origin, beneath.clone(), range, silence, into).await;
+    }
     let operator = origin.looking(seen);
     let wanted = range.end - range.start;
     let failure = |error: &opendal::Error| {
@@ -200,6 +204,9 @@ pub async fn state(
     let name = origin.name();
     if by_reading {
         return first(origin, silence, seen).await;
+    }
+    if let Some(beneath) = &origin.local {
+        return local::found(origin, beneath.clone(), silence).await;
     }
     let operator = origin.looking(seen);
     let metadata = match patient(silence, operator.stat(origin.path())).await {

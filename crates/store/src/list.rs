@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use futures_util::{FutureExt, StreamExt};
 use opendal::{EntryMode, ErrorKind, Metadata, Operator};
 use parking_lot::Mutex;
+use thalweg_beneath::Beneath;
 
 use crate::answers::guarded;
 use crate::attempt::{AttemptError, patient};
@@ -14,7 +16,7 @@ use crate::local::working;
 use crate::transport::Seen;
 use crate::url::Kind;
 use crate::walk::{Found, Walk};
-use crate::{Fingerprint, Store, StoreError};
+use crate::{Fingerprint, Origin, Store, StoreError};
 
 /// How many names a page of a listing has, so that an answer stays short.
 const PAGE: usize = 1000;
@@ -27,6 +29,8 @@ pub struct Object {
     pub(crate) path: String,
     pub(crate) state: Fingerprint,
     pub(crate) mode: Option<u32>,
+    /// Opens a file that was found in a folder of this machine.
+    pub(crate) beneath: Option<Beneath>,
 }
 
 /// One entry of a listing.
@@ -51,12 +55,18 @@ pub enum Entry {
 impl Object {
     /// Creates an object from a path and state that were found before.
     pub fn new(store: Store, path: String, state: Fingerprint) -> Self {
-        Self { store, path, state, mode: None }
+        Self { store, path, state, mode: None, beneath: None }
     }
 
     /// Returns the permissions, if the store has them.
     pub fn mode(&self) -> Option<u32> {
         self.mode
+    }
+
+    /// Returns the object as an origin, of which ranges can be cached.
+    pub fn origin(&self) -> Origin {
+        let origin = self.store.origin(&self.path);
+        Origin { local: self.beneath.clone().or(origin.local.clone()), ..origin }
     }
 
     /// Returns the store of the object.
@@ -109,6 +119,8 @@ struct Lister {
     /// The head of the last reply.
     seen: Arc<Mutex<Seen>>,
     entries: opendal::Lister,
+    /// The number of pages since the last entry.
+    empty: Arc<AtomicU32>,
     /// The entries up to this path were returned before the listing failed.
     after: Option<String>,
 }
@@ -203,7 +215,9 @@ impl Listing {
         Ok(Some(match found {
             Found::File { path, state, mode } => {
                 self.last = Some(path.clone());
-                Entry::Object(Object { store: self.store.clone(), path, state, mode: Some(mode) })
+                let beneath = self.walk.as_ref().map(|walk| walk.beneath().clone());
+                let object = Object::new(self.store.clone(), path, state);
+                Entry::Object(Object { mode: Some(mode), beneath, ..object })
             }
             Found::Unreadable { name, why } => Entry::Unreadable { name, why },
             Found::LinkOut { name } => Entry::LinkOut { name },
@@ -241,8 +255,8 @@ impl Listing {
     /// Requests the first page of a folder, or of everything below a prefix.
     async fn open(&self, folder: &str) -> Result<Lister, AttemptError> {
         self.store.counts().request(false);
-        let seen = Arc::default();
-        let operator = self.store.origin(&self.prefix).listing(&seen);
+        let (seen, empty) = (Arc::default(), Arc::default());
+        let operator = self.store.origin(&self.prefix).listing(&seen, &empty);
         let mut opening = operator.lister_with(folder).recursive(self.folders.is_none()).limit(PAGE);
         let mut after = None;
         if self.folders.is_none() {
@@ -254,7 +268,7 @@ impl Listing {
             }
         }
         let entries = opening.await.map_err(|error| self.failure(&error, &seen))?;
-        Ok(Lister { operator, seen, entries, after })
+        Ok(Lister { operator, seen, entries, empty, after })
     }
 
     /// Returns the next entry of the present folder, or `None` at its end.
@@ -268,6 +282,7 @@ impl Listing {
                 Some(Err(error)) => return Err(self.failure(&error, &lister.seen)),
                 Some(Ok(Some(entry))) => entry,
             };
+            lister.empty.store(0, Relaxed);
             let (path, metadata) = entry.into_parts();
             let is_folder = metadata.mode() == EntryMode::DIR || path.ends_with('/');
             if is_folder && (path == folder || self.folders.is_none()) {
@@ -294,7 +309,7 @@ impl Listing {
             let Some(metadata) = self.complete(lister, &path, metadata).await? else { continue };
             self.last = Some(path.clone());
             let state = Fingerprint::new(metadata.content_length(), &metadata);
-            return Ok(Some(Entry::Object(Object { store: self.store.clone(), path, state, mode: None })));
+            return Ok(Some(Entry::Object(Object::new(self.store.clone(), path, state))));
         }
     }
 

@@ -1,8 +1,10 @@
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use opendal::{HttpTransporter, Operator};
 use parking_lot::Mutex;
+use thalweg_beneath::Beneath;
 
 use crate::answers::Pages;
 use crate::transport::{Looking, Seen};
@@ -16,6 +18,8 @@ pub struct Origin {
     pub(crate) path: String,
     pub(crate) name: String,
     pub(crate) key: String,
+    /// Opens a file of this machine. OpenDAL does not read those: it follows all links.
+    pub(crate) local: Option<Beneath>,
 }
 
 impl fmt::Debug for Origin {
@@ -32,7 +36,7 @@ impl Origin {
     /// bytes of a range are still missing.
     pub fn new(operator: Operator, path: impl Into<String>, name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { operator, path: path.into(), key: name.clone(), name }
+        Self { operator, path: path.into(), key: name.clone(), name, local: None }
     }
 
     /// Creates an origin from a URL:
@@ -92,11 +96,11 @@ impl Origin {
     }
 
     /// Returns the operator for one listing. In addition, it fails requests for a page that was requested
-    /// before.
-    pub(crate) fn listing(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
-        let seen = seen.clone();
+    /// before, and for a further page after too many empty ones, which it counts in `empty`.
+    pub(crate) fn listing(&self, seen: &Arc<Mutex<Seen>>, empty: &Arc<AtomicU32>) -> Operator {
+        let (seen, empty) = (seen.clone(), empty.clone());
         self.through(|inner| {
-            let inner = HttpTransporter::new(Pages { inner, requested: Mutex::default() });
+            let inner = HttpTransporter::new(Pages { inner, requested: Mutex::default(), empty });
             HttpTransporter::new(Looking { inner, seen })
         })
     }

@@ -90,7 +90,7 @@ impl Object {
             let why = format!("it ends at {}", self.state.length);
             return Err(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false });
         }
-        let (origin, counts) = (self.store.origin(&self.path), self.store.counts());
+        let (origin, counts) = (self.origin(), self.store.counts());
         let (mut failed, mut attempts, mut was_overloaded) = (0, 0, false);
         while start < end {
             let mut receiver = Taking { take, start, taken: 0, object: self, is_known: false };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use opendal::{ErrorKind, Operator};
 use parking_lot::Mutex;
+use thalweg_beneath::Beneath;
 
 use crate::attempt::{AttemptError, patient, state};
 use crate::local::working;
@@ -132,7 +133,13 @@ impl Store {
             Kind::Http => self.inner.key.clone(),
             _ => format!("{}{path}", self.inner.key),
         };
-        Origin { operator: self.inner.operator.clone(), path: path.to_owned(), name: self.name(path), key }
+        Origin {
+            operator: self.inner.operator.clone(),
+            path: path.to_owned(),
+            name: self.name(path),
+            key,
+            local: self.is_here().then(Beneath::chosen),
+        }
     }
 
     /// True if the store is the folders of this machine.
@@ -188,7 +195,7 @@ impl Store {
             }
             _ => None,
         };
-        Ok(Object { path: path.to_owned(), state, mode, store: self.clone() })
+        Ok(Object { mode, ..Object::new(self.clone(), path.to_owned(), state) })
     }
 
     /// Removes an object. It is no error if there is none.

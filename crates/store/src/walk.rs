@@ -16,6 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use thalweg_beneath::{Beneath, Links};
+
 use crate::Fingerprint;
 use crate::upload::is_draft;
 
@@ -46,6 +48,8 @@ pub(crate) struct Walk {
     most: usize,
     /// The folder that is walked. Links that lead out of it are not followed. `None` if all links are.
     inside: Option<PathBuf>,
+    /// Opens what was found.
+    beneath: Beneath,
 }
 
 /// A folder, and some of its names.
@@ -132,9 +136,16 @@ impl Walk {
         let after = after.map(|after| after.as_bytes().to_vec());
         let folder = Path::new("/").join(folder);
         let inside = (!follows).then(|| folder.canonicalize().unwrap_or_else(|_| folder.clone()));
-        let mut walk = Self { levels: Vec::new(), after, most, inside };
+        let links = if follows { Links::Followed } else { Links::Inside };
+        let beneath = Beneath::new(folder.as_path(), links);
+        let mut walk = Self { levels: Vec::new(), after, most, inside, beneath };
         walk.enter(folder, names.as_bytes())?;
         Ok(walk)
+    }
+
+    /// Returns the opener of the files that were found.
+    pub(crate) fn beneath(&self) -> &Beneath {
+        &self.beneath
     }
 
     fn enter(&mut self, folder: PathBuf, prefix: &[u8]) -> io::Result<()> {
@@ -218,7 +229,8 @@ fn text(path: &Path) -> io::Result<String> {
     })
 }
 
-fn state(metadata: &fs::Metadata) -> Fingerprint {
+/// Returns the state of a file.
+pub(crate) fn state(metadata: &fs::Metadata) -> Fingerprint {
     let modified = metadata.modified().ok();
     let modified = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
     Fingerprint {

@@ -167,10 +167,39 @@ fn links_that_lead_out_are_copied_only_if_asked() {
     symlink("../secret", house.path().join("in/link")).unwrap();
     symlink("loop", house.path().join("in/loop")).unwrap();
     let said = run(&house, &["in/", "out/"]);
-    assert!(said.err.contains("1 link leads out") || said.err.contains("lead out"), "{}", said.err);
+    let expected = "in/link` leads out of the folder that is read, and was skipped. `follow_links: true`, or `--links \
+                    follow` of `copy`, reads it";
+    assert!(said.err.contains(expected), "{}", said.err);
     assert_eq!(tree(&house.path().join("out")).into_keys().collect::<Vec<_>>(), ["a"]);
     run(&house, &["in/", "all/", "--links", "follow"]);
     assert_eq!(tree(&house.path().join("all"))["link"], b"outside");
+    for name in ["in/a", "in/loop"] {
+        fs::remove_file(house.path().join(name)).unwrap();
+    }
+    let said = run(&house, &["in/", "out/"]);
+    let expected = "there is nothing to copy: `in/` matches only links that lead out of it, such as `";
+    assert!(said.err.contains(expected) && said.err.contains("`--links follow` copies"), "{}", said.err);
+    run_well(&house, &["in/", "alone/", "--links", "follow"]);
+    assert_eq!(tree(&house.path().join("alone"))["link"], b"outside");
+}
+
+/// Without a visit to the dead letters.
+#[test]
+fn a_reason_that_all_files_have_in_common_is_in_the_summary() {
+    let house = House::with(&[("b", "a file where a folder is needed")]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    for name in ["one", "two"] {
+        house.write(&format!("in/{name}"), b"text");
+    }
+    fs::create_dir(house.path().join("out")).unwrap();
+    fs::create_dir(house.path().join("out/one")).unwrap();
+    fs::create_dir(house.path().join("out/two")).unwrap();
+    let said = run(&house, &["in/", "out/"]);
+    assert!(said.err.contains("shows them (all alike: "), "{}", said.err);
+    fs::remove_dir(house.path().join("out/two")).unwrap();
+    let said = run(&house, &["in/", "out/"]);
+    assert!(said.err.contains("1 file could not be copied: `thalweg errors list --state"), "{}", said.err);
+    assert!(said.err.contains("shows them (") && !said.err.contains("alike"), "{}", said.err);
 }
 
 #[test]
@@ -269,6 +298,29 @@ fn rows_that_cannot_be_read_are_told_and_the_others_are_copied() {
     assert!(said.err.contains("1 row could not be copied: `thalweg errors list --state"), "{}", said.err);
     let said = run(&house, &[&arguments[..], &["--strict"]].concat());
     assert_eq!(said.code, Some(1), "{}", said.err);
+}
+
+/// A column that does not exist is NULL elsewhere, and the copy would have no rows.
+#[test]
+fn a_misspelled_column_of_a_table_is_a_mistake() {
+    let house = House::with(&[("t.csv", "city,temp_max\nA,31\n"), ("u.csv", "city,temp\nB,1\n")]);
+    let csv = ["--parse", "csv", "--encode", "parquet"];
+    let expected = "is not a column of `";
+    for wrong in [["--where", "temp_mx > 30"], ["--keep", "city,temp_mx"]] {
+        let said = run(&house, &[&["t.csv", "out.parquet"], &csv[..], &wrong[..]].concat());
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        assert!(said.err.contains(&format!("`{}`: `temp_mx` {expected}", wrong[0])), "{}", said.err);
+        assert!(
+            said.err.contains("did you mean `temp_max`? Its columns are `city`, `temp_max`"),
+            "{}",
+            said.err
+        );
+        assert!(!house.path().join("out.parquet").exists());
+    }
+    // Another object may have it.
+    let csv = ["--parse", "csv", "--encode", "json", "--where", "temp > 0"];
+    let said = run_well(&house, &[&["*.csv", "out.jsonl"], &csv[..]].concat());
+    assert!(said.err.contains("`--where`: `temp` is not a column of `"), "{}", said.err);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod secrets;
 mod serving;
 #[cfg(feature = "stores")]
 mod sparse;
+mod swapped;
 mod telling;
 mod unpack;
 mod upload;

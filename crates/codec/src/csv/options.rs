@@ -18,7 +18,7 @@ use crate::columns::{FieldType, Typing, unknown_types};
 #[serde(default)]
 pub struct CsvOptions {
     /// The character between values: one ASCII character. The default is a comma.
-    delimiter: String,
+    pub delimiter: String,
     /// The types of columns that are not text: `{age: int, height: float}`. A record with a value that does
     /// not fit its type leaves by the `errors` output.
     types: BTreeMap<String, FieldType>,

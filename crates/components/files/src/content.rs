@@ -44,14 +44,22 @@ impl AsRef<[u8]> for InMemory {
 /// A rejection with the reason, for example that the file no longer exists.
 pub fn open(file: &File) -> Result<Opened, FileError> {
     match file.content() {
-        Content::Path(path) => open_path(path),
+        Content::Path(path) => open_found(file, path).map(Opened::File),
         Content::Temporary(temporary) => open_path(temporary.path()),
         Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(InMemory(buffer.clone())))),
         Content::Ranges(ranges) => Ok(Opened::Ranges(Ranged { ranges: ranges.clone(), position: 0 })),
     }
 }
 
-/// Opens a file at a path.
+/// Opens the content of a file at a path. No link is followed that its source would not follow.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_found(file: &File, path: &Path) -> Result<fs::File, FileError> {
+    file.origin().opening(path).open(path).map_err(|error| unreadable(&error))
+}
+
+/// Opens a file at a path of our own.
 ///
 /// # Errors
 /// As [`open`].

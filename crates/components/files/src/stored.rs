@@ -63,7 +63,7 @@ impl StoredObject {
         if let Some(file) = self.remembered.get() {
             return Ok(file);
         }
-        let origin = self.object.store().origin(self.object.path());
+        let origin = self.object.origin();
         let options = RemoteOptions { pool: Some(self.reads.pool.clone()), ..RemoteOptions::default() };
         let file =
             self.reads.runtime.block_on(RemoteFile::open(origin, options)).map_err(io::Error::other)?;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_beneath::Links;
 
 /// The action for symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -25,6 +26,15 @@ pub enum Symlinks {
 }
 
 impl Symlinks {
+    /// Returns which links are followed when a file that was found is opened.
+    pub fn below(self) -> Links {
+        match self {
+            Symlinks::Inside => Links::Inside,
+            Symlinks::Files | Symlinks::Follow => Links::Followed,
+            Symlinks::Skip => Links::Refused,
+        }
+    }
+
     /// True if a link to a file must not be read, because it leads out of the folder that is read.
     pub fn refuses(self, link: &Path, folder: &Path) -> bool {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -52,12 +62,17 @@ impl LinksOut {
         self.count == 0
     }
 
-    /// Reports the links of a source, if there are any. `option` is the one that reads them.
+    /// Reports the links of a source, if there are any. `option` is the one that reads them, in backticks.
     pub fn report(&self, source: &str, option: &str) {
         let (count, Some(first)) = (self.count, &self.first) else { return };
-        tracing::warn!(
-            "`{source}`: {count} links lead out of the folder that is read, and were skipped: the first is `{first}`. \
-             `{option}` reads them"
-        );
+        match count {
+            1 => tracing::warn!(
+                "`{source}`: the link `{first}` leads out of the folder that is read, and was skipped. {option} reads it"
+            ),
+            _ => tracing::warn!(
+                "`{source}`: {count} links lead out of the folder that is read, and were skipped: the first is \
+                 `{first}`. {option} reads them"
+            ),
+        }
     }
 }

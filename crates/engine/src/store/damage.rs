@@ -154,6 +154,63 @@ fn a_directory_of_an_older_version_is_accepted_and_what_was_removed_from_it_is_m
 }
 
 #[test]
+fn a_damaged_inventory_is_reported_and_a_torn_one_is_as_good_as_none() {
+    let inventory = Path::new("inventory");
+    let damaged = |whole: &BTreeMap<PathBuf, Vec<u8>>, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut whole = whole.clone();
+        change(whole.get_mut(inventory).unwrap());
+        let folder = restored(&whole);
+        let error = Store::open(folder.path()).err().map(|error| error.full());
+        assert!(error.is_none() || files(folder.path()) == whole, "the directory was changed");
+        error.map(|error| error.replace(&folder.path().display().to_string(), "F"))
+    };
+    let changed = "the state in `F` is damaged: `F/inventory` was changed. Nothing was processed, and the directory was \
+                   not changed. Restore the directory from a backup. Or move it away to start over: its checkpoints and \
+                   dead letters are then not used, and all input is processed again";
+    for (whole, _) in made() {
+        for place in [0, 20, 30, 100] {
+            let error = damaged(&whole, &|record| record[place] ^= 1);
+            assert_eq!(error.as_deref(), Some(changed), "at {place}");
+        }
+        assert_eq!(damaged(&whole, &|record| record.truncate(100)).as_deref(), Some(changed));
+        let empty = damaged(&whole, &|record| record.clear()).unwrap();
+        assert!(empty.contains("`F/inventory` is empty"), "{empty}");
+        // A record of two pages, of which a killed process has written one.
+        let torn = |record: &mut Vec<u8>| *record = b"thalweg-inventory-1 5000 12ab\n{".to_vec();
+        assert_eq!(damaged(&whole, &torn), None);
+        let closed = |record: &mut Vec<u8>| *record = b"thalweg-inventory-1 5000 12ab closed\n{".to_vec();
+        assert_eq!(damaged(&whole, &closed).as_deref(), Some(changed));
+    }
+}
+
+#[test]
+fn a_pipe_or_a_link_in_the_place_of_a_file_is_reported_and_does_not_block() {
+    let [_, (whole, _)] = made();
+    let fifo = |path: &Path| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    for name in ["owner", "inventory", "lock", "version", "0.jnl", "keyspaces/0/current", "owner.part"] {
+        for (kind, what) in [("pipe", "not a file, but a pipe"), ("link", "a symbolic link")] {
+            let folder = restored(&whole);
+            let (path, aside) = (folder.path().join(name), folder.path().join("../aside"));
+            if path.exists() {
+                fs::remove_file(&path).unwrap();
+            }
+            match kind {
+                "pipe" => fifo(&path),
+                _ => std::os::unix::fs::symlink(aside, &path).unwrap(),
+            }
+            let owner = Owner::named("x".to_owned());
+            let error = Store::open_for(folder.path(), Some(&owner)).err().unwrap().full();
+            let expected = format!("`{}` is {what}", path.display());
+            assert!(error.contains(&expected) && error.contains("remove it"), "{name}: {error}");
+            assert!(!folder.path().join("../aside").exists());
+        }
+    }
+}
+
+#[test]
 fn what_a_killed_process_wrote_after_its_last_record_is_no_damage() {
     let [(mut killed, expected), _] = made();
     let (_, journal) =

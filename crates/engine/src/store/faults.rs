@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thalweg_runtime::private::Foreign;
+
 use crate::Error;
 
 /// The way on from damage.
@@ -40,6 +42,16 @@ impl Faults {
              checkpoints and dead letters",
             self.folder(),
             record.display()
+        ))
+    }
+
+    /// A file is one that the store does not create.
+    pub(super) fn foreign(&self, file: &Foreign) -> Error {
+        let path = file.path.display();
+        self.unopened(&format!(
+            "`{path}` {}, which this program does not create there. Nothing was processed. Find out who has put it \
+             there, and remove it or put the original file in its place; or give another directory",
+            file.what
         ))
     }
 

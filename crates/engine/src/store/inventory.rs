@@ -9,9 +9,12 @@
 //!   process that was killed wrote it after the record.
 //! - When the store is closed, the inventory has every file as a whole.
 //!
-//! Without a valid inventory, only traces of a removed file are found. The inventory is overwritten in place:
-//! a torn one is recognised by its checksum and is as good as none. To parse the journals instead was
-//! rejected. Their format is the database's own, and a parser cannot tell a torn end from a removed one.
+//! Without an inventory, only traces of a removed file are found. To parse the journals instead was rejected.
+//! Their format is the database's own, and a parser cannot tell a torn end from a removed one.
+//!
+//! The inventory is overwritten in place, its first page last. A record of more than a page can be torn by a
+//! kill, and is then as good as none. Any other record that does not fit its checksum is damaged: a page is
+//! written as a whole, and the record of a closed store is complete before its first page says so.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -21,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use thalweg_runtime::private::{open_regular_with, private_file};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::faults::Faults;
@@ -30,6 +34,8 @@ use crate::Error;
 const NAME: &str = "inventory";
 /// The first word of the file.
 const MAGIC: &str = "thalweg-inventory-1";
+/// The last word of the first line if the store is closed.
+const CLOSED: &str = " closed";
 /// Records are padded to multiples of this, so that overwriting one rarely needs space on the disk.
 const PAGE: usize = 4096;
 /// Files are read in pieces of this size.
@@ -103,10 +109,12 @@ impl Inventory {
     pub(super) fn open(folder: &Path, faults: &Faults) -> Result<Self, Error> {
         let path = folder.join(NAME);
         let failed = |error: io::Error| faults.unopened(&error.to_string());
-        let file = match File::options().read(true).write(true).open(&path) {
+        let mut is_new = false;
+        let file = match open_regular_with(File::options().read(true).write(true), &path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 check(folder, None).map_err(|damage| faults.damaged(&damage.path, damage.what))?;
-                File::options().read(true).write(true).create(true).truncate(false).open(&path)
+                is_new = true;
+                open_regular_with(private_file().read(true).write(true).create(true), &path)
             }
             opened => opened,
         };
@@ -116,9 +124,22 @@ impl Inventory {
             Err(TryLockError::WouldBlock) => return Err(faults.locked()),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let contents = read(&mut file).map_err(failed)?;
+        let record = read(&mut file).map_err(failed)?;
+        let is_empty = matches!(record, Record::Empty);
+        let contents = match record {
+            Record::Contents(contents) => Some(contents),
+            Record::Torn => None,
+            // It was created, and a kill came before its first record.
+            Record::Empty if is_new || !has_records(folder).map_err(failed)? => None,
+            Record::Empty => return Err(faults.damaged(&path, "is empty")),
+            Record::Damaged => return Err(faults.damaged(&path, "was changed")),
+        };
         check(folder, contents.as_ref()).map_err(|damage| faults.damaged(&damage.path, damage.what))?;
         let inventory = Self { folder: folder.to_owned(), file, state: Mutex::default() };
+        if is_empty {
+            // Before the database has a record: an empty inventory beside records is damage.
+            inventory.write(&Contents::default()).map_err(failed)?;
+        }
         if let Some(contents) = contents {
             inventory.reopen(contents).map_err(failed)?;
         }
@@ -225,9 +246,17 @@ impl Inventory {
 
     fn write(&self, contents: &Contents) -> io::Result<()> {
         let text = serde_json::to_string(contents)?;
-        let mut record = format!("{MAGIC} {} {:016x}\n{text}\n", text.len(), xxh3_64(text.as_bytes()));
+        let end = if contents.closed { CLOSED } else { "" };
+        let mut record = format!("{MAGIC} {} {:016x}{end}\n{text}\n", text.len(), xxh3_64(text.as_bytes()));
         record.push_str(&" ".repeat(record.len().next_multiple_of(PAGE) - record.len()));
-        self.file.write_all_at(record.as_bytes(), 0)
+        let (first, rest) = record.as_bytes().split_at(PAGE);
+        if !rest.is_empty() {
+            self.file.write_all_at(rest, PAGE as u64)?;
+            if contents.closed {
+                self.file.sync_data()?;
+            }
+        }
+        self.file.write_all_at(first, 0)
     }
 
     /// Records every file.
@@ -261,20 +290,38 @@ impl Drop for Inventory {
     }
 }
 
-/// Reads the record, if it is a valid one.
-fn read(file: &mut File) -> io::Result<Option<Contents>> {
-    let mut record = Vec::new();
-    file.read_to_end(&mut record)?;
-    let text = String::from_utf8_lossy(&record);
-    Ok(parse(&text))
+/// The record in an inventory.
+enum Record {
+    Contents(Contents),
+    /// A kill or a loss of power has cut off the write of an open store.
+    Torn,
+    Empty,
+    Damaged,
 }
 
-fn parse(record: &str) -> Option<Contents> {
-    let (head, rest) = record.split_once('\n')?;
-    let mut words = head.strip_prefix(MAGIC)?.split_whitespace();
-    let (length, hash) = (words.next()?.parse().ok()?, u64::from_str_radix(words.next()?, 16).ok()?);
-    let text = rest.get(..length)?;
-    (xxh3_64(text.as_bytes()) == hash).then(|| serde_json::from_str(text).ok()).flatten()
+fn read(file: &mut File) -> io::Result<Record> {
+    let mut record = Vec::new();
+    file.read_to_end(&mut record)?;
+    if record.is_empty() {
+        return Ok(Record::Empty);
+    }
+    Ok(parse(&record).unwrap_or(Record::Damaged))
+}
+
+fn parse(record: &[u8]) -> Option<Record> {
+    let end = record.iter().position(|byte| *byte == b'\n')?;
+    let head = std::str::from_utf8(record.get(..end)?).ok()?.strip_prefix(MAGIC)?;
+    let (head, is_closed) = head.strip_suffix(CLOSED).map_or((head, false), |head| (head, true));
+    let (length, hash) = head.strip_prefix(' ')?.split_once(' ')?;
+    let (length, hash): (usize, _) = (length.parse().ok()?, u64::from_str_radix(hash, 16).ok()?);
+    let start = end + 1;
+    let text = record.get(start..start.checked_add(length)?);
+    let text = text.filter(|text| xxh3_64(text) == hash);
+    match text.and_then(|text| serde_json::from_slice(text).ok()) {
+        Some(contents) => Some(Record::Contents(contents)),
+        None if !is_closed && start + length > PAGE => Some(Record::Torn),
+        None => None,
+    }
 }
 
 /// Compares the files of a directory with what must be there.

@@ -1,6 +1,9 @@
 //! A dead letter: what could not be processed, with its reason.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
+use thalweg_beneath::{Beneath, Links};
 
 use crate::Flow;
 use crate::kept::KeptField;
@@ -50,6 +53,23 @@ pub struct KeptFile {
     /// Its MIME type, if it was detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
+    /// The folder in which it was found, if a link that leads out of it must not be followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beneath: Option<String>,
+    /// True if links that stay in that folder are followed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follows_inside: bool,
+}
+
+impl KeptFile {
+    /// Returns how the file at the path of the letter is opened.
+    pub fn opening(&self) -> Beneath {
+        match &self.beneath {
+            Some(folder) if self.follows_inside => Beneath::new(Path::new(folder), Links::Inside),
+            Some(folder) => Beneath::new(Path::new(folder), Links::Refused),
+            None => Beneath::chosen(),
+        }
+    }
 }
 
 impl DeadLetter {

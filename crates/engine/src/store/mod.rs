@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
-use thalweg_runtime::private::create_private;
+use thalweg_runtime::private::{create_private, find_foreign, open_regular_with, private_file};
 
 use crate::{DeadLetterLimits, Error};
 use faults::Faults;
@@ -58,8 +58,8 @@ impl Store {
     /// Opens the store in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the directory cannot be used, another process uses it, or a file in it is damaged. A damaged
-    /// directory is not changed.
+    /// If the directory cannot be used, another process uses it, or a file in it is damaged or is none. Such
+    /// a directory is not changed.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         Self::open_for(folder, None)
     }
@@ -80,6 +80,9 @@ impl Store {
         create_private(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
+        if let Some(foreign) = find_foreign(folder).map_err(|error| faults.unopened(&error.to_string()))? {
+            return Err(faults.foreign(&foreign));
+        }
         if let Some(owner) = owner {
             owner::check(folder, owner, &faults)?;
         }
@@ -377,7 +380,7 @@ fn clear_unfinished(folder: &Path) -> io::Result<()> {
     let version = folder.join(inventory::VERSION);
     if fs::metadata(&version).is_ok_and(|version| version.len() > 0) {
         // The database opens its lock without creating it.
-        fs::File::options().create(true).append(true).open(folder.join(LOCK))?;
+        open_regular_with(private_file().create(true).append(true), &folder.join(LOCK))?;
         return Ok(());
     }
     if inventory::has_records(folder)? {

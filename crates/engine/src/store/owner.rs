@@ -10,8 +10,10 @@
 //! See docs/decisions/075-state-belongs-to-one-configuration.md.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+
+use thalweg_runtime::private::{open_regular, open_regular_with, private_file};
 
 use super::faults::Faults;
 use crate::Error;
@@ -75,13 +77,16 @@ pub(super) fn record(folder: &Path, owner: &Owner) -> io::Result<()> {
         );
     }
     let unfinished: PathBuf = folder.join(UNFINISHED);
-    fs::write(&unfinished, format!("{}\n", owner.0))?;
+    let mut options = private_file();
+    let mut file = open_regular_with(options.write(true).create(true).truncate(true), &unfinished)?;
+    file.write_all(format!("{}\n", owner.0).as_bytes())?;
     fs::rename(unfinished, folder.join(NAME))
 }
 
 fn read(folder: &Path) -> io::Result<Option<Owner>> {
-    match fs::read(folder.join(NAME)) {
-        Ok(text) => {
+    let mut text = Vec::new();
+    match open_regular(&folder.join(NAME)).and_then(|mut file| file.read_to_end(&mut text)) {
+        Ok(_) => {
             let text = String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned();
             Ok((!text.is_empty()).then_some(Owner(text)))
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Journal, Owner, StateDir, Store};
+use thalweg_engine::{DeadLetter, Journal, Owner, StateDir, Store};
 use thalweg_files::sinks::objects::{discard_unfinished, is_finished};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -57,6 +57,13 @@ pub struct Kept {
     pub resumes: bool,
     /// The folder of the job, if the user named none.
     job: Option<PathBuf>,
+}
+
+/// The reason of a failure without the name of the object.
+fn nameless(letter: &DeadLetter) -> String {
+    let names = [letter.path.as_deref(), letter.file.as_ref().map(|file| file.name.as_str())];
+    let names = names.into_iter().flatten().filter(|name| !name.is_empty());
+    names.fold(letter.reason.clone(), |reason, name| reason.replace(name, ""))
 }
 
 /// The store within the folder of a job.
@@ -121,6 +128,32 @@ impl Kept {
             store.forget_progress()?;
         }
         Ok(())
+    }
+
+    /// Says how to list what could not be copied, and why: the reason that all have in common, or else the
+    /// first one.
+    #[must_use]
+    pub fn failures(&self) -> String {
+        let reason = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("`thalweg errors list --state {}` shows them{reason}", self.state_dir.folder.display())
+    }
+
+    fn reason(&self) -> Option<String> {
+        /// The number of failures to compare.
+        const MOST: usize = 1000;
+        let folder = &self.state_dir.folder;
+        let store = Store::exists(folder).then(|| Store::open_for(folder, None).ok()).flatten()?;
+        let mut letters = store.letters().take(MOST).filter_map(|letter| Some(letter.ok()?.1));
+        let first = letters.next()?;
+        let (common, mut is_alone, mut is_common) = (nameless(&first), true, true);
+        for letter in letters {
+            (is_alone, is_common) = (false, is_common && nameless(&letter) == common);
+        }
+        Some(match (is_alone, is_common) {
+            (true, _) => first.reason,
+            (false, true) => format!("all alike: {}", first.reason),
+            (false, false) => format!("the first one: {}", first.reason),
+        })
     }
 
     /// Cleans up after a copy. `is_clean` is true if everything was copied.

@@ -1,9 +1,11 @@
 //! Lists what a copy would read and write.
 
+use std::io;
 use std::pin::pin;
 
 use thalweg_files::sources::objects::ObjectsSource;
 use thalweg_store::{Object, Store};
+use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::CopyJob;
@@ -14,15 +16,19 @@ use crate::run::TICK;
 /// stop.
 type Each<'a> = &'a mut (dyn FnMut(&str, &str, u64) -> bool + Send);
 
-/// Lists the objects of a source. `goes_on` is called at each tick, also while the store does not answer, and
-/// returns false to stop.
+/// Returns a runtime for what happens before the run.
+pub(super) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Lists the objects of a source. Returns the first link that it skips. `goes_on` is called at each tick,
+/// also while the store does not answer, and returns false to stop.
 pub(super) fn list(
     source: &ObjectsSource,
     each: Each<'_>,
     goes_on: &mut dyn FnMut() -> bool,
-) -> Result<(), LoadError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+) -> Result<Option<String>, LoadError> {
+    runtime()?.block_on(async {
         let mut each = |below: &str, object: &Object| each(below, &object.name(), object.size());
         let mut listed = pin!(source.look(&mut each));
         let mut ticks = interval_at(Instant::now() + TICK, TICK);
@@ -55,7 +61,7 @@ impl CopyJob<'_> {
         let is_folder = path.is_empty() || path.ends_with('/');
         let target =
             |below: &str| store.name(&if is_folder { format!("{path}{below}") } else { path.clone() });
-        list(&self.source, &mut |below, name, size| each(name, target(below), size), goes_on)
+        list(&self.source, &mut |below, name, size| each(name, target(below), size), goes_on).map(drop)
     }
 
     /// Lists the source, the target and the size of each object.

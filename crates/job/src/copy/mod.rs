@@ -5,6 +5,7 @@
 //!
 //! See docs/decisions/027-copy-makes-a-configuration.md.
 
+mod columns;
 mod configuration;
 mod endpoints;
 mod figures;
@@ -166,14 +167,16 @@ impl<'a> CopyJob<'a> {
         let document = configuration::document(options, &endpoints, pace);
         let mut graph = thalweg_engine::read(&document, &crate::registry())?;
         graph.memory = options.memory.unwrap_or(graph.memory);
-        let source = ObjectsSource::new(&endpoints.from, options.include.clone(), options.exclude.clone());
+        let source = ObjectsSource::new(&endpoints.from, options.include.clone(), options.exclude.clone())
+            .following_links(options.links == Some(Links::Follow));
         Ok(Self { options, document, graph, cores: options.threads.unwrap_or_else(cores), endpoints, source })
     }
 
     /// Lists the first object. `goes_on` is called ten times a second, and returns false to stop.
     ///
     /// # Errors
-    /// If there is none, it would be copied onto itself, or `goes_on` returned false.
+    /// If there is none, it would be copied onto itself, it does not have a column that the options name, or
+    /// `goes_on` returned false.
     pub fn probe(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), LoadError> {
         let (mut first, mut is_empty) = (None, true);
         let mut each = |below: &str, _: &str, _: u64| {
@@ -182,11 +185,16 @@ impl<'a> CopyJob<'a> {
             first = is_sendable(below).then(|| below.to_owned());
             first.is_none()
         };
-        listing::list(&self.source, &mut each, goes_on)?;
-        match first {
-            Some(first) => self.endpoints.refuse_itself(&self.source, &first),
-            None if is_empty => Err(LoadError::NothingToCopy(shown(&self.options.from))),
-            None => Ok(()),
+        let link = listing::list(&self.source, &mut each, goes_on)?;
+        let from = || shown(&self.options.from);
+        match (first, link) {
+            (Some(first), _) => {
+                self.endpoints.refuse_itself(&self.source, &first)?;
+                listing::runtime()?.block_on(columns::check(&self.source, &self.options.rows))
+            }
+            (None, Some(link)) if is_empty => Err(LoadError::OnlyLinks(from(), link)),
+            (None, None) if is_empty => Err(LoadError::NothingToCopy(from())),
+            (None, _) => Ok(()),
         }
     }
 
@@ -322,9 +330,7 @@ pub fn copy(
     let figures = job.figures(&outcome);
     job.finish(&outcome, &figures, &kept)?;
     let failure = outcome.summary.failure.as_ref().map(ToString::to_string).or_else(|| {
-        let state = kept.state_dir.folder.display();
-        (!job.is_done(&figures))
-            .then(|| format!("{}: `thalweg errors list --state {state}` shows them", figures.not_copied()))
+        (!job.is_done(&figures)).then(|| format!("{}: {}", figures.not_copied(), kept.failures()))
     });
     Ok(Copied {
         elapsed: outcome.summary.elapsed,

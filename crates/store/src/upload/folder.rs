@@ -14,7 +14,7 @@ pub(super) async fn begin(
     path: &str,
     options: &Writing,
 ) -> Result<(Begun, Draft), StoreError> {
-    begin_by(store, path, options, Draft::create).await
+    begin_by(store, path, options, if options.once { Draft::create_whole } else { Draft::create }).await
 }
 
 /// A function that creates a draft of a target with permissions. Returns the draft and its id.
@@ -274,6 +274,23 @@ mod tests {
             (names(folder.path()), std::fs::read(&target).unwrap()),
             (vec!["x".to_owned()], b"two".to_vec())
         );
+    }
+
+    #[tokio::test]
+    async fn parts_that_no_process_can_resume_are_removed_by_the_next_upload_of_the_same_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, _) = place(&folder, "x");
+        for (once, left) in [(false, 2), (true, 1)] {
+            let writing = Writing { once, ..Writing::default() };
+            // A process that is killed drops the upload without an abort.
+            for _ in 0..2 {
+                let upload = store.begin(&path, &writing).await.unwrap();
+                upload.part(1, 0, Bytes::from_static(b"part")).await.unwrap();
+            }
+            let drafts = names(folder.path());
+            assert_eq!(drafts.len(), left, "{drafts:?}");
+            drafts.iter().for_each(|name| std::fs::remove_file(folder.path().join(name)).unwrap());
+        }
     }
 
     #[tokio::test]

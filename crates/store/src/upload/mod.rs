@@ -48,6 +48,10 @@ pub struct Writing {
     /// The permissions of what is written, for files of this machine: others never get more than these. By
     /// default they get what new files usually give them.
     pub mode: Option<u32>,
+    /// True if no later process can resume an upload, because no record of it is kept. A draft in a folder
+    /// then belongs to its target: the next write of the target removes what a killed process left.
+    #[serde(skip)]
+    pub once: bool,
 }
 
 /// How an existing object is handled.

@@ -126,6 +126,23 @@ async fn a_page_that_was_sent_before_is_an_error() {
     }
 }
 
+/// Each page names another one, and all are empty.
+#[tokio::test]
+async fn pages_without_names_end_with_an_error_but_some_of_them_do_not() {
+    fn number(path: &str) -> Option<u64> {
+        path.split(['?', '&']).find_map(|part| part.strip_prefix("continuation-token=")?.parse().ok())
+    }
+    let endless: fn(&str) -> Body = |path| {
+        let next = number(path).unwrap_or_default() + 1;
+        page(if next == 900 { &["d/f"] } else { &[] }, Some(&next.to_string()))
+    };
+    let server = Hostile::start(endless).await;
+    let (objects, _, error) = server.list(AMAZON).await;
+    let expected = "the store has sent 1000 pages of the listing in a row without a name";
+    assert!(error.as_ref().is_some_and(|error| error.contains(expected)), "{error:?}");
+    assert_eq!((objects, server.requests()), (vec!["d/f".to_owned()], 1900));
+}
+
 #[tokio::test]
 async fn an_object_outside_of_the_prefix_is_refused() {
     let server = Hostile::start(|_| page(&["d/a", "other/evil", "d", "d/b"], None)).await;

@@ -8,6 +8,7 @@
 //! See docs/decisions/035-a-file-has-no-name-until-it-is-complete.md.
 
 pub mod draft;
+mod given;
 pub mod names;
 mod options;
 pub mod path;
@@ -53,6 +54,7 @@ impl Directory {
     /// Creates a worker with these options.
     pub fn new(options: DirectoryOptions, names: Arc<Names>, context: &Context, is_last: bool) -> Self {
         let journal = context.journal.clone().filter(|_| context.resumes);
+        names.spill_to(&context.temporary);
         let on_exists = options.on_exists.unwrap_or(match context.starts_over {
             true => OnExists::Replace,
             false => OnExists::Rename,

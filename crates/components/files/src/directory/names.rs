@@ -5,33 +5,28 @@
 //! delivery was not saved, finds its claim and gets the same name. A file that is built again, such as one of
 //! packed messages, may have other content and another name then: it replaces the first one.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use thalweg_engine::{Error, Journal};
+use thalweg_engine::{Error, Journal, Temporaries};
 use thalweg_record::{File, Origin};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use super::given::{Given, Table};
 use super::options::OnExists;
 
 /// The names that a run has written, each as a hash of eight bytes, with the hash of the place that its file
 /// came from. If two names have the same hash, the second file gets another name without need. For a million
 /// files, that happens once in thirty million runs.
+///
+/// Of many names, most are in a temporary file: see [`given`](super::given).
 #[derive(Debug, Default)]
-pub struct Names(Mutex<HashMap<u64, Given>>);
-
-/// The file that a name was given to.
-#[derive(Debug, Clone, Copy)]
-struct Given {
-    place: Place,
-    /// The hash of its identifier. All outputs of one file have the same.
-    file: u64,
-}
+pub struct Names(Mutex<Table>);
 
 /// The hash of the path or address that a file came from, or of its key. `None` if it is stored nowhere, such
 /// as an upload.
@@ -70,6 +65,11 @@ const CLAIM: &str = "claim/";
 const KEY: &str = "key/";
 
 impl Names {
+    /// Says where names are kept that are too many for the memory. Only the first call counts.
+    pub fn spill_to(&self, temporary: &Temporaries) {
+        self.0.lock().spill_to(temporary);
+    }
+
     /// Claims a name for a file, here and in the journal of runs that share a state.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Names {
         let (place, file) = (place_of(origin), xxh3_64(origin.id().as_bytes()));
         // Held throughout, so that two workers do not claim one name.
         let mut names = self.0.lock();
-        if let Some(known) = names.get(&hash(path)) {
+        if let Some(known) = names.get(hash(path)).map_err(unkept)? {
             let is_same = known.place.is_some() && known.place == place && known.file != file;
             return Ok(if is_same { Claim::Same } else { Claim::Other });
         }
@@ -92,7 +92,7 @@ impl Names {
             journal.note(&entry, &path.into())?;
         }
         if matches!(claim, Claim::New | Claim::Same) {
-            names.insert(hash(path), Given { place, file });
+            names.insert(hash(path), Given { place, file }).map_err(unkept)?;
         }
         Ok(claim)
     }
@@ -109,13 +109,14 @@ impl Names {
     }
 
     /// True if this run has given the name away.
-    fn is_given(&self, path: &Path) -> bool {
-        self.0.lock().contains_key(&hash(path))
+    fn is_given(&self, path: &Path) -> Result<bool, Error> {
+        Ok(self.0.lock().get(hash(path)).map_err(unkept)?.is_some())
     }
 
     /// Gives a name away. Returns false if this run has done so before.
-    fn give(&self, path: &Path) -> bool {
-        self.0.lock().insert(hash(path), Given { place: None, file: 0 }).is_none()
+    fn give(&self, path: &Path) -> Result<bool, Error> {
+        let given = self.0.lock().insert(hash(path), Given { place: None, file: 0 });
+        Ok(given.map_err(unkept)?.is_none())
     }
 
     /// Takes a name for a file. Returns true if an existing file may be replaced, or why the name cannot be
@@ -134,7 +135,7 @@ impl Names {
         if on_exists == OnExists::Overwrite && !has_key {
             return Ok(Ok(true));
         }
-        let is_given = self.is_given(path);
+        let is_given = self.is_given(path)?;
         let claim = self.claim(journal, path, file.origin())?;
         if has_key && !is_given && claim == Claim::Same {
             return Ok(Ok(true));
@@ -143,7 +144,7 @@ impl Names {
         let is_other = match claim {
             Claim::Other => true,
             // Of two workers that find the name free, one gets it.
-            Claim::Unknown if !is_there() => !self.give(path),
+            Claim::Unknown if !is_there() => !self.give(path)?,
             Claim::New | Claim::Same | Claim::Unknown => is_given,
         };
         Ok(match on_exists {
@@ -164,8 +165,16 @@ impl Names {
 
     /// Releases a name that was taken but not written. Its claim in the journal stays: the file comes again.
     pub fn give_back(&self, path: &Path) {
-        self.0.lock().remove(&hash(path));
+        // The name is not used again then, which is harmless.
+        let _ = self.0.lock().remove(hash(path));
     }
+}
+
+/// Returns the error for names that cannot be kept in a temporary file.
+fn unkept(error: io::Error) -> Error {
+    Error::permanent(format!(
+        "the names of written files cannot be kept in a temporary file: {error}. The option `temporary` names its folder."
+    ))
 }
 
 /// Claims a name in the journal.

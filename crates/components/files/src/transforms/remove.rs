@@ -47,22 +47,25 @@ impl FileTransformConfig for Remove {
 impl FileTransform for Remove {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mut paths: Vec<&Path> = Vec::new();
+        let origin = file.origin();
         // A temporary file is removed with its last holder, which may be in another branch.
         if let Content::Path(path) = file.content() {
             paths.push(path);
         }
         if self.original
-            && let Some(original) = file.origin().path.as_deref()
+            && let Some(original) = origin.path.as_deref()
             && !paths.iter().any(|path| is_same_name(path, original))
         {
             paths.push(original);
         }
         // First checks that all exist, so a rejected file is still complete.
-        for path in &paths {
-            fs::symlink_metadata(path).map_err(|error| irremovable(path, &error))?;
-        }
+        let mut places = Vec::with_capacity(paths.len());
         for path in paths {
-            let removed = Failpoint::RemoveBefore.check().and_then(|()| fs::remove_file(path));
+            let place = origin.opening(path).place(path).and_then(|place| place.check().map(|()| place));
+            places.push((path, place.map_err(|error| irremovable(path, &error))?));
+        }
+        for (path, place) in places {
+            let removed = Failpoint::RemoveBefore.check().and_then(|()| place.remove());
             removed.map_err(|error| irremovable(path, &error))?;
             Failpoint::RemoveAfter.pass();
         }

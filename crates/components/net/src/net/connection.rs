@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
-use super::{Client, Cut, Format, Incomplete, Place, Sent, Stream, StreamReader, incomplete};
+use super::{Client, Cut, Format, Incomplete, Place, Sent, Standing, Stream, StreamReader, incomplete};
 use thalweg_codec::stream_framing::StreamCutter;
 
 /// The largest number of cuts of a connection that may wait for their answers. Above it, the connection is
@@ -84,6 +84,8 @@ struct Unanswered {
     unsettled: Vec<Settled>,
     /// The number of messages, rejected ones included.
     messages: usize,
+    /// True if one of them has content.
+    has_content: bool,
 }
 
 /// An open connection.
@@ -98,6 +100,9 @@ struct Talk<'a, F> {
     answers: Option<Answers>,
     activity: Activity,
     place: Place,
+    begun: Instant,
+    /// When a message with content last came or was answered.
+    last_message: Option<Instant>,
     /// When data last arrived.
     last_data: Instant,
     /// When an answer was last written.
@@ -134,6 +139,8 @@ impl Connection {
             answers,
             activity,
             place,
+            begun,
+            last_message: None,
             last_data: begun,
             last_answer: begun,
             was_quiet: true,
@@ -153,8 +160,8 @@ impl Connection {
 /// The next event of a connection.
 enum Event {
     Stop,
-    /// The oldest unanswered messages are safe, with their number; or `None` if one of their batches failed.
-    Settled(Option<usize>),
+    /// The oldest unanswered messages are safe; or `None` if one of their batches failed.
+    Settled(Option<Unanswered>),
     Answer(Bytes),
     Ready(io::Result<()>),
     /// The lines held back are complete.
@@ -163,7 +170,7 @@ enum Event {
     Silent,
     /// Other connections need the memory of the incomplete message.
     Dropped,
-    /// Another client needs the place of this silent connection.
+    /// Another client needs the place of this connection.
     Displaced,
 }
 
@@ -248,8 +255,15 @@ impl<F: Format> Talk<'_, F> {
             true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
         };
         // A server behind a proxy may still answer.
-        let is_silent = self.under_way.is_none() && self.answers.is_none();
-        self.place.set_silent(is_silent.then(|| self.last_data.max(self.last_answer)));
+        let is_busy = !self.waiting.is_empty() || self.answers.is_some();
+        self.place.set(match is_busy {
+            true => Standing::Busy,
+            false => Standing::Silent {
+                since: self.last_message.unwrap_or(self.begun),
+                has_spoken: self.last_message.is_some(),
+                is_within,
+            },
+        });
         let (is_read, silent) = (self.is_read(), self.silent_at());
         tokio::select! {
             biased;
@@ -258,7 +272,7 @@ impl<F: Format> Talk<'_, F> {
             answer = next(&mut self.answers) => Event::Answer(answer),
             () = self.reader.dropped() => Event::Dropped,
             ready = self.reader.ready(&self.stream), if is_read => Event::Ready(ready),
-            () = self.place.closing(), if is_silent => Event::Displaced,
+            () = self.place.closing(), if !is_busy => Event::Displaced,
             event = at(silent) => event,
         }
     }
@@ -308,6 +322,10 @@ impl<F: Format> Talk<'_, F> {
         let at_once = matches!(self.options.acknowledge, Some((_, Respond::Received)));
         let is_answered = self.answers.is_some() || self.options.acknowledge.is_some();
         let (mut messages, mut unsettled) = (0, Vec::<Settled>::new());
+        let has_content = cut.has_content();
+        if has_content {
+            self.last_message = Some(Instant::now());
+        }
         let note = |sent: Sent| {
             messages += sent.messages;
             unsettled.extend(sent.settled);
@@ -317,19 +335,22 @@ impl<F: Format> Talk<'_, F> {
             return Ok(self.acknowledge(messages).await);
         }
         if !unsettled.is_empty() {
-            self.waiting.push_back(Unanswered { unsettled, messages });
+            self.waiting.push_back(Unanswered { unsettled, messages, has_content });
         }
         Ok(true)
     }
 
     /// Answers messages that are safe. Returns false if the connection must be closed.
-    async fn answer(&mut self, safe: Option<usize>) -> bool {
-        let Some(messages) = safe else {
+    async fn answer(&mut self, safe: Option<Unanswered>) -> bool {
+        let Some(safe) = safe else {
             // Without an acknowledgement, the client knows that it has to resend the messages.
             tracing::debug!("{}: its messages failed; the connection is closed", self.peer);
             return false;
         };
-        self.acknowledge(messages).await
+        if safe.has_content {
+            self.last_message = Some(Instant::now());
+        }
+        self.acknowledge(safe.messages).await
     }
 
     async fn acknowledge(&mut self, count: usize) -> bool {
@@ -389,9 +410,9 @@ impl<F: Format> Talk<'_, F> {
 }
 
 /// Waits until all batches of the oldest unanswered messages are settled, and removes these messages from
-/// `waiting`. Returns their number, or `None` as soon as one of the batches failed. Dropping the future loses
+/// `waiting`. Returns them, or `None` as soon as one of the batches failed. Dropping the future loses
 /// nothing: it changes `waiting` only while it is polled.
-async fn first(waiting: &mut VecDeque<Unanswered>) -> Option<usize> {
+async fn first(waiting: &mut VecDeque<Unanswered>) -> Option<Unanswered> {
     poll_fn(|context| {
         let Some(oldest) = waiting.front_mut() else { return Poll::Pending };
         let mut has_failed = false;
@@ -406,8 +427,7 @@ async fn first(waiting: &mut VecDeque<Unanswered>) -> Option<usize> {
         if !has_failed && !oldest.unsettled.is_empty() {
             return Poll::Pending;
         }
-        let answered = waiting.pop_front().filter(|_| !has_failed);
-        Poll::Ready(answered.map(|oldest| oldest.messages))
+        Poll::Ready(waiting.pop_front().filter(|_| !has_failed))
     })
     .await
 }

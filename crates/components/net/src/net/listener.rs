@@ -14,7 +14,7 @@ use thalweg_engine::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use tokio::sync::watch;
 
-use super::{Address, net_error};
+use super::{Address, Peer, net_error};
 use thalweg_config::FileMode;
 
 /// Announces the address on which a component listens: in the log, and to watchers.
@@ -178,21 +178,21 @@ impl Listener {
         Ok(bound)
     }
 
-    /// Accepts the next client. Returns its connection and its name for logs and messages.
+    /// Accepts the next client. Returns its connection, its name for logs and messages, and its address.
     ///
     /// # Errors
     /// Those of the socket.
-    pub async fn accept(&self) -> io::Result<(Accepted, Arc<str>)> {
+    pub async fn accept(&self) -> io::Result<(Accepted, Arc<str>, Peer)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // Answers are short, and clients wait for them. A failure concerns this client alone.
                 let _ = stream.set_nodelay(true);
-                Ok((Accepted::Tcp(stream), peer.to_string().into()))
+                Ok((Accepted::Tcp(stream), peer.to_string().into(), Peer::tcp(peer.ip())))
             }
             Self::Unix(listener, path) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Accepted::Unix(stream), path.0.to_string_lossy().into()))
+                Ok((Accepted::Unix(stream), path.0.to_string_lossy().into(), Peer::Unix))
             }
         }
     }

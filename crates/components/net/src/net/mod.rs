@@ -14,8 +14,8 @@
 //! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`,
 //! and a message must arrive within `read_timeout`. The connection is otherwise closed and its partial
 //! message leaves by `errors`. If incomplete messages hold all memory, the oldest is dropped
-//! ([`Incomplete`]). If all places for connections are taken, a new client gets that of the connection that
-//! has been silent for longest ([`Places`]).
+//! ([`Incomplete`]). If all places for connections are taken, a new client gets that of another connection
+//! ([`Places`]).
 //!
 //! See docs/decisions/042-connections-send-by-themselves.md.
 
@@ -39,7 +39,7 @@ pub use datagrams::receive;
 pub use incomplete::{Incomplete, Part, growth};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
-pub use places::{Place, Places};
+pub use places::{Peer, Place, Places, Standing};
 pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};

@@ -1,15 +1,28 @@
 //! The places of a source for connections, and which connection loses its place if all are taken.
 //!
 //! A client that connects and sends nothing costs next to nothing, except its place: if such clients take all
-//! of them, no other client is served. So when a client waits for a place, the connection that has been
-//! silent for longest is closed, as web servers do with idle connections. It must have been silent for
-//! [`LEAST`]. Otherwise many busy clients would take each other's places all the time. A connection with an
-//! incomplete message, or one that waits for an answer, is never closed for that.
+//! of them, no other client is served. So when a client waits for a place, another connection is closed. A
+//! sender without acknowledgements loses the next message that it sends into a closed connection, so the
+//! connections of real senders come last:
+//!
+//! 1. Connections that never sent a message with content.
+//! 2. Connections that did.
+//!
+//! Among these, the peer address with the most connections gives one up: the one without a message for the
+//! longest time, but connections in the middle of a message after the others. Empty messages and parts of
+//! messages do not count: a client could keep its place with a byte now and then. A connection that waits for
+//! an answer is never closed.
+//!
+//! A connection must have been without a message for [`LEAST`]. Otherwise many busy clients would take each
+//! other's places all the time. That does not apply to an address with more connections than the waiting
+//! client's address would have: shares that become equal come to rest.
 //!
 //! The rejected alternative is a default of `idle_timeout`. It would close silent connections also where no
-//! client waits, and a sender without acknowledgements loses what it sends into a closed connection.
+//! client waits.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,10 +31,32 @@ use thalweg_config::counted;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A connection that is silent for less than this keeps its place.
+/// A connection that is without a message for less than this keeps its place.
 const LEAST: Duration = Duration::from_secs(10);
 /// How often closed connections are reported.
-const REPORT_EVERY: Duration = Duration::from_secs(10);
+const REPORT_EVERY: Duration = Duration::from_mins(1);
+
+/// The address of a client, as far as it is one client's: the network of an IPv6 address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A client over TCP.
+    Ip(IpAddr),
+    /// Any client of a unix socket.
+    Unix,
+}
+
+impl Peer {
+    /// Returns the address of a TCP client.
+    pub fn tcp(address: IpAddr) -> Self {
+        Self::Ip(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = u128::from(address) >> 64 << 64;
+                IpAddr::V6(network.into())
+            }
+            v4 => v4,
+        })
+    }
+}
 
 /// The connections of a source. A clone is another handle on the same ones.
 #[derive(Debug, Clone, Default)]
@@ -38,54 +73,86 @@ struct State {
 
 #[derive(Debug)]
 struct Open {
-    /// Since when the connection is silent. `None` while it is not.
-    silent: Option<Instant>,
+    peer: Peer,
+    standing: Standing,
     closing: Arc<Notify>,
+}
+
+/// How much a connection needs its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It must stay: it waits for an answer, or is about to close.
+    Busy,
+    /// It may be closed.
+    Silent {
+        /// When the last message with content came or was answered, or else when the connection was opened.
+        since: Instant,
+        /// True if there was such a message.
+        has_spoken: bool,
+        /// True in the middle of a message.
+        is_within: bool,
+    },
 }
 
 impl Places {
     /// Gives a place to a connection, which counts as busy at first.
-    pub fn take(&self) -> Place {
+    pub fn take(&self, peer: Peer) -> Place {
         let mut state = self.0.lock();
         let number = state.next;
         state.next += 1;
         let closing = Arc::new(Notify::new());
-        state.open.insert(number, Open { silent: None, closing: closing.clone() });
-        Place { places: self.clone(), number, silent: None, closing }
+        state.open.insert(number, Open { peer, standing: Standing::Busy, closing: closing.clone() });
+        Place { places: self.clone(), number, standing: Standing::Busy, closing }
     }
 
-    /// True if a connection has been silent long enough to lose its place.
-    pub fn has_silent(&self) -> bool {
-        self.0.lock().longest().is_some()
-    }
-
-    /// Closes the connection that has been silent for longest, and reports it for the source `name`. `most`
-    /// is the number of places.
-    pub fn close_longest(&self, name: &str, most: usize) {
+    /// Closes a connection for a client of this address, and reports that for the source `name`. `most` is
+    /// the number of places. Returns false if no connection can be closed for it.
+    pub fn close_for(&self, peer: Peer, name: &str, most: usize) -> bool {
         let mut state = self.0.lock();
-        let Some((number, since)) = state.longest() else { return };
-        if let Some(open) = state.open.get_mut(&number) {
-            open.silent = None;
-            open.closing.notify_one();
-        }
+        let Some((number, since)) = state.next_to_close(peer) else { return false };
+        let Some(open) = state.open.get_mut(&number) else { return false };
+        open.standing = Standing::Busy;
+        open.closing.notify_one();
+        let of = open.peer;
         state.closed += 1;
         if state.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
-            let closed = counted(std::mem::take(&mut state.closed) as u64, "silent connection");
+            let closed = counted(std::mem::take(&mut state.closed) as u64, "connection");
             state.reported = Some(Instant::now());
+            let count = state.count(of);
+            let of = match of {
+                Peer::Ip(address) => format!(" of {address}, which had {count} of them,"),
+                Peer::Unix => String::new(),
+            };
             tracing::warn!(
-                "`{name}`: {closed} closed for other clients, the last one after {} s of silence: all {most} places \
-                 were taken. Raise `max_connections`, or set `idle_timeout`",
+                "`{name}`: {closed} closed for other clients, because all {most} places were taken: the last one{of} \
+                 after {} s without a message. A sender without acknowledgements may lose its next message. Raise \
+                 `max_connections`, or set `idle_timeout`",
                 since.elapsed().as_secs()
             );
         }
+        true
     }
 }
 
 impl State {
-    /// Returns the connection that has been silent for longest, and since when.
-    fn longest(&self) -> Option<(u64, Instant)> {
-        let silent = self.open.iter().filter_map(|(&number, open)| Some((number, open.silent?)));
-        silent.min_by_key(|(_, since)| *since).filter(|(_, since)| since.elapsed() >= LEAST)
+    fn count(&self, peer: Peer) -> usize {
+        self.open.values().filter(|open| open.peer == peer).count()
+    }
+
+    /// Returns the connection that is closed next for a client of this address, and since when it has been
+    /// without a message.
+    fn next_to_close(&self, waiting: Peer) -> Option<(u64, Instant)> {
+        let mut counts: HashMap<Peer, usize> = HashMap::new();
+        self.open.values().for_each(|open| *counts.entry(open.peer).or_default() += 1);
+        let own = counts.get(&waiting).copied().unwrap_or_default();
+        let candidates = self.open.iter().filter_map(|(&number, open)| {
+            let Standing::Silent { since, has_spoken, is_within } = open.standing else { return None };
+            let count = counts.get(&open.peer).copied().unwrap_or_default();
+            let is_long = since.elapsed() >= LEAST;
+            let gives_up = count > own + 1 && !(has_spoken && is_within);
+            (is_long || gives_up).then_some(((has_spoken, Reverse(count), is_within, since), number))
+        });
+        candidates.min().map(|((.., since), number)| (number, since))
     }
 }
 
@@ -94,17 +161,17 @@ impl State {
 pub struct Place {
     places: Places,
     number: u64,
-    silent: Option<Instant>,
+    standing: Standing,
     closing: Arc<Notify>,
 }
 
 impl Place {
-    /// Sets since when the connection is silent: nothing is unfinished or unanswered. `None` if it is not.
-    pub fn set_silent(&mut self, since: Option<Instant>) {
-        if self.silent != since {
-            self.silent = since;
+    /// Sets how much the connection needs its place.
+    pub fn set(&mut self, standing: Standing) {
+        if self.standing != standing {
+            self.standing = standing;
             if let Some(open) = self.places.0.lock().open.get_mut(&self.number) {
-                open.silent = since;
+                open.standing = standing;
             }
         }
     }
@@ -123,28 +190,85 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
     use super::*;
-    use crate::net::testing::within;
+
+    fn peer(last: u8) -> Peer {
+        Peer::tcp([10, 0, 0, last].into())
+    }
+
+    fn silent(since: Instant, has_spoken: bool, is_within: bool) -> Standing {
+        Standing::Silent { since, has_spoken, is_within }
+    }
+
+    /// Returns the connection that is closed for a client.
+    async fn closed(places: &Places, waiting: Peer, of: &[Place]) -> Option<usize> {
+        if !places.close_for(waiting, "s", of.len()) {
+            return None;
+        }
+        for (at, place) in of.iter().enumerate() {
+            let mut closing = pin!(place.closing());
+            if poll_fn(|context| Poll::Ready(closing.as_mut().poll(context).is_ready())).await {
+                return Some(at);
+            }
+        }
+        panic!("no connection is told")
+    }
 
     #[tokio::test(start_paused = true)]
-    async fn the_connection_that_was_silent_for_longest_loses_its_place() {
+    async fn connections_without_a_message_are_closed_before_those_of_real_senders() {
         let places = Places::default();
-        let (mut first, mut second, _busy) = (places.take(), places.take(), places.take());
+        let mut all: Vec<Place> = (0..5).map(|_| places.take(peer(1))).collect();
         let begun = Instant::now();
-        second.set_silent(Some(begun));
-        tokio::time::advance(Duration::from_secs(5)).await;
-        first.set_silent(Some(Instant::now()));
-        assert!(!places.has_silent());
-        tokio::time::advance(LEAST - Duration::from_secs(5)).await;
-        assert!(places.has_silent());
-        places.close_longest("s", 3);
-        within(second.closing()).await;
-        assert!(!places.has_silent());
-        tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(places.has_silent());
-        first.set_silent(None);
-        assert!(!places.has_silent());
-        drop((first, second));
-        assert_eq!(places.0.lock().open.len(), 1);
+        let later = |seconds| begun + Duration::from_secs(seconds);
+        // The first one stays busy.
+        all[1].set(silent(begun, true, false));
+        all[2].set(silent(later(2), false, false));
+        all[3].set(silent(later(1), false, true));
+        all[4].set(silent(begun, true, true));
+        tokio::time::advance(LEAST - Duration::from_millis(1)).await;
+        assert_eq!(closed(&places, peer(1), &all).await, None);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let mut order = Vec::new();
+        while let Some(at) = closed(&places, peer(1), &all).await {
+            order.push(at);
+        }
+        assert_eq!(order, [2, 3, 1, 4]);
+        drop(all);
+        assert!(places.0.lock().open.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_address_with_the_most_connections_gives_one_up_at_once_to_another() {
+        let places = Places::default();
+        let mut all: Vec<Place> = (0..5).map(|at| places.take(peer(if at < 4 { 1 } else { 2 }))).collect();
+        let now = Instant::now();
+        for (at, place) in all.iter_mut().enumerate() {
+            place.set(silent(now + Duration::from_millis(10 - at as u64), true, at == 3));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        // Not to itself, and not one in the middle of a message.
+        assert_eq!(closed(&places, peer(1), &all).await, None);
+        assert_eq!(closed(&places, peer(3), &all).await, Some(2));
+        assert_eq!(closed(&places, peer(2), &all).await, Some(1));
+        // To an address that has nearly as many, after a time without messages only.
+        let _more = (places.take(peer(2)), places.take(peer(2)));
+        assert_eq!(closed(&places, peer(2), &all).await, None);
+        tokio::time::advance(LEAST).await;
+        assert_eq!(closed(&places, peer(2), &all).await, Some(0));
+        assert_eq!(closed(&places, peer(2), &all).await, Some(3));
+        assert_eq!(closed(&places, peer(2), &all).await, Some(4));
+    }
+
+    #[test]
+    fn the_addresses_of_one_client_are_one() {
+        let peer = |text: &str| Peer::tcp(text.parse().unwrap());
+        assert_eq!(peer("2001:db8:1:2::3"), peer("2001:db8:1:2:ffff::4"));
+        assert_ne!(peer("2001:db8:1:2::3"), peer("2001:db8:1:3::3"));
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+        assert_ne!(peer("10.0.0.2"), peer("10.0.0.1"));
     }
 }

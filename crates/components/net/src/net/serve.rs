@@ -1,7 +1,9 @@
 //! Accepts connections for one source.
 
+use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use thalweg_engine::{Error, SourceOutput};
@@ -9,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::listener::Accepted;
-use super::{Listener, Place, Places, Stream};
+use super::{Listener, Peer, Place, Places, Stream};
 use crate::tls::Acceptor;
 
 /// How long a stopped source waits until the messages of its connections are delivered and answered. Some of
@@ -19,8 +21,12 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long to wait after the system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often to look for a silent connection while all places are taken.
+/// How often to look for a connection to close while clients wait for a place.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The number of accepted clients that may wait for a place. Several, so that a client whose address has few
+/// connections gets its share although clients of another address wait before it.
+const WAITING: usize = 16;
 
 /// The component for which connections are accepted.
 pub trait Owner: Clone + Send + Sync + 'static {
@@ -49,18 +55,34 @@ impl Owner for SourceOutput {
 /// The limits of a listening source.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The largest number of open connections. Further clients wait until one ends, or has been silent for
-    /// long enough to lose its place.
+    /// The largest number of open connections. Further clients wait until one ends or loses its place.
     pub max_connections: usize,
     /// The source ends after this time without activity.
     pub end_after_idle: Option<Duration>,
 }
 
+/// A client that was accepted.
+type Arrived = (Accepted, Arc<str>, Peer);
+
 impl Limits {
-    /// True if another client can be accepted: there is a place, or a connection that loses its place. Such a
-    /// connection ends within a moment, so at most one has none.
-    fn has_room(&self, open: usize, places: &Places) -> bool {
-        open < self.max_connections || open == self.max_connections && places.has_silent()
+    /// Returns a waiting client that gets a place now: there is one, or a connection loses its place. Such a
+    /// connection ends within a moment, so at most one client has none.
+    fn admit(
+        &self,
+        waiting: &mut VecDeque<Arrived>,
+        open: usize,
+        places: &Places,
+        name: &str,
+    ) -> Option<Arrived> {
+        let most = self.max_connections;
+        match open.cmp(&most) {
+            Ordering::Less => waiting.pop_front(),
+            Ordering::Equal => {
+                let at = waiting.iter().position(|(.., peer)| places.close_for(*peer, name, most))?;
+                waiting.remove(at)
+            }
+            Ordering::Greater => None,
+        }
     }
 }
 
@@ -87,19 +109,19 @@ impl Activity {
     /// Records that data arrived.
     pub fn note(&self) {
         let passed = self.0.begun.elapsed().as_millis();
-        self.0.last.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.last.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Marks an activity as in progress until the returned guard is dropped.
     pub fn under_way(&self) -> UnderWay {
-        self.0.under_way.fetch_add(1, Ordering::Relaxed);
+        self.0.under_way.fetch_add(1, Relaxed);
         UnderWay(self.clone())
     }
 
     /// Returns when the source will have been idle for `span`, provided no data arrives before.
     fn idle_at(&self, span: Duration) -> Instant {
-        match self.0.under_way.load(Ordering::Relaxed) {
-            0 => self.0.begun + Duration::from_millis(self.0.last.load(Ordering::Relaxed)) + span,
+        match self.0.under_way.load(Relaxed) {
+            0 => self.0.begun + Duration::from_millis(self.0.last.load(Relaxed)) + span,
             _ => Instant::now() + span,
         }
     }
@@ -125,7 +147,7 @@ pub struct UnderWay(Activity);
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.note();
-        self.0.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.under_way.fetch_sub(1, Relaxed);
     }
 }
 
@@ -148,39 +170,39 @@ where
 {
     let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
     let (activity, places) = (Activity::begin(), Places::default());
+    let mut waiting = VecDeque::new();
     let idle_at = || limits.end_after_idle.map(|span| activity.idle_at(span));
     let mut check = idle_at();
     loop {
+        while let Some((accepted, name, peer)) = limits.admit(&mut waiting, open.len(), &places, out.name()) {
+            let place = places.take(peer);
+            let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
+            let activity = activity.clone();
+            open.spawn(async move {
+                match secure(accepted, tls).await {
+                    Ok(stream) => connection(Client { stream, name, activity, place }, out).await,
+                    Err(error) => {
+                        tracing::debug!("`{}`: {name}: the TLS handshake failed: {error}", out.name());
+                        Ok(())
+                    }
+                }
+            });
+        }
         tokio::select! {
             biased;
             () = out.stopping() => break,
             Some(ended) = open.join_next() => result(ended)?,
-            accepted = listener.accept(), if limits.has_room(open.len(), &places) => match accepted {
-                Ok((accepted, name)) => {
+            accepted = listener.accept(), if waiting.len() < WAITING => match accepted {
+                Ok(accepted) => {
                     activity.note();
-                    if open.len() >= limits.max_connections {
-                        places.close_longest(out.name(), limits.max_connections);
-                    }
-                    let place = places.take();
-                    let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
-                    let activity = activity.clone();
-                    open.spawn(async move {
-                        match secure(accepted, tls).await {
-                            Ok(stream) => connection(Client { stream, name, activity, place }, out).await,
-                            Err(error) => {
-                                tracing::debug!("`{}`: {name}: the TLS handshake failed: {error}", out.name());
-                                Ok(())
-                            }
-                        }
-                    });
+                    waiting.push_back(accepted);
                 }
                 Err(error) => {
                     tracing::warn!("`{}`: cannot accept a connection: {error}", out.name());
                     sleep(PAUSE).await;
                 }
             },
-            // Until a connection has been silent for long enough.
-            () = sleep(LOOK), if open.len() >= limits.max_connections => {}
+            () = sleep(LOOK), if !waiting.is_empty() => {}
             () = sleep_until(check.unwrap_or_else(Instant::now)), if check.is_some() => {
                 // After a pause of the whole process, data has arrived that no connection has seen yet.
                 tokio::task::yield_now().await;

@@ -129,6 +129,11 @@ impl Cut {
         self.rejected.push((start..self.buffer.len().min(start + KEPT), reason.into()));
     }
 
+    /// True if a message is not empty.
+    pub fn has_content(&self) -> bool {
+        self.messages.iter().any(|range| !range.is_empty())
+    }
+
     fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.rejected.is_empty()
     }

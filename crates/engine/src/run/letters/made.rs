@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow_array::{Array, cast::AsArray};
+use thalweg_beneath::Links;
 use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Problem};
 
 use crate::kept::keep;
@@ -24,6 +25,7 @@ pub(super) fn of_file(file: &File, before: &Before) -> DeadLetter {
     let passed = before.get(&problem.component).into_iter().flat_map(|before| before.iter());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let origin = file.origin();
+    let beneath = origin.beneath.as_ref().filter(|beneath| beneath.links() != Links::Followed);
     let address = origin.address.as_deref().map(str::to_owned);
     let mut letter = DeadLetter {
         time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
@@ -37,6 +39,8 @@ pub(super) fn of_file(file: &File, before: &Before) -> DeadLetter {
             name: file.name().to_string_lossy().into_owned(),
             size: file.size(),
             mime: file.mime().map(ToString::to_string),
+            beneath: beneath.map(|beneath| beneath.folder().to_string_lossy().into_owned()),
+            follows_inside: beneath.is_some_and(|beneath| beneath.links() == Links::Inside),
         }),
         payload: None,
         payload_hex: None,

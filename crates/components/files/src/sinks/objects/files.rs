@@ -24,7 +24,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::existing::Existing;
 use super::parts::{Former, Noted, check, complete, held, put, send};
 use super::{OnExists, Target};
-use crate::content::unreadable;
+use crate::content::{open_found, unreadable};
 use crate::directory::names::{Claim, Names, numbered};
 use crate::file_template::FileTemplate;
 use crate::stored::file_error;
@@ -53,13 +53,15 @@ enum From {
 
 impl From {
     fn of(file: &File) -> Result<Self, FileError> {
-        let local = |path: &Path| fs::File::open(path).map(|file| From::Local(Arc::new(file)));
-        match file.content() {
-            Content::Path(path) => local(path).map_err(|error| unreadable(&error)),
-            Content::Temporary(temporary) => local(temporary.path()).map_err(|error| unreadable(&error)),
-            Content::Memory(buffer) => Ok(From::Memory(buffer.clone())),
-            Content::Ranges(ranges) => Ok(From::Ranges(ranges.clone())),
-        }
+        Ok(match file.content() {
+            Content::Path(path) => From::Local(Arc::new(open_found(file, path)?)),
+            Content::Temporary(temporary) => {
+                let opened = fs::File::open(temporary.path()).map_err(|error| unreadable(&error))?;
+                From::Local(Arc::new(opened))
+            }
+            Content::Memory(buffer) => From::Memory(buffer.clone()),
+            Content::Ranges(ranges) => From::Ranges(ranges.clone()),
+        })
     }
 
     fn size(&self) -> Result<u64, FileError> {
@@ -224,6 +226,7 @@ impl Files {
         }
         let identity = file.origin().identity();
         let journal = self.journal.clone().filter(|_| identity.is_some());
+        target.writing.once = journal.is_none();
         let noted = Noted::new(journal, &target.store.name(path));
         let (target, memory) = (&target, &self.memory);
         let identity = identity.unwrap_or_default();

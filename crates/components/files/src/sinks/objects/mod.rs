@@ -234,7 +234,7 @@ impl ObjectsSink {
                     .filter(|on_exists| *on_exists != OnExists::Rename)
                     .unwrap_or(OnExists::Replace)
                     .on_existing(),
-                mode: None,
+                ..Writing::default()
             },
             limits: store.limits(),
             store,
@@ -430,6 +430,7 @@ impl FileTransformConfig for ObjectsSink {
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
+        self.names.spill_to(&context.temporary);
         Ok(Box::new(files::Files {
             name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
             on_exists: self.on_exists.unwrap_or(match context.starts_over {

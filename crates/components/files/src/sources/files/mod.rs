@@ -239,7 +239,7 @@ impl Files {
         tracing::warn!("`{}`: no file matches `{}`", out.name(), root.text());
     }
 
-    /// Sends the new files of one root. Returns the number of files found.
+    /// Sends the new files of one root. Returns the number of files and links found.
     async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
@@ -264,7 +264,7 @@ impl Files {
                     pass.add_sent(&path, &metadata);
                     checkpoint = self.by_name.then(|| pass.checkpoint(&path));
                     let lease = group.lease(out).await;
-                    group.add(file_of(&source, path, walk.base(), &metadata).with_lease(lease));
+                    group.add(file_of(&source, path, walk, &metadata).with_lease(lease));
                     if group.is_full() {
                         if self.by_name {
                             pass.save_recent(out);
@@ -272,7 +272,10 @@ impl Files {
                         out.send_files(group.take(), checkpoint.take()).await?;
                     }
                 }
-                Step::LinkOut { path } => links.add(path.to_string_lossy()),
+                Step::LinkOut { path } => {
+                    found += 1;
+                    links.add(path.to_string_lossy());
+                }
                 Step::Failed { path, error } => self.reject(path, &error, walk.base(), out).await?,
             }
         }
@@ -284,7 +287,7 @@ impl Files {
         }
         // With `watch`, only once.
         if !links.is_empty() && !self.has_reported_links.swap(true, Relaxed) {
-            links.report(&source, "symlinks: files");
+            links.report(&source, "`symlinks: files`");
         }
         Ok(found)
     }
@@ -308,7 +311,7 @@ impl Files {
     }
 }
 
-fn file_of(source: &Arc<str>, path: PathBuf, folder: &Arc<Path>, metadata: &std::fs::Metadata) -> File {
+fn file_of(source: &Arc<str>, path: PathBuf, walk: &Walk<'_>, metadata: &std::fs::Metadata) -> File {
     let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
     let times = Times {
@@ -317,6 +320,6 @@ fn file_of(source: &Arc<str>, path: PathBuf, folder: &Arc<Path>, metadata: &std:
         changed: Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)),
         mode: Some(metadata.mode()),
     };
-    let origin = Origin::found(source.clone(), path.clone(), folder.clone(), metadata.len(), times);
-    File::new(origin, Content::Path(path))
+    let origin = Origin::found(source.clone(), path.clone(), walk.base().clone(), metadata.len(), times);
+    File::new(origin.beneath(walk.opening()), Content::Path(path))
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Folders;
+use thalweg_beneath::{Beneath, Links};
 use thalweg_codec::pattern::Root;
 use thalweg_stream::links::Symlinks;
 
@@ -100,6 +101,15 @@ impl<'a> Walk<'a> {
     /// Returns the folder that is read.
     pub fn base(&self) -> &Arc<Path> {
         &self.base
+    }
+
+    /// Returns how the files that were found are opened. A path without a pattern is opened as it is written.
+    pub fn opening(&self) -> Beneath {
+        let links = match self.base == *self.root.base() {
+            true => self.how.symlinks.below(),
+            false => Links::Followed,
+        };
+        Beneath::new(self.base.clone(), links)
     }
 
     fn level(&self, folder: &Path) -> io::Result<Level> {

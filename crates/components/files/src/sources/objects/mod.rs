@@ -33,9 +33,10 @@ use thalweg_stream::links::LinksOut;
 /// `tolerance`. Files in local folders are sent again in each run, because a new file may have an old
 /// modification time.
 ///
-/// A server cannot make a listing endless: a page that repeats is an error, and so is an answer of more than
-/// 8 MiB; for a folder of a WebDAV server that is 32 MiB, or about 50,000 names. Names that are not below the
-/// listed one, and folders more than 128 deep, leave by the `errors` output.
+/// A server cannot make a listing endless: a page that repeats is an error, and so are 1,000 pages in a row
+/// without a name, and an answer of more than 8 MiB; for a folder of a WebDAV server that is 32 MiB, or about
+/// 50,000 names. Names that are not below the listed one, and folders more than 128 deep, leave by the
+/// `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSource {
@@ -203,12 +204,22 @@ impl ObjectsSource {
         Ok(count > 1)
     }
 
+    /// Follows links in folders of this machine, or skips those that lead out.
+    #[must_use]
+    pub fn following_links(self, follow_links: bool) -> Self {
+        Self { follow_links, ..self }
+    }
+
     /// Lists the objects that a first run would send. Calls `each` with the name relative to the folder and
-    /// the object, until `each` returns `false`.
+    /// the object, until `each` returns `false`. Returns the first link that a run would skip.
     ///
     /// # Errors
     /// If a store cannot be listed, or an object does not exist.
-    pub async fn look(&self, each: &mut (dyn FnMut(&str, &Object) -> bool + Send)) -> Result<(), Error> {
+    pub async fn look(
+        &self,
+        each: &mut (dyn FnMut(&str, &Object) -> bool + Send),
+    ) -> Result<Option<String>, Error> {
+        let mut link = None;
         let names =
             Wanted::new(&self.include, &self.exclude).map_err(|error| Error::permanent(error.to_string()))?;
         for url in self.url.all() {
@@ -217,23 +228,31 @@ impl ObjectsSource {
                 Selection::One(path) => {
                     let object = location.state(path).await?;
                     if !each(path.rsplit('/').next().unwrap_or(path), &object) {
-                        return Ok(());
+                        return Ok(link);
                     }
                 }
                 Selection::Below { prefix, folder, .. } => {
-                    let mut listing = location.store.list(prefix);
-                    while let Some(object) = listing.next().await.map_err(|error| failure(&error))? {
+                    let mut listing = location.store.list(prefix).following_links(self.follow_links);
+                    while let Some(entry) = listing.next_entry().await.map_err(|error| failure(&error))? {
+                        let object = match entry {
+                            Entry::Object(object) => object,
+                            Entry::Unreadable { .. } => continue,
+                            Entry::LinkOut { name } => {
+                                link.get_or_insert(name);
+                                continue;
+                            }
+                        };
                         let below = object.path().get(folder.len()..).unwrap_or_default();
                         let is_wanted =
                             names.allows(Path::new(below)) && location.wanted.finds(Path::new(below));
                         if is_wanted && !each(below, &object) {
-                            return Ok(());
+                            return Ok(link);
                         }
                     }
                 }
             }
         }
-        Ok(())
+        Ok(link)
     }
 
     /// True if the source would read the object at `url` if it existed.
@@ -405,7 +424,7 @@ impl Objects {
             let resume = checkpoint(location, &position).filter(|_| in_order);
             out.send_files(group.take(), resume).await?;
         }
-        links.report(out.name(), "follow_links: true");
+        links.report(out.name(), "`follow_links: true`, or `--links follow` of `copy`,");
         if found == 0 {
             tracing::warn!("`{}`: no object is below `{}`", out.name(), location.store.name(prefix));
         }

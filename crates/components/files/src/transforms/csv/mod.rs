@@ -27,6 +27,8 @@ use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, check_limit};
 use thalweg_stream::arenas::Arenas;
 
+#[cfg(feature = "stores")]
+mod header;
 #[cfg(test)]
 mod tests;
 

@@ -131,7 +131,7 @@ impl Stripping {
         match file.content() {
             Content::Path(path) if self.options.in_place => {
                 let path = path.clone();
-                replace(&path, |to| io::Write::write_all(to, &stripped))
+                replace(file, &path, |to| io::Write::write_all(to, &stripped))
                     .map_err(|error| not_replaced(&path, &error))?;
                 file.set_content(Content::Path(path), size);
             }
@@ -166,7 +166,8 @@ impl Stripping {
         match file.content() {
             Content::Path(path) if self.options.in_place => {
                 let path = path.clone();
-                let copied = replace(&path, |to| io::copy(&mut fs::File::open(made.path())?, to).map(drop));
+                let copied =
+                    replace(file, &path, |to| io::copy(&mut fs::File::open(made.path())?, to).map(drop));
                 copied.map_err(|error| not_replaced(&path, &error))?;
                 file.set_content(Content::Path(path), found.len());
             }
@@ -186,14 +187,14 @@ fn verbatim(path: &Path) -> OsString {
 
 /// Writes the new content to a file beside the old one, which then replaces it. A link to the file stays a
 /// link.
-fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let mode = fs::metadata(&path)?.permissions().mode();
-    let mut draft = Draft::new(path.parent().unwrap_or(Path::new("/")), Some(mode))?;
+fn replace(file: &File, path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    let place = file.origin().opening(path).resolved_place(path)?;
+    let mode = fs::symlink_metadata(place.path())?.permissions().mode();
+    let mut draft = Draft::new(&place.folder_path(), Some(mode))?;
     write(&mut draft.file)?;
     // Without setuid and setgid: the new file may belong to another user.
     draft.file.set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
-    draft.publish(&path, true)
+    draft.publish(&place.path(), true)
 }
 
 fn not_replaced(path: &Path, error: &io::Error) -> FileError {

@@ -287,10 +287,11 @@ impl FileConfig {
         if needed <= budget.limit() {
             return Ok(());
         }
+        let needed = ByteSize::kib(needed.div_ceil(1 << 10) as u64);
+        let limit = ByteSize(budget.limit() as u64);
         Err(Error::permanent(format!(
-            "`compression` needs {needed} bytes of memory for a file, but the budget has {}. Lower \
-             `compression_level`, or raise `memory`.",
-            budget.limit()
+            "`compression` needs {needed} of memory for a file, but `memory` is {limit}. Lower `compression_level`, \
+             or raise `memory`."
         )))
     }
 }

@@ -165,8 +165,11 @@ impl FileSink {
 impl Sink for FileSink {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let saved: Option<Vec<Saved>> = match saved {
-            Some(saved) => Some(serde_json::from_value(saved).map_err(|error| {
-                Error::permanent("the saved state of the sink `file` is not valid").caused_by(error)
+            Some(saved) => Some(serde_json::from_value(saved).map_err(|_| {
+                Error::permanent(
+                    "the saved state of the sink is not one of `file`. Undo the change of the configuration, or give \
+                     the sink another name or use another state folder: what the state has is then not written",
+                )
             })?),
             None => None,
         };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use glob::Pattern;
+use thalweg_beneath::Beneath;
 use thalweg_codec::pattern;
 use thalweg_config::Pattern as Regex;
 use thalweg_engine::Error;
@@ -56,6 +57,20 @@ pub struct Found {
     pub size: u64,
     /// True if it is to be ignored because it was not changed for the time of `ignore_older`.
     pub is_old: bool,
+    /// Opens it.
+    pub beneath: Beneath,
+}
+
+/// The files that a search has found so far, by path.
+type Matches = BTreeMap<PathBuf, (Metadata, Beneath)>;
+
+/// A pattern that no file matches.
+#[derive(Debug)]
+pub struct Unmatched {
+    /// The pattern.
+    pub pattern: String,
+    /// The first link that matches it and leads out of its constant folder, if there is one.
+    pub link: Option<PathBuf>,
 }
 
 /// The result of one search.
@@ -69,7 +84,7 @@ pub struct Findings {
     /// Links that lead back to a folder above them, or to themselves. They are skipped.
     pub loops: Vec<PathBuf>,
     /// The patterns that no file matches.
-    pub unmatched: Vec<String>,
+    pub unmatched: Vec<Unmatched>,
     /// Folders and files that cannot be read, found by patterns that other files match. They are skipped.
     pub skipped: Vec<(PathBuf, io::Error)>,
     /// Links that lead out of the constant folder of their pattern. They are skipped.
@@ -155,17 +170,17 @@ impl Finder {
             }
             match fs::metadata(literal).and_then(readable) {
                 Ok(metadata) => {
-                    files.insert(literal.to_owned(), metadata);
+                    files.insert(literal.to_owned(), (metadata, Beneath::chosen()));
                 }
                 Err(error) => findings.failed.push((literal.to_owned(), error)),
             }
         }
         let mut seen = std::collections::HashSet::new();
-        for (path, metadata) in files {
+        for (path, (metadata, beneath)) in files {
             let identity = Identity::of(&metadata);
             if !self.is_excluded(&path) && seen.insert(identity) {
                 let is_old = self.is_old(&metadata);
-                findings.files.push(Found { path, identity, size: metadata.len(), is_old });
+                findings.files.push(Found { path, identity, size: metadata.len(), is_old, beneath });
             }
         }
         findings
@@ -174,29 +189,35 @@ impl Finder {
     /// Adds the files that match a pattern to `files`, and the errors of the search to `findings`. A file may
     /// also have the pattern as its name: `log[1].txt`. (Rejected: only that file then. A file `*.log` would
     /// hide all others.)
-    fn find_matching(&self, pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, findings: &mut Findings) {
+    fn find_matching(&self, pattern: &str, files: &mut Matches, findings: &mut Findings) {
         let named = fs::symlink_metadata(pattern).ok().filter(Metadata::is_file);
         let is_named = named.is_some();
-        files.extend(named.map(|metadata| (PathBuf::from(pattern), metadata)));
+        let above = Path::new(pattern).parent().unwrap_or(Path::new(""));
+        let named = named.map(|metadata| (metadata, Beneath::new(above, self.symlinks.below())));
+        files.extend(named.map(|named| (PathBuf::from(pattern), named)));
         let walk = match Walk::of(pattern, self.symlinks) {
             Ok(walk) => walk,
             Err(_) if is_named => return,
             Err(error) => {
                 let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
                 findings.failed.push((PathBuf::from(pattern), error));
-                findings.unmatched.push(pattern.to_owned());
+                findings.unmatched.push(Unmatched { pattern: pattern.to_owned(), link: None });
                 return;
             }
         };
         findings.loops.extend(walk.loops);
-        let (mut failed, mut has_matched) = (walk.failed, is_named);
+        let (mut failed, mut has_matched, mut link) = (walk.failed, is_named, None);
+        let beneath = Beneath::new(walk.base.as_path(), self.symlinks.below());
         for path in walk.matches {
             match self.examine(&path, &walk.base) {
                 Ok(Examined::File(metadata)) => {
                     has_matched = true;
-                    files.insert(path, metadata);
+                    files.insert(path, (metadata, beneath.clone()));
                 }
-                Ok(Examined::LinkOut) => findings.links.add(path.to_string_lossy()),
+                Ok(Examined::LinkOut) => {
+                    findings.links.add(path.to_string_lossy());
+                    link.get_or_insert(path);
+                }
                 Ok(Examined::Other) => {}
                 Err(error) if is_loop(&error) => findings.loops.push(path),
                 Err(error) => failed.push((path, error)),
@@ -206,7 +227,7 @@ impl Finder {
             findings.skipped.extend(failed);
         } else {
             findings.failed.extend(failed);
-            findings.unmatched.push(pattern.to_owned());
+            findings.unmatched.push(Unmatched { pattern: pattern.to_owned(), link });
         }
     }
 

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use thalweg_beneath::{Beneath, Links};
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Error, Reading, SourceOutput};
 use thalweg_runtime::blocking;
@@ -92,6 +93,7 @@ impl Files {
     fn refresh(&mut self, at: usize, found: &Found) {
         let Some(tail) = self.tails.get_mut(at) else { return };
         tail.rename(&found.path);
+        tail.beneath = found.beneath.clone();
         tail.is_gone = false;
         match blocking(|| tail.reopen(found.size)) {
             Ok(()) => {
@@ -103,7 +105,7 @@ impl Files {
 
     /// Opens a new file. `open` is the number of open files.
     fn open_new(&mut self, found: &Found, is_first: bool, open: &mut usize, out: &SourceOutput) {
-        match blocking(|| Tail::open(&found.path, &self.config, out, is_first)) {
+        match blocking(|| Tail::open(&found.path, &found.beneath, &self.config, out, is_first)) {
             Ok(mut tail) => {
                 self.warned.remove(&found.path);
                 self.finished.retain(|(partition, _)| *partition != tail.partition);
@@ -148,7 +150,8 @@ impl Files {
                 continue;
             }
             let Some(path) = find_in_folder(&folder, identity) else { continue };
-            match Tail::open(&path, &self.config, out, false) {
+            let beneath = Beneath::new(folder, Links::Refused);
+            match Tail::open(&path, &beneath, &self.config, out, false) {
                 // With another position it is another file.
                 Ok(mut tail)
                     if tail.partition == partition && tail.cutter.position().offset == saved.offset =>

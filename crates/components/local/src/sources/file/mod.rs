@@ -236,7 +236,7 @@ impl Files {
     /// lead out, and folders that cannot be read.
     fn warn_of_skipped(&mut self, findings: &mut Findings, source: &str) {
         if !findings.links.is_empty() && !std::mem::replace(&mut self.has_reported_links, true) {
-            findings.links.report(source, "symlinks: files");
+            findings.links.report(source, "`symlinks: files`");
         }
         for (path, error) in findings.skipped.drain(..) {
             if self.warned.insert(path.clone()) {

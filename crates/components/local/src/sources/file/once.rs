@@ -1,13 +1,13 @@
 //! Reads files to their end, one after the other.
 
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use thalweg_beneath::is_link_out;
 use thalweg_engine::{Error, ErrorKind as Kind, SourceOutput};
 use thalweg_runtime::blocking;
 
-use super::find::{Findings, Found, unreadable};
+use super::find::{Findings, Found, Unmatched, unreadable};
 use super::read::{Step, reject_damaged};
 use super::tail::Tail;
 use super::{Files, OnMissing, forget_missing};
@@ -20,7 +20,7 @@ impl Files {
         if !self.has_begun {
             let mut findings = blocking(|| self.finder.find());
             self.warn_of_skipped(&mut findings, out.name());
-            self.waiting = self.readable(findings)?.into();
+            self.waiting = self.readable(findings, out.name())?.into();
             let partitions = self.waiting.iter().map(|found| found.identity.partition()).collect();
             forget_missing(&partitions, self.waiting.make_contiguous(), out);
             out.add_expected(self.waiting.iter().map(|found| found.size).sum());
@@ -29,10 +29,13 @@ impl Files {
         while !out.is_stopping() {
             let Some(tail) = &mut self.current else {
                 let Some(found) = self.waiting.front() else { break };
-                match blocking(|| Tail::open(&found.path, &self.config, out, true)) {
+                match blocking(|| Tail::open(&found.path, &found.beneath, &self.config, out, true)) {
                     Ok(tail) => {
                         out.add_progress(found.size.saturating_sub(tail.expected()));
                         self.current = Some(tail);
+                    }
+                    Err(error) if is_link_out(&error) => {
+                        warn_of_link(&found.path, &error, out.name());
                     }
                     Err(error) => {
                         let error = unreadable(&found.path, &error);
@@ -70,31 +73,55 @@ impl Files {
     }
 
     /// Returns the files that were found, or the first error if any of them cannot be read.
-    fn readable(&self, findings: Findings) -> Result<Vec<Found>, Error> {
+    fn readable(&self, findings: Findings, source: &str) -> Result<Vec<Found>, Error> {
         let ignores = self.config.on_missing == OnMissing::Ignore;
         for (path, error) in &findings.failed {
             if !(ignores && error.kind() == ErrorKind::NotFound) {
                 return Err(unreadable(path, error));
             }
         }
-        if let Some(pattern) = findings.unmatched.first().filter(|_| !ignores) {
-            let folder = std::env::current_dir().unwrap_or_default();
-            let folder = if Path::new(pattern).is_absolute() {
-                String::new()
-            } else {
-                format!(" (looked for in `{}`)", folder.display())
-            };
-            return Err(Error::permanent(format!(
-                "no file matches `{pattern}`{folder}. If that is expected, set `on_missing: ignore`; to wait \
-                 for files, set `follow: true`."
-            )));
+        if let Some(unmatched) = findings.unmatched.first().filter(|_| !ignores) {
+            return Err(unmatched.error());
         }
-        let files: Vec<Found> = findings.files.into_iter().filter(|found| !found.is_old).collect();
-        for found in &files {
-            blocking(|| File::open(&found.path)).map_err(|error| unreadable(&found.path, &error))?;
+        let mut files = Vec::with_capacity(findings.files.len());
+        for found in findings.files.into_iter().filter(|found| !found.is_old) {
+            match blocking(|| found.beneath.open(&found.path)) {
+                Ok(_) => files.push(found),
+                Err(error) if is_link_out(&error) => warn_of_link(&found.path, &error, source),
+                Err(error) => return Err(unreadable(&found.path, &error)),
+            }
         }
         Ok(files)
     }
+}
+
+impl Unmatched {
+    /// Returns the error of a run that has nothing to read.
+    fn error(&self) -> Error {
+        let pattern = &self.pattern;
+        let folder = match Path::new(pattern).is_absolute() {
+            true => String::new(),
+            false => {
+                format!(" (looked for in `{}`)", std::env::current_dir().unwrap_or_default().display())
+            }
+        };
+        Error::permanent(match &self.link {
+            Some(link) => format!(
+                "`{pattern}` matches only links that lead out of its folder{folder}, such as `{}`. \
+                 `symlinks: files` reads them.",
+                link.display()
+            ),
+            None => format!(
+                "no file matches `{pattern}`{folder}. If that is expected, set `on_missing: ignore`; to wait \
+                 for files, set `follow: true`."
+            ),
+        })
+    }
+}
+
+/// Reports a file in whose place another user has put a link since it was found.
+fn warn_of_link(path: &Path, error: &std::io::Error, source: &str) {
+    tracing::warn!("`{source}`: `{}` is skipped: {error}", path.display());
 }
 
 /// Combines the errors of all files into one.

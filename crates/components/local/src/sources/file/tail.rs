@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use thalweg_beneath::Beneath;
 use thalweg_engine::{Checkpoint, SourceOutput};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -99,6 +100,8 @@ fn read_first(file: &File, into: &mut [u8]) -> io::Result<usize> {
 pub struct Tail {
     /// Its present path, or the last known one.
     pub path: PathBuf,
+    /// Opens the path.
+    pub beneath: Beneath,
     /// The same path as text, for metadata and log lines.
     pub shown: Arc<str>,
     /// The partition of its checkpoints.
@@ -179,8 +182,14 @@ pub struct Filled {
 impl Tail {
     /// Opens a file and seeks to its start position. `is_first` is true if the file existed when the run
     /// began.
-    pub fn open(path: &Path, config: &FileSource, out: &SourceOutput, is_first: bool) -> io::Result<Self> {
-        let file = File::open(path)?;
+    pub fn open(
+        path: &Path,
+        beneath: &Beneath,
+        config: &FileSource,
+        out: &SourceOutput,
+        is_first: bool,
+    ) -> io::Result<Self> {
+        let file = beneath.open(path)?;
         let metadata = file.metadata()?;
         let identity = Identity::of(&metadata);
         let partition: Arc<str> = identity.partition().into();
@@ -189,6 +198,7 @@ impl Tail {
         cutter.within(out.share().budget().limit());
         let mut tail = Self {
             path: path.to_owned(),
+            beneath: beneath.clone(),
             cutter,
             carry: Vec::new(),
             failure: None,
@@ -466,7 +476,7 @@ impl Tail {
     /// Opens it again if its size is no longer the one at which it was closed.
     pub fn reopen(&mut self, size: u64) -> io::Result<()> {
         if self.file.is_none() && size != self.used {
-            let file = File::open(&self.path)?;
+            let file = self.beneath.open(&self.path)?;
             if Identity::of(&file.metadata()?) == self.identity {
                 self.file = Some(file);
             }

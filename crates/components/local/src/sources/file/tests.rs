@@ -542,6 +542,13 @@ async fn links_that_lead_out_of_the_folder_are_not_followed() {
         sent.sort();
         assert_eq!(sent, expected, "{symlinks}");
     }
+    // A pattern that matches only such links says so.
+    let sent = run(&folder.yaml("in/o*", ""), 1000, &mut State::new()).await;
+    let expected = format!(
+        "`{0}/in/o*` matches only links that lead out of its folder, such as `{0}/in/out`. `symlinks: files` reads them.",
+        folder.path("").trim_end_matches('/')
+    );
+    assert_eq!(message(&sent), expected);
     // A link that is named is read, and so is one to the folder.
     link("in", "link");
     for (path, expected) in [("in/out", "secret"), ("link/sub/*", "a")] {

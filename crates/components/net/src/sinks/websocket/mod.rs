@@ -268,7 +268,7 @@ async fn accept(
             _ = &mut end => break,
             Some(_) = served.join_next() => {}
             accepted = listener.accept(), if served.len() < most => match accepted {
-                Ok((Accepted::Tcp(stream), peer)) => {
+                Ok((Accepted::Tcp(stream), peer, _)) => {
                     let (handshake, clients) = (handshake.clone(), clients.clone());
                     served.spawn(async move {
                         match handshake.perform(stream).await {
@@ -282,7 +282,7 @@ async fn accept(
                         }
                     });
                 }
-                Ok((Accepted::Unix(_), _)) => {}
+                Ok((Accepted::Unix(_), ..)) => {}
                 Err(error) => {
                     tracing::warn!("cannot accept a websocket: {error}");
                     tokio::time::sleep(PAUSE).await;

@@ -89,6 +89,55 @@ async fn silent_clients_do_not_keep_others_from_being_served() {
     batch.settle(Outcome::Delivered);
 }
 
+/// A sender without acknowledgements would lose its next message.
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_was_silent_for_long_keeps_its_place_before_clients_that_send_nothing() {
+    let server = start("{ address: 127.0.0.1:0, max_connections: 3, read_timeout: 1h }").await;
+    let mut sender = server.connect().await;
+    sender.write_all(b"first\n").await.unwrap();
+    let batch = server.next().await;
+    batch.settle(Outcome::Delivered);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let (mut silent, mut within_a_message) = (server.connect().await, server.connect().await);
+    within_a_message.write_all(b"the beg").await.unwrap();
+    let mut others = Vec::new();
+    for (text, closed) in [("one", &mut silent), ("two", &mut within_a_message)] {
+        let mut new = server.connect().await;
+        new.write_all(format!("{text}\n").as_bytes()).await.unwrap();
+        let batch = server.next().await;
+        assert_eq!(payloads(&batch), [text]);
+        batch.settle(Outcome::Delivered);
+        assert_eq!(rest(closed).await, "");
+        others.push(new);
+    }
+    sender.write_all(b"second\n").await.unwrap();
+    assert_eq!(payloads(&server.next().await), ["second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_messages_and_parts_of_messages_now_and_then_keep_no_place() {
+    for text in [&b"\n"[..], b"x"] {
+        let server = start("{ address: 127.0.0.1:0, max_connections: 2, read_timeout: 1h }").await;
+        let (address, stop, delivered) = server.deliver();
+        for _ in 0..2 {
+            let mut client = TcpStream::connect(&address).await.unwrap();
+            tokio::spawn(async move {
+                while client.write_all(text).await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
+            });
+        }
+        let mut new = TcpStream::connect(&address).await.unwrap();
+        new.write_all(b"here\n").await.unwrap();
+        // It is closed by the source, or after half an hour of being kept out.
+        new.shutdown().await.unwrap();
+        let _ = tokio::time::timeout(Duration::from_mins(30), new.read_u8()).await;
+        stop.request();
+        let payloads = within(delivered).await.unwrap().payloads;
+        assert!(payloads.contains(&"here".to_owned()), "{text:?}: {payloads:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_delivered_is_acknowledged_and_not_before() {
     let server = start("{ address: 127.0.0.1:0, acknowledge: \"OK\\n\" }").await;

@@ -42,6 +42,19 @@ async fn a_finished_file_is_taken_back_by_the_run_that_continues() {
     assert_eq!(folder.files(), files([("out.continued.part", "1\n2\n")]));
 }
 
+#[tokio::test]
+async fn the_state_of_another_kind_of_sink_is_refused_with_the_way_out() {
+    let folder = Folder::new();
+    let mut sink = folder.sink("path: DIR/out", true);
+    let error = sink.open(Some(serde_json::json!({ "number": 1, "parts": [] }))).await.unwrap_err().full();
+    assert_eq!(
+        error,
+        "the saved state of the sink is not one of `file`. Undo the change of the configuration, or give the sink another \
+         name or use another state folder: what the state has is then not written"
+    );
+    assert!(folder.files().is_empty());
+}
+
 /// A step of the property test below.
 #[derive(Debug, Clone)]
 enum Step {

@@ -36,7 +36,8 @@ fn an_encoder_that_is_larger_than_the_budget_is_refused() {
     };
     assert_eq!(build(3), Ok(()));
     let error = build(15).unwrap_err();
-    let help = "but the budget has 33554432. Lower `compression_level`, or raise `memory`.";
+    let help =
+        "KiB of memory for a file, but `memory` is 32MiB. Lower `compression_level`, or raise `memory`.";
     assert!(error.starts_with("`compression` needs 7") && error.ends_with(help), "{error}");
 }
 
