@@ -16,13 +16,13 @@ fn start(house: &House) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Opens the pipe for writing, once it exists.
+/// Opens the pipe for writing, once it exists; also for reading, so that it is never without a reader.
 fn writer(house: &House) -> File {
     let path = house.path().join("in.pipe");
     while !path.exists() {
         std::thread::sleep(Duration::from_millis(2));
     }
-    OpenOptions::new().write(true).open(path).unwrap()
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
 /// Waits until the output has this many lines.
@@ -60,19 +60,16 @@ fn everything_that_is_written_while_runs_are_stopped_arrives_once() {
     let mut pipe = writer(&house);
     let writing = std::thread::spawn(move || {
         for number in 0..300_000 {
-            // A run that ends leaves the pipe without a reader for a moment.
-            let line = format!("line {number}\n");
-            pipe.write_all(line.as_bytes()).unwrap();
+            pipe.write_all(format!("line {number}\n").as_bytes()).unwrap();
         }
+        pipe
     });
-    // This reader keeps the pipe open, and reads nothing.
-    let _open = File::open(house.path().join("in.pipe")).unwrap();
     for pause in [30, 10, 50, 20] {
         std::thread::sleep(Duration::from_millis(pause));
         end(&mut run, "-TERM");
         run = start(&house);
     }
-    writing.join().unwrap();
+    let _pipe = writing.join().unwrap();
     wait_for(&house, 300_000);
     end(&mut run, "-TERM");
     let lines = house.lines("out");

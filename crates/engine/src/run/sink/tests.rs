@@ -324,6 +324,7 @@ async fn a_sink_is_suspended_if_the_run_was_asked_to_stop_and_a_later_one_contin
         writer.state = keeps.then(Arc::default);
         if stops {
             writer.retries.stop.request();
+            writer.retries.stop.heed();
         }
         let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
         let seen = outcome.clone();
