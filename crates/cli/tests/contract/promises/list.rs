@@ -452,7 +452,7 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("Existing output, if there is no `--state`:", "introduces a table"),
     shown(
-        "| `file` | Replaces the file when it is complete; until then it is `NAME.part`. | appends |",
+        "| `file` | Replaces the file at the end of the run, also of one that is asked to stop; until then it is `NAME.part`. | appends |",
         &[
             "local: a_file_is_called_part_until_it_is_finished",
             "local: what_exists_is_treated_as_on_exists_says",

@@ -12,6 +12,7 @@ mod given;
 pub mod names;
 mod options;
 pub mod path;
+pub(crate) mod presence;
 mod sparse_copy;
 
 use std::fs;
@@ -32,6 +33,7 @@ use draft::Draft;
 use names::{Names, Taken};
 use options::{Kept, OnExists};
 use path::{path_below, same_content};
+use presence::Presence;
 use sparse_copy::copy_file;
 
 /// One worker that writes into a folder.
@@ -46,8 +48,7 @@ pub struct Directory {
     resumes: bool,
     /// True for a sink. No component needs the temporary file afterwards, so it is linked instead of copied.
     is_last: bool,
-    /// The folder, once a file was written to it.
-    root: Option<fs::File>,
+    presence: Presence,
 }
 
 impl Directory {
@@ -59,21 +60,8 @@ impl Directory {
             true => OnExists::Replace,
             false => OnExists::Rename,
         });
-        Self { options, on_exists, names, journal, resumes: context.resumes, is_last, root: None }
-    }
-
-    /// Stops the run if the folder was removed since this worker wrote to it, with all files in it. The
-    /// folder is otherwise created again, and no one would notice.
-    fn check_present(&self) -> Result<(), FileError> {
-        let metadata = self.root.as_ref().and_then(|root| root.metadata().ok());
-        if metadata.is_none_or(|metadata| metadata.nlink() > 0) {
-            return Ok(());
-        }
-        Err(FileError::Failed(Error::permanent(format!(
-            "`{}` was removed while the run was writing to it: the files in it are lost. Find out what removes it, \
-             and restart.",
-            self.options.path.display()
-        ))))
+        let presence = Presence::of(&options.path);
+        Self { options, on_exists, names, journal, resumes: context.resumes, is_last, presence }
     }
 
     /// Writes the file unless an existing one stays. Returns the folder of the file.
@@ -209,12 +197,9 @@ impl Directory {
 #[async_trait]
 impl FileTransform for Directory {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
-        self.check_present()?;
+        self.presence.check().map_err(FileError::Failed)?;
         let folder = self.write(file)?;
-        if self.root.is_none() {
-            // Without a handle, for example if too many files are open, the next file tries again.
-            self.root = fs::File::open(&self.options.path).ok();
-        }
+        self.presence.note();
         if self.options.fsync {
             self.sync(&folder)?;
         }

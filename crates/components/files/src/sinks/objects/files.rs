@@ -142,8 +142,10 @@ fn unfetched(error: &io::Error) -> FileError {
 #[async_trait]
 impl FileTransform for Files {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        self.target.check_present().map_err(FileError::Failed)?;
         let (path, on_exists) = self.path_of(file).await?;
         let written = self.write(file, &path, on_exists).await;
+        self.target.check_present().map_err(FileError::Failed)?;
         match &written {
             Ok(()) => self.note_address(file, &path),
             Err(_) => self.names.give_back(Path::new(&path)),

@@ -585,6 +585,7 @@ impl Sink for Messages {
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.target.check_present()?;
         // Every step that can fail comes before the batch is accepted. After an error, the engine passes the
         // same batch again.
         self.catch_up()?;
@@ -638,6 +639,7 @@ impl Sink for Messages {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
+        self.target.check_present()?;
         // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
         // run wrote it.
         let is_first = self.rotate.is_none() && self.object.number == 1 && !self.takes_free;
@@ -649,6 +651,7 @@ impl Sink for Messages {
     }
 
     async fn suspend(&mut self) -> Result<(), Error> {
+        self.target.check_present()?;
         let Some(journal) = self.journal.clone().filter(|_| self.resumes && self.rotate.is_none()) else {
             self.finish().await?;
             self.is_finished = false;
@@ -663,6 +666,7 @@ impl Sink for Messages {
     }
 
     async fn pre_commit(&mut self) -> Result<(), Error> {
+        self.target.check_present()?;
         self.flush().await?;
         match self.journal.clone().filter(|_| self.resumes) {
             Some(journal) => self.keep(&journal).await,

@@ -24,6 +24,7 @@ mod tail;
 mod tests;
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +41,7 @@ use thalweg_runtime::ConcurrencyLimit;
 use thalweg_store::{Limits, OnExisting, Store, StoreError, UploadedPart, Writing, part_size};
 
 use crate::directory::names::Names;
+use crate::directory::presence::Presence;
 use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
 use thalweg_stream::encode::EncodeConfig;
@@ -217,7 +219,10 @@ impl ObjectsSink {
 
     fn new_target(&self, budget: &Budget) -> Result<Target, Error> {
         let (store, path) = self.location().map_err(Error::permanent)?;
+        let folder = path.rfind('/').and_then(|end| path.get(..end)).unwrap_or_default();
+        let presence = store.is_here().then(|| Arc::new(Presence::of(Path::new("/").join(folder))));
         Ok(Target {
+            presence,
             wanted: self.wanted(budget, &store),
             fetched: match self.part_size {
                 Some(size) => size.bytes(),
@@ -303,6 +308,8 @@ pub(super) struct Target {
     pub(super) writing: Writing,
     pub(super) limit: ConcurrencyLimit,
     pub(super) counts: Arc<Counts>,
+    /// The folder of this machine in which the objects are.
+    presence: Option<Arc<Presence>>,
     /// The preferred size of a part in bytes.
     wanted: u64,
     /// The maximum size in bytes of a part if reading it costs a request and writing it does not.
@@ -310,6 +317,18 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// Checks that a local folder was not removed since an object was written to it.
+    ///
+    /// # Errors
+    /// If it was.
+    pub(super) fn check_present(&self) -> Result<(), Error> {
+        self.presence.as_ref().map_or(Ok(()), |presence| {
+            presence.check()?;
+            presence.note();
+            Ok(())
+        })
+    }
+
     /// Returns the size of the part with this number, in bytes.
     pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
         part_size(self.wanted, total, number, &self.limits)

@@ -101,6 +101,28 @@ async fn files_keep_their_place_whatever_size_their_parts_have() {
 }
 
 #[tokio::test]
+async fn a_folder_that_is_removed_ends_the_run_before_more_is_acknowledged() {
+    let expected = "out` was removed while the run was writing to it";
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let files = sink(folder.path(), "/out/'");
+    apply(&files, &mut file_of("a", b"1")).await.unwrap();
+    fs::remove_dir_all(&out).unwrap();
+    let ended = apply(&files, &mut file_of("b", b"2")).await;
+    let Err(thalweg_engine::FileError::Failed(error)) = ended else { panic!("it went on") };
+    assert!(error.to_string().contains(expected), "{error}");
+
+    let messages = sink(folder.path(), "/out/all', rotate: { size: 1B }");
+    let mut messages = SinkConfig::build(&messages, &context()).unwrap();
+    for text in ["a", "b"] {
+        messages.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+    }
+    fs::remove_dir_all(&out).unwrap();
+    let error = messages.write(&batch(["c"]), &mut Rejects::default()).await.unwrap_err();
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[tokio::test]
 async fn what_is_there_is_replaced_or_left_alone_as_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let text = || fs::read_to_string(folder.path().join("x")).unwrap();
