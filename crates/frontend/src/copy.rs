@@ -28,7 +28,9 @@ pub fn print_config(options: &CopyOptions) -> Result<Exit, CommandError> {
 /// Why it could not run, or why the run failed.
 pub fn copy(options: &CopyOptions, show: &Show) -> Result<Exit, CommandError> {
     let job = CopyJob::new(options)?;
-    job.probe(&mut || true)?;
+    if let Some(warning) = job.probe(&mut || true)? {
+        print::err(&print::event(show.json, show.quiet, "warning", &warning));
+    }
     if options.dry_run {
         list(&job, show.json)?;
         return Ok(Exit::Done);

@@ -17,16 +17,16 @@ use crate::error::LoadError;
 /// The number of columns in a mistake.
 const SHOWN: usize = 30;
 
-/// Compares the columns that the options name with those of the first object of the source.
+/// Compares the columns that the options name with those of the first object of the source. If the source has
+/// several objects, returns the mistake as a warning: the others may have the column.
 ///
 /// # Errors
-/// The first column that does not exist. If the source has several objects, that is a warning: the others may
-/// have it.
-pub(super) async fn check(source: &ObjectsSource, rows: &Rows) -> Result<(), LoadError> {
+/// The first column that does not exist.
+pub(super) async fn check(source: &ObjectsSource, rows: &Rows) -> Result<Option<String>, LoadError> {
     if rows.parse != Some(Parse::Csv)
         || rows.condition.is_none() && rows.set.is_empty() && rows.keep.is_empty()
     {
-        return Ok(());
+        return Ok(None);
     }
     let mut first = None;
     let mut each = |_: &str, object: &Object| {
@@ -34,19 +34,16 @@ pub(super) async fn check(source: &ObjectsSource, rows: &Rows) -> Result<(), Loa
         false
     };
     pin!(source.look(&mut each)).await?;
-    let Some(first) = first else { return Ok(()) };
+    let Some(first) = first else { return Ok(None) };
     let columns = match rows.columns.is_empty() {
         true => csv(rows).columns_of(&first).await,
         false => Some(rows.columns.clone()),
     };
-    let Some(mistake) = columns.and_then(|columns| mistake(rows, columns, &first.name())) else {
-        return Ok(());
-    };
-    if source.is_many().unwrap_or(false) {
-        tracing::warn!("{mistake}");
-        return Ok(());
+    let mistake = columns.and_then(|columns| mistake(rows, columns, &first.name()));
+    match mistake {
+        Some(mistake) if !source.is_many().unwrap_or(false) => Err(LoadError::Options(mistake)),
+        mistake => Ok(mistake),
     }
-    Err(LoadError::Options(mistake))
 }
 
 fn csv(rows: &Rows) -> Csv {

@@ -172,12 +172,13 @@ impl<'a> CopyJob<'a> {
         Ok(Self { options, document, graph, cores: options.threads.unwrap_or_else(cores), endpoints, source })
     }
 
-    /// Lists the first object. `goes_on` is called ten times a second, and returns false to stop.
+    /// Lists the first object. `goes_on` is called ten times a second, and returns false to stop. Returns a
+    /// warning for people, if there is reason for one.
     ///
     /// # Errors
     /// If there is none, it would be copied onto itself, it does not have a column that the options name, or
     /// `goes_on` returned false.
-    pub fn probe(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), LoadError> {
+    pub fn probe(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Option<String>, LoadError> {
         let (mut first, mut is_empty) = (None, true);
         let mut each = |below: &str, _: &str, _: u64| {
             is_empty = false;
@@ -194,7 +195,7 @@ impl<'a> CopyJob<'a> {
             }
             (None, Some(link)) if is_empty => Err(LoadError::OnlyLinks(from(), link)),
             (None, None) if is_empty => Err(LoadError::NothingToCopy(from())),
-            (None, _) => Ok(()),
+            (None, _) => Ok(None),
         }
     }
 
