@@ -49,7 +49,7 @@ pub struct Store {
 const COVERED: &str = "\0letters\0";
 
 /// The size of entries in memory that the store's thread is to write before more are added, in bytes.
-const MOST_UNFLUSHED: u64 = 16 << 20;
+const MOST_UNFLUSHED: u64 = 8 << 20;
 
 /// The number by which users name a dead letter.
 pub type DeadLetterId = u64;
@@ -298,7 +298,9 @@ impl Store {
         letters: impl IntoIterator<Item = &'l DeadLetter>,
         limits: &DeadLetterLimits,
     ) -> Result<Added, Error> {
-        self.letters.add(letters, limits)
+        let added = self.letters.add(letters, limits)?;
+        self.wait_for_flush();
+        Ok(added)
     }
 
     /// Returns the numbers of kept and dropped dead letters.
