@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::Announce;
 
 /// Longer than anything in these tests takes, unless it never happens.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_mins(5);
 /// Usually long enough for an unwanted event to happen.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);
 

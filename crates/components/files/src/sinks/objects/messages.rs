@@ -623,6 +623,7 @@ impl Sink for Messages {
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
+        self.target.check_present()?;
         self.catch_up()?;
         match (self.is_old(), self.is_in_the_way()) {
             (true, _) => self.complete().await,

@@ -116,6 +116,7 @@ async fn a_folder_that_is_removed_ends_the_run_before_more_is_acknowledged() {
     let mut messages = SinkConfig::build(&messages, &context()).unwrap();
     for text in ["a", "b"] {
         messages.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+        messages.flush().await.unwrap();
     }
     fs::remove_dir_all(&out).unwrap();
     let error = messages.write(&batch(["c"]), &mut Rejects::default()).await.unwrap_err();

@@ -105,15 +105,15 @@ async fn a_sender_that_was_silent_for_long_keeps_its_place_before_clients_that_s
     {
         let mut new = server.connect().await;
         new.write_all(format!("{text}\n").as_bytes()).await.unwrap();
-        let batch = server.next().await;
-        assert_eq!(payloads(&batch), [text]);
-        batch.settle(Outcome::Delivered);
         if let Some(part) = part {
             let rejected = server.next_error().await;
             let reason = "is cut off: another client needed its place";
             assert_eq!(reasons(&rejected), [(part.to_owned(), reason.to_owned())]);
             rejected.settle(Outcome::Rejected);
         }
+        let batch = server.next().await;
+        assert_eq!(payloads(&batch), [text]);
+        batch.settle(Outcome::Delivered);
         assert_eq!(rest(closed).await, "");
         others.push(new);
     }
