@@ -302,9 +302,12 @@ def http(
         rejected_status: The status of the answer if some messages were rejected, 200 to 599. These messages leave
             by `errors`; a client that resends them gets them rejected again. The default is that of `status`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
-            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
-            default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
+            answer: first those that never sent a message with content, then those of the address with the most
+            connections, the one without a message for the longest time. It must have been without a message for
+            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
+            acknowledgements may lose the next message that it sends into a closed connection, so make this number
+            larger than that of the senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -390,9 +393,12 @@ def http_upload(
             body, and how long a request may wait for memory. After this time, a body must also have arrived with
             at least 1 KiB per second on average. By default `"30s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
-            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
-            default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
+            answer: first those that never sent a message with content, then those of the address with the most
+            connections, the one without a message for the longest time. It must have been without a message for
+            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
+            acknowledgements may lose the next message that it sends into a closed connection, so make this number
+            larger than that of the senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -462,9 +468,10 @@ def objects(
     changed objects, by the modification times of the store and the ETags of recent objects: see `tolerance`.
     Files in local folders are sent again in each run, because a new file may have an old modification time.
 
-    A server cannot make a listing endless: a page that repeats is an error, and so is an answer of more than 8
-    MiB; for a folder of a WebDAV server that is 32 MiB, or about 50,000 names. Names that are not below the
-    listed one, and folders more than 128 deep, leave by the `errors` output.
+    A server cannot make a listing endless: a page that repeats is an error, and so are 1,000 pages in a row
+    without a name, and an answer of more than 8 MiB; for a folder of a WebDAV server that is 32 MiB, or about
+    50,000 names. Names that are not below the listed one, and folders more than 128 deep, leave by the `errors`
+    output.
 
     Args:
         url: The objects to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`,
@@ -519,7 +526,9 @@ def pipe(
     pattern.
 
     The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer. The
-    input cannot be read a second time, so a run that is killed loses the messages in flight.
+    input cannot be read a second time, so a run that is killed loses the messages in flight. With `--state`, the
+    next run rejects what comes before the first delimiter, because the killed run may have read the beginning of
+    that message. A run that is asked to stop keeps the beginning for the next run.
 
     Args:
         path: The path of the pipe.
@@ -583,9 +592,12 @@ def proxy(
         write_timeout: How long a client may take to accept an answer. After that its connection is closed. By
             default `"10s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
-            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
-            default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
+            answer: first those that never sent a message with content, then those of the address with the most
+            connections, the one without a message for the longest time. It must have been without a message for
+            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
+            acknowledgements may lose the next message that it sends into a closed connection, so make this number
+            larger than that of the senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -675,9 +687,12 @@ def socket(
         acknowledge_timeout: How long a client may take to accept `acknowledge`. After that its connection is
             closed. By default `"1s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
-            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
-            default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
+            answer: first those that never sent a message with content, then those of the address with the most
+            connections, the one without a message for the longest time. It must have been without a message for
+            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
+            acknowledgements may lose the next message that it sends into a closed connection, so make this number
+            larger than that of the senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -820,9 +835,12 @@ def syslog(
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close the connection that has been
-            silent for longest, if it has been silent for 10 seconds and has nothing unfinished or unanswered. By
-            default `1024`.
+            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
+            answer: first those that never sent a message with content, then those of the address with the most
+            connections, the one without a message for the longest time. It must have been without a message for
+            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
+            acknowledgements may lose the next message that it sends into a closed connection, so make this number
+            larger than that of the senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or

@@ -1655,7 +1655,7 @@ def upload(
     *,
     url: str,
     name: str | None = None,
-    on_exists: Literal["replace", "update", "skip", "error"] | None = None,
+    on_exists: Literal["replace", "rename", "update", "skip", "error"] | None = None,
     content_type: str | None = None,
     encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
@@ -1675,7 +1675,8 @@ def upload(
             where the store's own tools keep them.
         name: The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its
             place relative to the folder that the source reads.
-        on_exists: The action if the object exists. The default is `replace`.
+        on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
+            only once, such as uploads, it is `rename`.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
@@ -1726,7 +1727,8 @@ def write(
         path: The folder. It is created if it does not exist.
         name: The name of the file in the folder, a template. It may contain subfolders. The default is
             `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
-        on_exists: The action if a file of that name exists. The default is `replace`.
+        on_exists: The action if a file of that name exists. The default is `replace`; for files of a source that
+            gets them only once, such as uploads, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`
             (permissions). The default is both.
         fsync: Whether each file is flushed to the disk before it counts as delivered. The default is `false`.

@@ -481,8 +481,8 @@ impl<'a> Stage<'a> {
         let promise = self.promise(verdict);
         let mut letters = self.letters()?;
         if matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
-            // A stop or the end of a connection cuts a message off, maybe just before its delimiter. The first
-            // message after a kill may be torn, and leaves by `errors` even if it is whole.
+            // A stop or the end of a connection cuts a message off, maybe just before its delimiter. The
+            // first message after a kill may be torn, and leaves by `errors` even if it is whole.
             let torn = ["is cut off", "a run that was killed may have read its beginning"];
             letters.retain(|letter| !torn.iter().any(|reason| letter.reason.contains(reason)));
         }

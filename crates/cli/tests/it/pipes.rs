@@ -54,6 +54,23 @@ fn a_message_of_which_a_stopped_run_has_read_a_part_is_whole() {
 }
 
 #[test]
+fn the_rest_of_a_message_that_is_too_long_is_no_message_of_the_next_run() {
+    let config = CONFIG.replace("path: in.pipe }", "path: in.pipe, max_message_bytes: 10B }");
+    let house = House::with(&[("pipeline.yaml", &config)]);
+    let mut run = start(&house);
+    let mut pipe = writer(&house);
+    pipe.write_all(b"one\n0123456789abcdef").unwrap();
+    wait_for(&house, 1);
+    std::thread::sleep(Duration::from_millis(100));
+    end(&mut run, "-TERM");
+    let mut run = start(&house);
+    pipe.write_all(b"ghi\ntwo\n").unwrap();
+    wait_for(&house, 2);
+    end(&mut run, "-TERM");
+    assert_eq!(house.lines("out"), ["one", "two"]);
+}
+
+#[test]
 fn everything_that_is_written_while_runs_are_stopped_arrives_once() {
     let house = House::with(&[("pipeline.yaml", CONFIG)]);
     let mut run = start(&house);

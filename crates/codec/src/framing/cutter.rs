@@ -333,6 +333,11 @@ impl Cutter {
         TooLong { range, position, reason }
     }
 
+    /// True within a message that was too long, the rest of which is skipped.
+    pub fn is_skipping(&self) -> bool {
+        self.skip != Skip::Nothing
+    }
+
     /// Returns the offset in the stream of the incomplete message, in bytes. `rest` holds its bytes. `None`
     /// if there is no incomplete message.
     pub fn incomplete(&self, rest: &[u8]) -> Option<u64> {

@@ -23,6 +23,9 @@ const NAME: &str = "owner";
 /// The name of the file while it is written.
 const UNFINISHED: &str = "owner.part";
 
+/// The longest path or address that is read, in bytes.
+const LONGEST: u64 = 8 << 10;
+
 /// The identity of a configuration: its absolute path or its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner(String);
@@ -85,9 +88,10 @@ pub(super) fn record(folder: &Path, owner: &Owner) -> io::Result<()> {
 
 fn read(folder: &Path) -> io::Result<Option<Owner>> {
     let mut text = Vec::new();
-    match open_regular(&folder.join(NAME)).and_then(|mut file| file.read_to_end(&mut text)) {
+    match open_regular(&folder.join(NAME)).and_then(|file| file.take(LONGEST).read_to_end(&mut text)) {
         Ok(_) => {
-            let text = String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned();
+            // Not all that a damaged file has may be shown on a terminal.
+            let text = String::from_utf8_lossy(&text).replace(|character: char| character.is_control(), "");
             Ok((!text.is_empty()).then_some(Owner(text)))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -303,7 +303,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: stdin -> file", "cli: a_record_that_a_killed_run_had_read_in_part_is_torn"],
     ),
     shown(
-        "| `pipe` | What was read and not written is lost. What comes before the next delimiter is rejected: the killed run may have read its beginning. After SIGTERM nothing is lost. | - |",
+        "| `pipe` | What was read and not written is lost. What comes before the next delimiter is rejected: the killed run may have read its beginning. After SIGTERM nothing is lost that is delivered before the drain timeout. | - |",
         &[
             "source: pipe -> file",
             "cli: the_rest_of_a_message_that_a_killed_run_has_read_is_an_error",

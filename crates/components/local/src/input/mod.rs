@@ -158,7 +158,8 @@ impl Input {
     async fn end(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         self.arenas.clear();
         let Some(partition) = self.options.partition else { return Ok(()) };
-        if self.carry.len() <= rest::MOST_KEPT && !self.is_torn {
+        let is_whole = !self.is_torn && !self.cutter.is_skipping();
+        if is_whole && self.carry.len() <= rest::MOST_KEPT {
             rest::end(partition, &self.carry, out);
             return Ok(());
         }

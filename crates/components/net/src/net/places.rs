@@ -8,10 +8,10 @@
 //! 1. Connections that never sent a message with content.
 //! 2. Connections that did.
 //!
-//! Among these, the peer address with the most connections gives one up: the one without a message for the
-//! longest time, but connections in the middle of a message after the others. Empty messages and parts of
-//! messages do not count: a client could keep its place with a byte now and then. A connection that waits for
-//! an answer is never closed.
+//! While there are connections of the first kind, none of the second is closed. Among these, the peer address
+//! with the most connections gives one up: the one without a message for the longest time, but connections in
+//! the middle of a message after the others. Empty messages and parts of messages do not count: a client
+//! could keep its place with a byte now and then. A connection that waits for an answer is never closed.
 //!
 //! A connection must have been without a message for [`LEAST`]. Otherwise many busy clients would take each
 //! other's places all the time. That does not apply to an address with more connections than the waiting
@@ -33,6 +33,9 @@ use tokio::time::Instant;
 
 /// A connection that is without a message for less than this keeps its place.
 const LEAST: Duration = Duration::from_secs(10);
+/// The same for a connection of an address that has more than its share. A client that sends without pause
+/// keeps its place, because messages on their way to us would be lost.
+const LEAST_OF_MANY: Duration = Duration::from_secs(1);
 /// How often closed connections are reported.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
 
@@ -145,11 +148,15 @@ impl State {
         let mut counts: HashMap<Peer, usize> = HashMap::new();
         self.open.values().for_each(|open| *counts.entry(open.peer).or_default() += 1);
         let own = counts.get(&waiting).copied().unwrap_or_default();
-        let candidates = self.open.iter().filter_map(|(&number, open)| {
+        let is_new = |open: &Open| matches!(open.standing, Standing::Silent { has_spoken: false, .. });
+        // Real senders stay also while connections that never sent anything are too young to be closed.
+        let has_new = self.open.values().any(is_new);
+        let candidates = self.open.iter().filter(|(_, open)| !has_new || is_new(open));
+        let candidates = candidates.filter_map(|(&number, open)| {
             let Standing::Silent { since, has_spoken, is_within } = open.standing else { return None };
             let count = counts.get(&open.peer).copied().unwrap_or_default();
             let is_long = since.elapsed() >= LEAST;
-            let gives_up = count > own + 1 && !(has_spoken && is_within);
+            let gives_up = count > own + 1 && !(has_spoken && is_within) && since.elapsed() >= LEAST_OF_MANY;
             (is_long || gives_up).then_some(((has_spoken, Reverse(count), is_within, since), number))
         });
         candidates.min().map(|((.., since), number)| (number, since))
