@@ -256,7 +256,7 @@ mod tests {
         for (at, place) in all.iter_mut().enumerate() {
             place.set(silent(now + Duration::from_millis(10 - at as u64), true, at == 3));
         }
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(LEAST_OF_MANY * 2).await;
         // Not to itself, and not one in the middle of a message.
         assert_eq!(closed(&places, peer(1), &all).await, None);
         assert_eq!(closed(&places, peer(3), &all).await, Some(2));
