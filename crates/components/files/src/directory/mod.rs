@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, Journal};
+use thalweg_engine::{Context, Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Content, File};
 
 use crate::content;
