@@ -14,7 +14,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
@@ -47,9 +46,6 @@ pub struct Store {
 /// Before the name of a source, in the keys of the last dead letter that its positions cover. The names of
 /// sources are not empty, so no position has such a key.
 const COVERED: &str = "\0letters\0";
-
-/// The size of entries in memory that the store's thread is to write before more are added, in bytes.
-const MOST_UNFLUSHED: u64 = 8 << 20;
 
 /// The number by which users name a dead letter.
 pub type DeadLetterId = u64;
@@ -135,21 +131,7 @@ impl Store {
             Some(value) => batch.insert(&self.journals, key, value.to_string()),
             None => batch.remove(&self.journals, key),
         }
-        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
-        self.wait_for_flush();
-        Ok(())
-    }
-
-    /// Waits while entries in memory, which the store's thread writes to the disk, are many. The store itself
-    /// lets them grow without bound. A thread that makes no progress for a second is not waited for: the next
-    /// write has its error.
-    fn wait_for_flush(&self) {
-        for _ in 0..1000 {
-            if self.database.write_buffer_size() <= MOST_UNFLUSHED {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
     }
 
     /// Returns the names of the entries in the journal of a component that start with a prefix, at most
@@ -298,9 +280,7 @@ impl Store {
         letters: impl IntoIterator<Item = &'l DeadLetter>,
         limits: &DeadLetterLimits,
     ) -> Result<Added, Error> {
-        let added = self.letters.add(letters, limits)?;
-        self.wait_for_flush();
-        Ok(added)
+        self.letters.add(letters, limits)
     }
 
     /// Returns the numbers of kept and dropped dead letters.
