@@ -133,6 +133,9 @@ lint: $(python)/installed
 	@python3 tools/prose.py lint .
 	@python3 tools/licenses.py
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	@# The builds with fewer features; nothing else compiles them.
+	$(CARGO) clippy --release --locked -p thalweg --no-default-features --features stores -- -D warnings
+	$(CARGO) clippy --release --locked -p thalweg --no-default-features -- -D warnings
 
 fmt:
 	@python3 tools/prose.py wrap .

@@ -54,6 +54,18 @@ fn a_message_of_which_a_stopped_run_has_read_a_part_is_whole() {
 }
 
 #[test]
+fn a_run_without_state_delivers_the_part_of_a_message_that_it_has_read() {
+    let house = House::with(&[("pipeline.yaml", CONFIG)]);
+    let mut command = house.command(&["run", "pipeline.yaml"]);
+    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut pipe = writer(&house);
+    pipe.write_all(b"one\ntwo\nthr").unwrap();
+    wait_for(&house, 2);
+    end(&mut run, "-TERM");
+    assert_eq!(house.lines("out"), ["one", "two", "thr"]);
+}
+
+#[test]
 fn the_rest_of_a_message_that_is_too_long_is_no_message_of_the_next_run() {
     let config = CONFIG.replace("path: in.pipe }", "path: in.pipe, max_message_bytes: 10B }");
     let house = House::with(&[("pipeline.yaml", &config)]);

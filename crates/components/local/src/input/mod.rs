@@ -57,7 +57,8 @@ pub(crate) struct InputOptions {
     pub(crate) shown: String,
     /// The path that messages carry as their origin.
     pub(crate) path: Option<Arc<str>>,
-    /// The partition of an input that the next run reads on, where this one stopped.
+    /// The partition of an input that the next run reads on, where this one stopped. Ignored by a run that
+    /// keeps no checkpoints: what it has read of a message ends with it.
     pub(crate) partition: Option<&'static str>,
 }
 
@@ -120,6 +121,9 @@ impl Input {
     async fn begin(&mut self, out: &SourceOutput) -> Result<bool, Error> {
         let Pieces::Unread(input) = &mut self.pieces else { return Ok(true) };
         let Some(input) = input.take() else { return Ok(true) };
+        if !out.keeps_checkpoints() {
+            self.options.partition = None;
+        }
         if let Some(partition) = self.options.partition {
             match rest::begin(partition, out).await {
                 Beginning::Message(rest) => self.carry = rest,

@@ -35,9 +35,6 @@ pub(super) enum Beginning {
 
 /// Returns how the input of a partition begins, and notes that this run reads it.
 pub(super) async fn begin(partition: &str, out: &SourceOutput) -> Beginning {
-    if !out.keeps_checkpoints() {
-        return Beginning::Message(Vec::new());
-    }
     let former = out.saved(partition).and_then(|saved| serde_json::from_value(saved).ok());
     let found: Position = former.unwrap_or_default();
     note(partition, &Position { is_read: true, rest: String::new() }, out);
@@ -57,9 +54,7 @@ pub(super) async fn begin(partition: &str, out: &SourceOutput) -> Beginning {
 
 /// Keeps the rest of the input for the next run. It has at most [`MOST_KEPT`] bytes.
 pub(super) fn end(partition: &str, rest: &[u8], out: &SourceOutput) {
-    if out.keeps_checkpoints() {
-        note(partition, &Position { is_read: false, rest: STANDARD.encode(rest) }, out);
-    }
+    note(partition, &Position { is_read: false, rest: STANDARD.encode(rest) }, out);
 }
 
 fn note(partition: &str, position: &Position, out: &SourceOutput) {

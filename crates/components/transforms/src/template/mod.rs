@@ -167,9 +167,7 @@ impl Templater {
         self.known = Some((schema.clone(), names.clone(), tree.clone()));
         (names, tree)
     }
-}
 
-impl Templater {
     /// Renders the first messages, and keeps the others for later if the texts are long.
     fn render(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let (names, tree) = self.tree(&batch);
