@@ -26,6 +26,18 @@ pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Waits for a future in code that is not asynchronous, such as a read of remote content. The runtime's other
+/// tasks continue on other threads, also if this is work that a stage takes at once: it may take as long as
+/// the network does.
+pub fn wait_for<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    match Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() != RuntimeFlavor::CurrentThread => {
+            tokio::task::block_in_place(|| runtime.block_on(future))
+        }
+        _ => runtime.block_on(future),
+    }
+}
+
 /// Does the work of another stage, up to the first point where it has to wait.
 pub(crate) fn at_once(work: impl FnOnce()) {
     struct Before(bool);
@@ -68,5 +80,20 @@ mod tests {
             task.await.unwrap()
         });
         assert_eq!(found, (false, true, false, true));
+    }
+
+    /// A source has a thread of its own, a stage is a task.
+    #[test]
+    fn a_future_can_be_waited_for_in_work_that_is_taken_at_once() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let handle = runtime.handle().clone();
+        let work = move || {
+            let mut found = 0;
+            at_once(|| found = wait_for(&handle, tokio::spawn(async { 7 })).unwrap());
+            found
+        };
+        let of_source = work.clone();
+        assert_eq!(runtime.block_on(async move { of_source() }), 7);
+        assert_eq!(runtime.block_on(async { tokio::spawn(async move { work() }).await.unwrap() }), 7);
     }
 }

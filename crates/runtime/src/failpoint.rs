@@ -57,6 +57,22 @@ points! {
     SinkFinishAfter = "sink.finish.after",
     /// A batch was acknowledged.
     Acknowledged = "acknowledged",
+    /// A file is about to be processed by a transform or sink of files, which may write it elsewhere.
+    FileBefore = "file.before",
+    /// A file was processed, and is not handed on or acknowledged.
+    FileAfter = "file.after",
+    /// Transforms are about to put what they hold back into the state, for a checkpoint.
+    PreCommitBefore = "pre_commit.before",
+    /// They have put it there, and the checkpoint is not saved.
+    PreCommitAfter = "pre_commit.after",
+    /// A sink is about to make output visible that a checkpoint covers.
+    CommitBefore = "commit.before",
+    /// The output is visible, which the next checkpoint will note.
+    CommitAfter = "commit.after",
+    /// A file is about to be cut to the length that a checkpoint covers.
+    TruncateBefore = "truncate.before",
+    /// A file was cut.
+    TruncateAfter = "truncate.after",
     /// A checkpoint is about to be saved.
     CheckpointBefore = "checkpoint.before",
     /// A checkpoint was saved.
@@ -65,6 +81,10 @@ points! {
     LettersBefore = "letters.before",
     /// Dead letters were stored and are not acknowledged.
     LettersAfter = "letters.after",
+    /// Dead letters are about to be removed, because they were replayed.
+    LettersRemoveBefore = "letters.remove.before",
+    /// Dead letters were removed.
+    LettersRemoveAfter = "letters.remove.after",
     /// A file is about to get its final name, or an object its content.
     RenameBefore = "rename.before",
     /// A file has its final name, or an object its content.

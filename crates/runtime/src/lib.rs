@@ -25,7 +25,7 @@ mod stage;
 mod stop;
 mod traffic;
 
-pub use at_once::blocking;
+pub use at_once::{blocking, wait_for};
 pub use channel::{AtOnce, HandOver, Receiver, Sender, Taken, Ticket, channel};
 pub use failpoint::Failpoint;
 pub use limit::ConcurrencyLimit;

@@ -108,6 +108,12 @@ impl Sender {
         self.next >= self.records.count
     }
 
+    /// The number of records that it sends together. With each group it waits for an answer, which may take a
+    /// second.
+    pub fn group(&self) -> u64 {
+        (self.records.count / 20).max(100)
+    }
+
     /// Returns the next records that fit into `count`, and notes that they are being sent.
     pub fn take(&mut self, count: u64) -> std::ops::Range<u64> {
         let end = (self.next + count).min(self.records.count);

@@ -39,6 +39,8 @@ pub struct Outlet {
     pub delivery: Delivery,
     /// True if it keeps the order.
     pub keeps_order: bool,
+    /// True if the transforms before it reject some records: their dead letters are a part of the output.
+    pub rejects: bool,
     /// Starts the server that it sends to.
     pub server: Option<fn() -> io::Result<Server>>,
     /// Reads all copies of the output. While a run is interrupted, also what is not finished.

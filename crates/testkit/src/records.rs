@@ -40,6 +40,11 @@ impl Records {
         Self { count, padding: 40 }
     }
 
+    /// Returns `count` records of about 200 KB: more than is read or written at once.
+    pub fn large(count: u64) -> Self {
+        Self { count, padding: 200_000 }
+    }
+
     /// Returns the text of a record, without a line feed.
     pub fn text(self, number: u64, form: Form) -> String {
         let padding = self.padding(number);

@@ -28,6 +28,11 @@ const BESIDE_BUDGET: u64 = 48 << 20;
 /// How long all records may take to arrive before a source that does not end is stopped. The next run reads
 /// the rest.
 const ARRIVAL: Duration = Duration::from_secs(4);
+/// After this time, a run whose disk may be full is killed.
+const FULL: Duration = Duration::from_secs(5);
+
+/// The state directory.
+const STATE: &str = "state";
 
 /// The interruption of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,6 +117,8 @@ pub struct Scenario<'a> {
     /// The size of the file system on which the output is in the first runs, in bytes: see [`SmallDisk`].
     /// Later there is room.
     pub disk: Option<u64>,
+    /// False if the runs keep no state.
+    pub has_state: bool,
     /// True if a last run follows the one that completed: it must add nothing.
     pub runs_again: bool,
     /// Further environment variables of each run, in turn.
@@ -150,6 +157,7 @@ impl<'a> Scenario<'a> {
             rate: None,
             max_file: None,
             disk: None,
+            has_state: true,
             runs_again: false,
             variables: Vec::new(),
         }
@@ -237,6 +245,7 @@ impl<'a> Scenario<'a> {
         Launch {
             has_stdin: self.feed.component == "stdin",
             has_stdout: self.outlet.component == "stdout",
+            state: self.has_state.then(|| STATE.to_owned()),
             ..Launch::of("pipeline.yaml")
         }
     }
@@ -303,6 +312,8 @@ impl<'a> Stage<'a> {
         verdict.runs += 1;
         let timer = match interruption {
             Some(Interruption { action, when: When::After(time) }) => Some((action, time)),
+            // Sinks wait until there is room.
+            Some(_) if self.disk.is_some() => Some((Action::Kill, FULL)),
             _ => None,
         };
         if let Some((action, time)) = timer {
@@ -449,12 +460,15 @@ impl<'a> Stage<'a> {
     /// Replays the dead letters of steps that were made to fail: they are kept, not lost.
     fn replay(&mut self, interruptions: &[Interruption], verdict: &mut Verdict) -> Result<(), String> {
         let letters = self.letters()?;
+        if self.scenario.outlet.rejects {
+            return Ok(());
+        }
         verdict.letters = letters.len() as u64;
         let is_failed = |one: &Interruption| matches!(one.action, Action::Error | Action::Full);
         let was_failed =
             interruptions.iter().any(is_failed) || self.scenario.max_file.is_some() || self.disk.is_some();
         if was_failed && !letters.is_empty() {
-            let replayed = self.program.output(&["errors", "replay", "pipeline.yaml", "--state", "state"]);
+            let replayed = self.program.output(&["errors", "replay", "pipeline.yaml", "--state", STATE]);
             let replayed = replayed.map_err(|error| error.to_string())?;
             if !replayed.status.success() {
                 return Err(format!(
@@ -468,7 +482,7 @@ impl<'a> Stage<'a> {
 
     fn letters(&self) -> Result<Vec<Letter>, String> {
         self.program
-            .dead_letters("state")
+            .dead_letters(STATE)
             .map_err(|error| format!("the dead letters cannot be listed: {error}"))
     }
 
@@ -494,7 +508,7 @@ impl<'a> Stage<'a> {
             broken.extend(tally.check(promise).err());
             verdict.tally.add(&tally);
         }
-        if !letters.is_empty() {
+        if !letters.is_empty() && !self.scenario.outlet.rejects {
             broken.push(format!("{} dead letters, the first is {:?}", letters.len(), letters.first()));
         }
         if broken.is_empty() { Ok(()) } else { Err(broken.join("; ")) }

@@ -27,7 +27,7 @@ pub enum Mood {
     /// It accepts everything.
     Well,
     /// It fails in turn, about every fifth time: an error before or after it accepted, a cut connection
-    /// before or after it accepted.
+    /// before or after it accepted. After [`OFTEN`] items it fails rarely, so that many come through.
     Failing,
     /// As failing, and it also hangs: it accepts nothing for a second, and then cuts the connection.
     Hanging,
@@ -43,9 +43,13 @@ enum Fate {
     Hangs,
 }
 
+/// The number of items after which a failing server fails rarely.
+const OFTEN: u64 = 2000;
+
 impl Mood {
     fn fate(self, number: u64) -> Fate {
-        match (self, number % 20) {
+        let period = if number < OFTEN { 20 } else { OFTEN };
+        match (self, number % period) {
             (Mood::Failing | Mood::Hanging, 3) => Fate::Refused,
             (Mood::Failing | Mood::Hanging, 8) => Fate::CutBefore,
             (Mood::Failing | Mood::Hanging, 13) => Fate::CutAfter,

@@ -12,9 +12,10 @@ use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
 use crate::cases::{feeds, files, outlets};
-use crate::feed::Feed;
+use crate::feed::{Feed, Nature};
 use crate::matrix;
 use crate::outlet::Outlet;
+use crate::records::Records;
 use crate::scenario::{Action, Interruption, Scenario, Verdict, When};
 use crate::table::Table;
 
@@ -138,34 +139,42 @@ impl<'a> Report<'a> {
 /// The cases that run at the same time. They mostly wait.
 const PARALLEL: usize = 4;
 
-/// Interrupts each pair at every failpoint, and once not at all.
-fn at_every_failpoint(binary: &Path, pairs: Pairs, report: &mut Report<'_>) {
+/// Receives the results of a pair.
+struct Notes<'r, 'a> {
+    case: String,
+    report: &'r Mutex<&'r mut Report<'a>>,
+}
+
+impl Notes<'_, '_> {
+    fn note(&self, clause: &str, broken: Option<String>) {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).note(&self.case, clause, broken);
+    }
+
+    fn unreached(&self, clause: &str) {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).unreached(&self.case, clause);
+    }
+}
+
+/// Tests pairs, several at the same time.
+fn each(pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet, &Notes<'_, '_>) + Sync) {
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
-    let note = |case: &str, clause: &str, broken: Option<String>| {
-        report.lock().unwrap_or_else(PoisonError::into_inner).note(case, clause, broken);
-    };
-    let unreached = |case: &str, clause: &str| {
-        report.lock().unwrap_or_else(PoisonError::into_inner).unreached(case, clause);
-    };
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
             scope.spawn(|| {
                 while let Some((feed, outlet)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    pair_at_every_failpoint(binary, feed, outlet, &note, &unreached);
+                    test(feed, outlet, &Notes { case: case_name(feed, outlet), report: &report });
                 }
             });
         }
     });
 }
 
-fn pair_at_every_failpoint(
-    binary: &Path,
-    feed: &Feed,
-    outlet: &Outlet,
-    note: &dyn Fn(&str, &str, Option<String>),
-    unreached: &dyn Fn(&str, &str),
-) {
-    let case = case_name(feed, outlet);
+/// Interrupts each pair at every failpoint, and once not at all.
+fn at_every_failpoint(binary: &Path, pairs: Pairs, report: &mut Report<'_>) {
+    each(pairs, report, |feed, outlet, notes| pair_at_every_failpoint(binary, feed, outlet, notes));
+}
+
+fn pair_at_every_failpoint(binary: &Path, feed: &Feed, outlet: &Outlet, notes: &Notes<'_, '_>) {
     let scenario = Scenario::new(binary, feed, outlet);
     let twice = Scenario {
         runs_again: feed.remembers && feed.client.is_none(),
@@ -173,24 +182,24 @@ fn pair_at_every_failpoint(
     };
     let undisturbed = twice.run(&[]);
     let works = undisturbed.broken.is_none();
-    note(&case, "undisturbed", undisturbed.broken);
+    notes.note("undisturbed", undisturbed.broken);
     if !works {
         return;
     }
     for point in Failpoint::ALL {
         let killed = interrupted(&scenario, *point, Action::Kill);
         // A run that hangs was not interrupted either.
-        if killed.interrupted == 0 && killed.broken.is_none() {
-            unreached(&case, point.name());
+        if killed.interrupted <= before(*point).len() as u64 && killed.broken.is_none() {
+            notes.unreached(point.name());
             continue;
         }
-        note(&case, point.name(), killed.broken);
-        note(&case, point.name(), interrupted(&scenario, *point, Action::Term).broken);
+        notes.note(point.name(), killed.broken);
+        notes.note(point.name(), interrupted(&scenario, *point, Action::Term).broken);
         let failed = interrupted(&scenario, *point, Action::Error);
         let can_fail = failed.interrupted + failed.letters > 0;
-        note(&case, point.name(), failed.broken);
+        notes.note(point.name(), failed.broken);
         if can_fail {
-            note(&case, point.name(), interrupted(&scenario, *point, Action::Full).broken);
+            notes.note(point.name(), interrupted(&scenario, *point, Action::Full).broken);
         }
     }
 }
@@ -203,7 +212,44 @@ fn interrupted(scenario: &Scenario<'_>, point: Failpoint, action: Action) -> Ver
         Action::Error | Action::Full => &[1],
     };
     let at = |time: &u64| Interruption { action, when: When::At(point, *time) };
-    scenario.run(&times.iter().map(at).collect::<Vec<_>>())
+    let all = before(point).iter().copied().chain(times.iter().map(at));
+    scenario.run(&all.collect::<Vec<_>>())
+}
+
+/// The interruption without which a point is not passed: output is cut that no checkpoint covers.
+fn before(point: Failpoint) -> &'static [Interruption] {
+    const WRITTEN: &[Interruption] =
+        &[Interruption { action: Action::Kill, when: When::At(Failpoint::SinkFinishAfter, 1) }];
+    match point {
+        Failpoint::TruncateBefore | Failpoint::TruncateAfter => WRITTEN,
+        _ => &[],
+    }
+}
+
+/// The number of large records: five files of two megabytes.
+const LARGE: u64 = 50;
+
+/// Runs a pair with large records, with a state and without one, undisturbed and killed.
+fn with_large_records(binary: &Path, feed: &Feed, outlet: &Outlet, notes: &Notes<'_, '_>) {
+    let kill = |point, time| Interruption { action: Action::Kill, when: When::At(point, time) };
+    let killed = [
+        kill(Failpoint::SourceSend, 4),
+        kill(Failpoint::Acknowledged, 3),
+        kill(Failpoint::RenameBefore, 1),
+        kill(Failpoint::SinkFinishAfter, 1),
+    ];
+    for has_state in [true, false] {
+        let scenario = Scenario {
+            records: Records::large(LARGE),
+            memory: "4MiB",
+            has_state,
+            ..Scenario::new(binary, feed, outlet)
+        };
+        let clause = if has_state { "with a state" } else { "without a state" };
+        notes.note(clause, scenario.run(&[]).broken);
+        let clause = format!("{clause}, killed");
+        killed.iter().for_each(|one| notes.note(&clause, scenario.run(&[*one]).broken));
+    }
 }
 
 /// The pairs of a suite.
@@ -218,6 +264,7 @@ pub fn cases(suite: &str) -> Option<Vec<String>> {
         "file_transform" => file_transforms(),
         "file_reader" => file_readers(),
         "buffer" => buffers(),
+        "large" => large(),
         "matrix" => return Some(matrix::pairs().iter().map(matrix::Pair::name).collect()),
         _ => return None,
     };
@@ -258,6 +305,20 @@ fn file_readers() -> Pairs {
 
 fn buffers() -> Pairs {
     vec![(feeds::file(), outlets::spool()), (feeds::buffer(), outlets::file())]
+}
+
+/// All pairs that can pass on large records.
+fn large() -> Pairs {
+    let all = [sources(), message_sinks(), file_sinks(), file_transforms(), file_readers(), buffers()];
+    // Records of their own size; a configuration that contains the records; single answers.
+    let is_small = |feed: &Feed| feed.most < LARGE || ["generate", "proxy"].contains(&feed.name);
+    let pairs = all.into_iter().flatten();
+    pairs.filter(|(feed, _)| feed.nature != Nature::Datagrams && !is_small(feed)).collect()
+}
+
+/// The suite of large records: everything that can pass them on, with a state and without one.
+pub fn large_records(binary: &Path, report: &mut Report<'_>) {
+    each(large(), report, |feed, outlet, notes| with_large_records(binary, feed, outlet, notes));
 }
 
 /// The suite of sources: each into a file.

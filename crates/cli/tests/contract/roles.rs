@@ -48,6 +48,11 @@ fn file_reader() {
 }
 
 #[test]
+fn large() {
+    run("large", suite::large_records);
+}
+
+#[test]
 fn buffer() {
     run("buffer", suite::buffer);
 }

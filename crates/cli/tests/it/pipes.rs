@@ -5,6 +5,8 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use thalweg_testkit::read;
+
 use crate::common::House;
 
 const CONFIG: &str = "sources: { in: { pipe: { path: in.pipe } } }\n\
@@ -120,4 +122,40 @@ fn the_rest_of_a_message_that_a_killed_run_has_read_is_an_error() {
     assert_eq!(house.lines("out"), ["one", "three", "four"]);
     let letters = house.run_well(&["errors", "list", "pipeline.yaml", "--state", "state"]).out;
     assert!(letters.contains("a run that was killed may have read its beginning"), "{letters}");
+}
+
+/// Nothing can be appended to a compressed member that was cut off, and no sender sends its messages again.
+#[test]
+fn messages_of_a_compressed_file_are_kept_when_a_run_is_killed() {
+    let suffixes = [("gzip", "gz"), ("zstd", "zst")];
+    for (compression, suffix) in suffixes {
+        let (name, part) = (format!("out.{suffix}"), format!("out.{suffix}.part"));
+        let sink = format!("path: {name}, compression: {compression}");
+        let house = House::with(&[("pipeline.yaml", &CONFIG.replace("path: out, atomic: false", &sink))]);
+        let mut run = start(&house);
+        let mut pipe = writer(&house);
+        // Numbers that can hardly be compressed: an encoder holds some of them.
+        let mut number = 1u128;
+        let mut next = || {
+            number = number.wrapping_mul(0xDA94_2042_E4DD_58B5_9E37_79B9_7F4A_7C15);
+            number
+        };
+        let size = || std::fs::metadata(house.path().join(&part)).map_or(0, |found| found.len());
+        while size() < 100_000 {
+            let lines: String = (0..100).map(|_| format!("{:032x}\n", next())).collect();
+            pipe.write_all(lines.as_bytes()).unwrap();
+        }
+        end(&mut run, "-KILL");
+        let written = read::content(&house.path().join(&part)).unwrap();
+        let whole = written.iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        let mut run = start(&house);
+        pipe.write_all(b"end\nend\n").unwrap();
+        let has_end = || read::content(&house.path().join(&part)).unwrap().ends_with(b"end\n");
+        while !has_end() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        end(&mut run, "-TERM");
+        let found = read::content(&house.path().join(&name)).unwrap();
+        assert!(found.starts_with(&written[..whole]), "{compression}: {whole} bytes, then {}", found.len());
+    }
 }

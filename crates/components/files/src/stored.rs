@@ -65,8 +65,8 @@ impl StoredObject {
         }
         let origin = self.object.origin();
         let options = RemoteOptions { pool: Some(self.reads.pool.clone()), ..RemoteOptions::default() };
-        let file =
-            self.reads.runtime.block_on(RemoteFile::open(origin, options)).map_err(io::Error::other)?;
+        let opening = RemoteFile::open(origin, options);
+        let file = thalweg_runtime::wait_for(&self.reads.runtime, opening).map_err(io::Error::other)?;
         if !self.object.state().agrees(&file.fingerprint()) {
             let (was, is) = (self.object.state(), file.fingerprint());
             return Err(io::Error::other(format!(
@@ -105,10 +105,8 @@ impl ReadRanges for StoredObject {
         let left = usize::try_from(self.length().saturating_sub(position)).unwrap_or(usize::MAX);
         let length = left.min(into.len());
         let into = &mut into[..length];
-        thalweg_runtime::blocking(|| {
-            let file = self.remembered()?;
-            self.reads.runtime.block_on(file.read_into(position, into)).map_err(io::Error::other)
-        })?;
+        let read = self.remembered()?.read_into(position, into);
+        thalweg_runtime::wait_for(&self.reads.runtime, read).map_err(io::Error::other)?;
         Ok(length)
     }
 

@@ -5,13 +5,21 @@
 //! by the address of its payload views. The payload is held until then, so that no other batch can occupy the
 //! same memory.
 
+use std::time::Duration;
+
 use arrow_array::{Array, BinaryViewArray};
+
+/// The pause before a sink sends the rest of a batch after an error, if it has sent a part of it. The
+/// engine's pauses grow with each failed write of the same batch, as if nothing had been sent.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Tracks which messages of the current batch are done.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     payload: Option<BinaryViewArray>,
     done: Vec<bool>,
+    /// The number of messages that were done when [`has_advanced`](Self::has_advanced) was called last.
+    seen: usize,
     /// Rows that can never be sent, with the reason.
     rejected: Vec<(u32, String)>,
 }
@@ -26,6 +34,7 @@ impl Progress {
             self.payload = Some(payload.clone());
             self.rejected.clear();
             self.done.clear();
+            self.seen = 0;
             self.done.resize(payload.len(), false);
         }
     }
@@ -38,6 +47,12 @@ impl Progress {
     /// Returns the first row whose message is not done, or the number of rows.
     pub(crate) fn first(&self) -> usize {
         self.done.iter().position(|done| !done).unwrap_or(self.done.len())
+    }
+
+    /// True if more messages were sent than at the last call. Rejected ones were not sent.
+    pub(crate) fn has_advanced(&mut self) -> bool {
+        let done = self.done.iter().filter(|done| **done).count() - self.rejected.len();
+        std::mem::replace(&mut self.seen, done) < done
     }
 
     /// Marks a message as done.
@@ -85,7 +100,9 @@ mod tests {
         progress.begin(one.share().payload());
         assert!(!progress.is_done(0) && progress.is_done(1));
         assert_eq!(progress.first(), 0);
+        assert!(!progress.has_advanced());
         progress.done(0);
+        assert!(progress.has_advanced() && !progress.has_advanced());
         assert_eq!(progress.first(), 2);
         progress.begin(other.payload());
         assert!(!progress.is_done(0) && !progress.is_done(1));

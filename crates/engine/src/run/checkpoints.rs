@@ -329,10 +329,12 @@ impl Checkpoints {
         // Before the barrier: a transform that is at work must not hold up the sinks.
         let locked = self.transforms.iter().map(|(_, transform)| transform.try_lock_for(LONGEST_HOLD));
         let Some(mut transforms) = locked.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        if moment == Moment::Still {
+            Failpoint::PreCommitBefore.pass();
+            transforms.iter_mut().try_for_each(|transform| transform.pre_commit())?;
+            Failpoint::PreCommitAfter.pass();
+        }
         for ((slot, _), transform) in self.transforms.iter().zip(&mut transforms) {
-            if moment == Moment::Still {
-                transform.pre_commit()?;
-            }
             self.take_state(slot, &mut ***transform);
         }
         if moment == Moment::Moving && self.is_exact.load(Relaxed) {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use thalweg_record::{File, Outcome, Problem};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, Failpoint, HandOver, Sequencer, Ticket, Worker};
 
 use super::channels::Exits;
 use super::{Retries, RunFailure};
+use crate::Error;
 use crate::component::{Disposition, FileError, FileTransform};
 use crate::graph::Targets;
 use crate::metrics::ComponentMetrics;
@@ -134,6 +135,7 @@ impl FileSegmentWorker {
                 Next::Output(output) => output,
                 Next::End(outcome) => {
                     file.settle(outcome);
+                    Failpoint::Acknowledged.pass();
                     continue;
                 }
             };
@@ -222,7 +224,13 @@ impl FileOperator {
         let Work::Transform(transform) = &mut self.work else { return Ok(Disposition::Continue) };
         let mut attempt = 0;
         loop {
-            let applied = transform.apply(file).await;
+            let applied = match Failpoint::FileBefore.check() {
+                Ok(()) => transform.apply(file).await,
+                Err(error) => Err(FileError::Failed(
+                    Error::temporary("the file cannot be processed now").caused_by(error),
+                )),
+            };
+            Failpoint::FileAfter.pass();
             let now = Instant::now();
             self.metrics.add_busy_until(*since, now);
             *since = now;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
+use thalweg_runtime::Failpoint;
 use thalweg_runtime::private::{create_private, find_foreign, open_regular_with, private_file};
 
 use crate::{DeadLetterLimits, Error};
@@ -328,7 +329,10 @@ impl Store {
     /// # Errors
     /// If the store cannot be written.
     pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
-        self.letters.remove(ids)
+        Failpoint::LettersRemoveBefore.pass();
+        self.letters.remove(ids)?;
+        Failpoint::LettersRemoveAfter.pass();
+        Ok(())
     }
 
     /// Returns the entries whose keys start with both prefixes. Their names keep only the second one.

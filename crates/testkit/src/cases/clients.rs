@@ -13,7 +13,7 @@ use crate::feed::Sender;
 use crate::program::Running;
 use crate::records::Form;
 
-/// The records that are sent together.
+/// The records that are sent together where no answer is expected.
 const GROUP: u64 = 100;
 /// How long a client waits for bytes before it looks whether the process lives.
 const WAIT: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub fn acknowledged_lines(sender: &mut Sender, running: &mut Running) -> io::Result<()> {
     let Some(mut stream) = connect(running) else { return Ok(()) };
     while !sender.is_done() {
-        let numbers = sender.take(GROUP);
+        let numbers = sender.take(sender.group());
         if stream.write_all(&sender.lines(numbers.clone(), Form::Json)).is_err() {
             return Ok(());
         }
@@ -136,7 +136,7 @@ fn write_all(sender: &mut Sender, mut to: impl Write, form: Form) {
 pub fn posts(sender: &mut Sender, running: &mut Running) -> io::Result<()> {
     while !sender.is_done() {
         let Some(mut stream) = connect(running) else { return Ok(()) };
-        let numbers = sender.take(GROUP);
+        let numbers = sender.take(sender.group());
         let body = sender.lines(numbers.clone(), Form::Json);
         let head = format!(
             "POST / HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-disposition: attachment; \

@@ -22,6 +22,7 @@ const FILE: Outlet = Outlet {
     memory: None,
     delivery: Delivery::ExactlyOnce,
     keeps_order: true,
+    rejects: false,
     server: None,
     read: Some(in_order),
 };
@@ -69,6 +70,13 @@ fn files() -> Vec<Outlet> {
             steps: &["parse_json: {}"],
             sinks: "out: { file: { path: 'out/{group}.jsonl' } }",
             read: Some(in_pieces),
+            ..FILE
+        },
+        Outlet {
+            name: "file, dead letters",
+            steps: &["parse_regex: { pattern: '\"group\":\"(?<known>g[012])\"' }"],
+            rejects: true,
+            read: Some(with_letters),
             ..FILE
         },
         Outlet {
@@ -286,6 +294,17 @@ fn in_order(output: &Output<'_>) -> io::Result<Vec<Replica>> {
 /// The files of `out`, each in an order of its own.
 fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     Ok(vec![read::contents(&output.program.path("out"), output.also_unfinished)?])
+}
+
+/// The files of `out`, and the dead letters. Of a run that has not ended, only the files.
+fn with_letters(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    let mut replicas = in_order(output)?;
+    if !output.also_unfinished {
+        let letters = output.program.dead_letters("state")?;
+        let lines = letters.into_iter().flat_map(|letter| (letter.payload + "\n").into_bytes());
+        replicas[0].push(lines.collect());
+    }
+    Ok(replicas)
 }
 
 /// Returns the complete objects. Parts of others are in hidden folders.

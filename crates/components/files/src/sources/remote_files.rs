@@ -164,8 +164,8 @@ impl ReadRanges for Remote {
         let left = usize::try_from(self.file.length().saturating_sub(position)).unwrap_or(usize::MAX);
         let length = left.min(into.len());
         let into = &mut into[..length];
-        let read = || self.runtime.block_on(self.file.read_into(position, into));
-        thalweg_runtime::blocking(read).map_err(io::Error::other)?;
+        let read = self.file.read_into(position, into);
+        thalweg_runtime::wait_for(&self.runtime, read).map_err(io::Error::other)?;
         Ok(length)
     }
 

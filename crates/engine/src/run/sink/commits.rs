@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use thalweg_runtime::Failpoint;
 
 use super::super::saves::Saves;
 use super::super::{Retries, RunFailure};
+use super::interrupted;
 use crate::component::Sink;
 use crate::metrics::ComponentMetrics;
 
@@ -43,7 +45,9 @@ impl Commits {
 
     /// Takes the steps whose save is complete.
     async fn commit(&mut self, sink: &mut dyn Sink) -> Result<(), crate::Error> {
+        Failpoint::CommitBefore.check().map_err(interrupted)?;
         let committed = sink.commit(self.saved()).await;
+        Failpoint::CommitAfter.pass();
         let taken = self.due.len().saturating_sub(sink.uncommitted());
         self.due.drain(..taken);
         committed

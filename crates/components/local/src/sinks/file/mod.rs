@@ -22,6 +22,7 @@ mod names;
 mod opening;
 mod pack;
 mod piece;
+mod recovering;
 #[cfg(test)]
 mod tests;
 

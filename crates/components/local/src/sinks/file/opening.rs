@@ -15,6 +15,7 @@ use thalweg_codec::compress::Compression;
 
 use super::names;
 use super::piece::PieceOptions;
+use super::recovering::recover;
 
 /// The initial content of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl Opening<'_> {
 }
 
 /// Returns the length of the whole messages in a file left by an interrupted run, of which the first `least`
-/// bytes are known to be whole.
+/// bytes are known to be whole. Those of a torn compressed member get a whole one.
 fn sound_length(path: &Path, least: u64, options: &PieceOptions) -> io::Result<u64> {
     let mut file = open_file(path, OpenOptions::new().read(true))?;
     let mut end = file.metadata()?.len();
@@ -144,7 +145,8 @@ fn sound_length(path: &Path, least: u64, options: &PieceOptions) -> io::Result<u
     }
     if options.compression != Compression::None {
         file.seek(SeekFrom::Start(least))?;
-        return Ok(least + options.compression.complete(file)?);
+        let complete = least + options.compression.complete(file)?;
+        return if complete < end { recover(path, complete, options) } else { Ok(complete) };
     }
     let delimiter = options.delimiter.as_slice();
     if delimiter.is_empty() {

@@ -137,7 +137,9 @@ impl Piece {
         let found = metadata.len();
         let length = match keep {
             Some(keep) if keep < found => {
+                Failpoint::TruncateBefore.check()?;
                 file.set_len(keep)?;
+                Failpoint::TruncateAfter.pass();
                 keep
             }
             Some(keep) if keep > found => {

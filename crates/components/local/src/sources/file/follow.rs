@@ -21,9 +21,11 @@ use thalweg_stream::io_error::io_error;
 /// longest are closed.
 const MAX_OPEN: usize = 512;
 
-/// The number of polls for which a vanished file must be quiet before it is dropped. Its writer may not have
-/// noticed yet that the file was renamed.
+/// The number of polls for which a deleted file must be quiet before it is dropped.
 const LINGER: u32 = 20;
+
+/// The number of renamed files that are kept for `rotate_wait`. Each has an open handle.
+const RENAMED: usize = 64;
 
 /// The shortest time between two requests for a checkpoint.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -284,8 +286,19 @@ impl Files {
     /// committed.
     async fn let_go(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let linger = self.config.poll_interval.duration() * LINGER;
+        let mut renamed: Vec<Instant> = self
+            .tails
+            .iter()
+            .filter(|tail| tail.is_gone && !tail.is_deleted())
+            .map(|tail| tail.active)
+            .collect();
+        renamed.sort_unstable();
+        let surplus = renamed.len().saturating_sub(RENAMED);
+        let kept_since = renamed.get(surplus).copied();
         let mut at = 0;
         while let Some(tail) = self.tails.get_mut(at) {
+            let is_kept = kept_since.is_some_and(|since| tail.active >= since) && !tail.is_deleted();
+            let linger = if is_kept { self.config.rotate_wait.duration() } else { linger };
             let is_done =
                 tail.is_gone && tail.active.elapsed() >= linger && !tail.has_news().unwrap_or(false);
             if !is_done {

@@ -26,7 +26,7 @@ mod walk;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -94,6 +94,11 @@ pub struct FileSource {
     /// it if a pattern matches very many files, because the search takes time.
     #[serde(default)]
     pub scan_interval: Option<TimeSpan>,
+    /// With `follow`: how long a file that was renamed out of the search must be quiet before it is no longer
+    /// read. Its writer keeps it open until it has noticed, perhaps until its next line. The default is `5m`.
+    /// Of several such files, the 64 youngest are kept for this time.
+    #[serde(default = "default_rotate_wait")]
+    pub rotate_wait: TimeSpan,
     /// Ignores files that were not changed for this time, for example `7d`. By default no file is ignored.
     #[serde(default)]
     pub ignore_older: Option<TimeSpan>,
@@ -113,6 +118,10 @@ fn default_limit() -> ByteSize {
 
 fn default_poll_interval() -> TimeSpan {
     TimeSpan::milliseconds(250)
+}
+
+fn default_rotate_wait() -> TimeSpan {
+    TimeSpan::from(Duration::from_mins(5))
 }
 
 /// Where to start in a file.

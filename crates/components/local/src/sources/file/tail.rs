@@ -1,8 +1,10 @@
 //! One file that is being read, from where an earlier run stopped.
 //!
 //! A position belongs to a file, not to a path: files are renamed while they are read. A file is identified
-//! by its device and inode. Inodes are reused, so a fingerprint of its first bytes is compared as well. A
-//! young file has few bytes, so a position includes the number of bytes that its fingerprint covers.
+//! by its device and inode. Inodes are reused, so fingerprints are compared as well: of its first bytes, and
+//! of the last bytes before the position. The first bytes alone do not suffice: many logs begin with the same
+//! header, and so does a file that was truncated and written again. A young file has few bytes, so a position
+//! includes the number of bytes that each fingerprint covers.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -38,6 +40,16 @@ pub struct Saved {
     pub fingerprint: String,
     /// The number of bytes that the hash covers.
     pub fingerprint_bytes: usize,
+    /// The hash of the last bytes before the offset, in hexadecimal. Empty in a compressed file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last: String,
+    /// The number of bytes that it covers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub last_bytes: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn is_nothing(skip: &Skip) -> bool {
@@ -56,7 +68,7 @@ impl Saved {
     }
 }
 
-/// The first bytes of a file.
+/// Some bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     hash: u64,
@@ -66,10 +78,26 @@ struct Fingerprint {
 impl Fingerprint {
     /// Reads the fingerprint of the first `bytes` bytes, or fewer if the file is shorter.
     fn read(file: &File, bytes: usize) -> io::Result<Self> {
-        let mut first = [0; FINGERPRINT_BYTES];
+        Self::read_at(file, 0, bytes)
+    }
+
+    /// Reads the fingerprint of the last `bytes` bytes before an offset, or of fewer.
+    fn before(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
+        let start = offset.saturating_sub(bytes.min(FINGERPRINT_BYTES) as u64);
+        Self::read_at(file, start, usize::try_from(offset - start).unwrap_or_default())
+    }
+
+    fn read_at(file: &File, start: u64, bytes: usize) -> io::Result<Self> {
+        let mut found = [0; FINGERPRINT_BYTES];
         let wanted = bytes.min(FINGERPRINT_BYTES);
-        let read = read_first(file, first.get_mut(..wanted).unwrap_or_default())?;
-        Ok(Self { hash: xxh3_64(first.get(..read).unwrap_or_default()), bytes: read })
+        let read = read_some(file, start, found.get_mut(..wanted).unwrap_or_default())?;
+        Ok(Self::of(found.get(..read).unwrap_or_default()))
+    }
+
+    /// Returns the fingerprint of the last of these bytes.
+    fn of(bytes: &[u8]) -> Self {
+        let last = bytes.get(bytes.len().saturating_sub(FINGERPRINT_BYTES)..).unwrap_or_default();
+        Self { hash: xxh3_64(last), bytes: last.len() }
     }
 
     /// True if the file still begins with these bytes.
@@ -77,16 +105,42 @@ impl Fingerprint {
         Ok(Self::read(file, self.bytes)? == self)
     }
 
-    fn saved(saved: &Saved) -> Option<Self> {
-        let hash = u64::from_str_radix(&saved.fingerprint, 16).ok()?;
-        Some(Self { hash, bytes: saved.fingerprint_bytes })
+    /// True if these bytes are still before an offset.
+    fn is_before(self, file: &File, offset: u64) -> io::Result<bool> {
+        Ok(Self::before(file, offset, self.bytes)? == self)
+    }
+
+    fn saved(hash: &str, bytes: usize) -> Option<Self> {
+        Some(Self { hash: u64::from_str_radix(hash, 16).ok()?, bytes })
+    }
+
+    fn text(self) -> String {
+        format!("{:016x}", self.hash)
     }
 }
 
-fn read_first(file: &File, into: &mut [u8]) -> io::Result<usize> {
+impl Saved {
+    /// True if it is the position of this file.
+    fn fits(&self, file: &File) -> io::Result<bool> {
+        let is_same = match Fingerprint::saved(&self.fingerprint, self.fingerprint_bytes) {
+            Some(fingerprint) => fingerprint.fits(file)?,
+            None => false,
+        };
+        match Fingerprint::saved(&self.last, self.last_bytes) {
+            // A file that is too short now was truncated: the caller warns of it.
+            Some(last) if is_same && file.metadata()?.len() >= self.offset => {
+                last.is_before(file, self.offset)
+            }
+            _ => Ok(is_same),
+        }
+    }
+}
+
+/// Reads from an offset until the buffer is full or the file ends.
+fn read_some(file: &File, from: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, filled as u64) {
+        match file.read_at(rest, from + filled as u64) {
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,8 +177,10 @@ pub struct Tail {
     /// With `follow`: true if something was read of it that may not be covered by a checkpoint.
     pub is_unsaved: bool,
     identity: Identity,
-    file: Option<File>,
+    file: Option<Arc<File>>,
     fingerprint: Fingerprint,
+    /// Of the last bytes that were read, if it is not compressed.
+    last: Fingerprint,
     compression: Compression,
     content: Content,
     /// The size of a compressed file when it was last read to its end or to damage. The file is read again
@@ -141,17 +197,23 @@ pub struct Checkpoints {
     partition: Arc<str>,
     shown: Arc<str>,
     fingerprint: Fingerprint,
+    /// The file, if it is not compressed.
+    file: Option<Arc<File>>,
 }
 
 impl Checkpoints {
     /// Returns the checkpoint of a position.
     pub fn checkpoint(&self, position: StreamPosition) -> Option<Checkpoint> {
+        let last = self.file.as_ref();
+        let last = last.and_then(|file| Fingerprint::before(file, position.offset, FINGERPRINT_BYTES).ok());
         let saved = Saved {
             path: self.shown.to_string(),
             offset: position.offset,
             skip: position.skip,
-            fingerprint: format!("{:016x}", self.fingerprint.hash),
+            fingerprint: self.fingerprint.text(),
             fingerprint_bytes: self.fingerprint.bytes,
+            last: last.map(Fingerprint::text).unwrap_or_default(),
+            last_bytes: last.map_or(0, |last| last.bytes),
         };
         let offset = serde_json::to_value(saved).ok()?;
         Some(Checkpoint { partition: self.partition.clone(), offset })
@@ -209,18 +271,27 @@ impl Tail {
             is_unsaved: false,
             identity,
             fingerprint: Fingerprint::read(&file, FINGERPRINT_BYTES)?,
+            last: Fingerprint::of(&[]),
             compression: config.compression,
             content: Content::Unknown,
             seen: None,
             size: metadata.len(),
             used: 0,
-            file: Some(file),
+            file: Some(Arc::new(file)),
             shown,
             partition,
         };
         tail.detect(!config.follow)?;
         let position = match tail.saved(out)? {
             Some(position) => position,
+            // Another file than the one that was read under this identity came after the last run began.
+            None if Saved::of(out, &tail.partition).is_some() => {
+                tracing::info!(
+                    "`{}` is another file than before, or was rewritten: it is read from its beginning",
+                    tail.shown
+                );
+                StreamPosition::default()
+            }
             None if config.read_from == ReadFrom::End && is_first => tail.end_position(&metadata)?,
             None => StreamPosition::default(),
         };
@@ -242,12 +313,8 @@ impl Tail {
     fn saved(&self, out: &SourceOutput) -> io::Result<Option<StreamPosition>> {
         let Some(file) = &self.file else { return Ok(None) };
         let inode = format!(":{:x}", self.identity.inode);
-        let fits = |saved: &Saved| match Fingerprint::saved(saved) {
-            Some(fingerprint) => fingerprint.fits(file),
-            None => Ok(false),
-        };
         if let Some(saved) = Saved::of(out, &self.partition)
-            && fits(&saved)?
+            && saved.fits(file)?
         {
             return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
         }
@@ -259,7 +326,7 @@ impl Tail {
             if let Some(saved) = Saved::of(out, &partition)
                 && saved.path == *self.shown
                 && saved.fingerprint_bytes > 0
-                && fits(&saved)?
+                && saved.fits(file)?
             {
                 return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
             }
@@ -291,6 +358,7 @@ impl Tail {
             partition: self.partition.clone(),
             shown: self.shown.clone(),
             fingerprint: self.fingerprint,
+            file: self.file.clone().filter(|_| !self.is_packed()),
         }
     }
 
@@ -313,7 +381,7 @@ impl Tail {
             return Ok(());
         };
         let mut first = [0; 4];
-        let read = read_first(file, &mut first)?;
+        let read = read_some(file, 0, &mut first)?;
         let format = self.compression.of(first.get(..read).unwrap_or_default());
         let format = if is_whole { Some(format.flatten()) } else { format };
         self.content = match format {
@@ -340,6 +408,7 @@ impl Tail {
         self.cutter.seek(position);
         self.carry.clear();
         self.used = position.offset;
+        self.last = Fingerprint::of(&[]);
         if let Content::Packed { .. } = self.content {
             self.content = Content::Unknown;
             self.detect(true)?;
@@ -369,7 +438,7 @@ impl Tail {
         if size == self.used {
             return Ok(false);
         }
-        if size < self.used || !self.fingerprint.fits(file)? {
+        if size < self.used || !self.fingerprint.fits(file)? || !self.last.is_before(file, self.used)? {
             tracing::warn!("`{}` was truncated or rewritten: it is read from its beginning", self.shown);
             self.fingerprint = Fingerprint { hash: 0, bytes: 0 };
             self.content = Content::Unknown;
@@ -427,6 +496,9 @@ impl Tail {
                 }
             }
         }
+        if let (Content::Plain, Some(found @ [_, ..])) = (&self.content, buffer.get(..bytes)) {
+            self.last = Fingerprint::of(found);
+        }
         Filled { bytes, is_end, progress: self.used.saturating_sub(before) }
     }
 
@@ -478,7 +550,7 @@ impl Tail {
         if self.file.is_none() && size != self.used {
             let file = self.beneath.open(&self.path)?;
             if Identity::of(&file.metadata()?) == self.identity {
-                self.file = Some(file);
+                self.file = Some(Arc::new(file));
             }
         }
         Ok(())

@@ -374,7 +374,7 @@ async fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() 
     let folder = Folder::new();
     folder.write("a.log", "1\n");
     let mut following =
-        Following::start(&folder.yaml("a.log", "follow: true, poll_interval: 20ms"), State::new());
+        Following::start(&folder.yaml("a.log", &format!("{FOLLOW}, rotate_wait: 400ms")), State::new());
     following.expect(&["1"]).await;
     folder.rename("a.log", "a.log.1");
     folder.append("a.log.1", "2\nwithout end");
@@ -415,6 +415,55 @@ async fn a_truncated_file_is_read_from_its_beginning() {
     // Rewritten at once, and longer than before: only the first bytes show it.
     folder.write("a", "4\n5\n6\n");
     following.expect(&["4", "5", "6"]).await;
+    following.stop().await;
+}
+
+/// Many logs begin with the same bytes.
+fn headed(lines: std::ops::Range<u32>) -> String {
+    "#".repeat(300) + "\n" + &lines.map(|line| format!("{line}\n")).collect::<String>()
+}
+
+#[tokio::test]
+async fn a_file_that_was_rewritten_with_the_same_beginning_is_read_again() {
+    let folder = Folder::new();
+    folder.write("a", headed(0..50));
+    let mut following = Following::start(&folder.yaml("a", FOLLOW), State::new());
+    following.until(|following| following.running.positions.partitions().len() == 1).await;
+    let expected = |lines: std::ops::Range<u32>| headed(lines).lines().map(str::to_owned).collect::<Vec<_>>();
+    let expect = async |following: &mut Following, lines: std::ops::Range<u32>| {
+        let lines = expected(lines);
+        following.expect(&lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    };
+    expect(&mut following, 0..50).await;
+    // While it is followed,
+    folder.write("a", headed(100..200));
+    expect(&mut following, 100..200).await;
+    let state = following.stop().await;
+    // and while it is not.
+    folder.write("a", headed(200..400));
+    let options = format!("{FOLLOW}, read_from: end");
+    let mut following = Following::start(&folder.yaml("a", &options), state);
+    expect(&mut following, 200..400).await;
+    let state = following.stop().await;
+    folder.append("a", "more\n");
+    let mut following = Following::start(&folder.yaml("a", FOLLOW), state);
+    following.expect(&["more"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn a_renamed_file_is_read_for_as_long_as_its_writer_may_need() {
+    let folder = Folder::new();
+    folder.write("a.log", "1\n");
+    let mut following = Following::start(&folder.yaml("a.log", FOLLOW), State::new());
+    following.expect(&["1"]).await;
+    folder.rename("a.log", "a.log.1");
+    folder.write("a.log", "2\n");
+    following.expect(&["2"]).await;
+    // Longer than a deleted file is kept.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    folder.append("a.log.1", "late\n");
+    following.expect(&["late"]).await;
     following.stop().await;
 }
 

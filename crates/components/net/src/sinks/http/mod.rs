@@ -13,7 +13,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -32,7 +31,7 @@ use thalweg_runtime::ConcurrencyLimit;
 use tokio::task::JoinSet;
 
 use crate::net::defaults;
-use crate::progress::Progress;
+use crate::progress::{PAUSE, Progress};
 use crate::tls::TlsClient;
 use crate::upload::{pairs, percent_decoded};
 use request::{Request, Verdict, failure};
@@ -40,9 +39,6 @@ use thalweg_stream::encode::EncodeConfig;
 
 /// The default limit on requests in flight.
 const MOST: usize = 64;
-
-/// The pause before failed requests are repeated, if others succeeded.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// After this number of failures in a row, no further request is started before a pause.
 const GIVE_UP_AFTER: usize = 3;

@@ -6,7 +6,8 @@
 //!
 //! With acknowledgements, those of the messages are counted while the batch is still being written: a peer
 //! whose answers are not read stops reading, too. The answers have the order of the messages, so after an
-//! error the sink resends the batch from the first message without an answer.
+//! error the sink resends the batch from the first message without an answer: at once if others were
+//! answered, otherwise when the engine asks for it.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::time::timeout;
 
 use crate::net::{Address, Dial, DialOptions, Stream, connect_udp, defaults, net_error};
-use crate::progress::Progress;
+use crate::progress::{PAUSE, Progress};
 use thalweg_codec::framing::Delimiter;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -167,9 +168,10 @@ impl SinkConfig for SocketConfig {
         self.encode.encoder()
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(match self.address.is_stream() {
             true => Box::new(ToStream {
+                name: context.name.clone(),
                 config: self.clone(),
                 dial: None,
                 stream: None,
@@ -187,6 +189,7 @@ impl SinkConfig for SocketConfig {
 
 /// Writes to a stream.
 struct ToStream {
+    name: String,
     config: SocketConfig,
     dial: Option<Dial>,
     stream: Option<Stream>,
@@ -204,22 +207,13 @@ impl Sink for ToStream {
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.progress.begin(batch.payload());
-        let first = self.progress.first();
-        let payload = batch.payload().slice(first, batch.rows() - first);
-        let mut sent = Vec::new();
-        for row in 0..payload.len() {
-            match self.config.framing.objection(payload.value(row).len()) {
-                Some(reason) => self.progress.reject(first + row, reason),
-                None => sent.push(first + row),
+        while let Err(error) = self.write_rest(batch).await {
+            if !self.progress.has_advanced() || !error.kind().is_temporary() {
+                return Err(error);
             }
+            tracing::warn!("`{}`: the rest of a batch is sent again: {}", self.name, error.full());
+            tokio::time::sleep(PAUSE).await;
         }
-        // Put back only after success: a connection with a partly written batch cannot be reused.
-        let mut stream = self.connected().await?;
-        let acks = Acks { config: &self.config, sent: &sent, progress: &mut self.progress };
-        let (read, mut write) = tokio::io::split(&mut stream);
-        let gathered = &mut self.gathered;
-        tokio::try_join!(write_all(&self.config, &payload, gathered, &mut write), acks.read(read))?;
-        self.stream = Some(stream);
         for (row, reason) in self.progress.finish() {
             rejects.reject(row, reason);
         }
@@ -244,6 +238,27 @@ impl Sink for ToStream {
 }
 
 impl ToStream {
+    /// Sends the messages of a batch from the first that is not done, over one connection.
+    async fn write_rest(&mut self, batch: &Batch) -> Result<(), Error> {
+        let first = self.progress.first();
+        let payload = batch.payload().slice(first, batch.rows() - first);
+        let mut sent = Vec::new();
+        for row in 0..payload.len() {
+            match self.config.framing.objection(payload.value(row).len()) {
+                Some(reason) => self.progress.reject(first + row, reason),
+                None => sent.push(first + row),
+            }
+        }
+        // Put back only after success: a connection with a partly written batch cannot be reused.
+        let mut stream = self.connected().await?;
+        let acks = Acks { config: &self.config, sent: &sent, progress: &mut self.progress };
+        let (read, mut write) = tokio::io::split(&mut stream);
+        let gathered = &mut self.gathered;
+        tokio::try_join!(write_all(&self.config, &payload, gathered, &mut write), acks.read(read))?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
     /// Returns the open connection, or a new one.
     async fn connected(&mut self) -> Result<Stream, Error> {
         let Some(dial) = &self.dial else {

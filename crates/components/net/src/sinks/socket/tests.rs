@@ -176,19 +176,29 @@ async fn each_message_is_acknowledged_and_only_those_that_are_not_are_sent_again
     let (written, heard) = tokio::join!(sink.write(&messages, &mut rejects), async {
         let (mut stream, _) = listener.accept().await.unwrap();
         // The server answers two messages, and half of the third answer.
-        let heard = answer_lines(&mut stream, 8).await;
+        let mut heard = answer_lines(&mut stream, 8).await;
         stream.write_all(b"O").await.unwrap();
+        drop(stream);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        heard += &answer_lines(&mut stream, 6).await;
         heard
     });
-    assert_eq!(
-        (written.unwrap_err().kind(), heard.as_str()),
-        (thalweg_engine::ErrorKind::Temporary, "one\ntwo\n")
-    );
-    let (written, heard) = tokio::join!(sink.write(&messages, &mut rejects), async {
+    assert_eq!((written.unwrap(), heard.as_str()), (WriteOutcome::Durable, "one\ntwo\nthree\n"));
+}
+
+#[tokio::test]
+async fn the_engine_decides_about_a_batch_of_which_nothing_is_acknowledged() {
+    let (listener, address) = listen().await;
+    let mut sink = open(&format!("{{ address: {address}, acknowledge: \"OK\\n\" }}")).await;
+    let messages = batch(["one", "two"]);
+    let mut rejects = Rejects::default();
+    let (written, ()) = tokio::join!(sink.write(&messages, &mut rejects), async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        answer_lines(&mut stream, 6).await
+        answer_lines(&mut stream, 4).await;
+        drop(stream);
+        drop(listener.accept().await.unwrap());
     });
-    assert_eq!((written.unwrap(), heard.as_str()), (WriteOutcome::Durable, "three\n"));
+    assert_eq!(written.unwrap_err().kind(), thalweg_engine::ErrorKind::Temporary);
 }
 
 #[tokio::test]
