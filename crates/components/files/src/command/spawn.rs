@@ -2,9 +2,8 @@
 //!
 //! The system sends a signal to the program when the *thread* that started it ends (Linux's
 //! `PR_SET_PDEATHSIG`). The threads of the runtime may end before the program does, so a thread that lives as
-//! long as the process starts all programs. Only the program itself gets the signal, not the processes that
-//! it has started. (Rejected: a pipe that tells a second process of our end. That process would have to be
-//! another program.)
+//! long as the process starts all programs. Only the program itself gets the signal: for the processes that
+//! it has started, see [`watcher`](super::watcher).
 
 #![allow(unsafe_code)]
 
