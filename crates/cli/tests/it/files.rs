@@ -427,7 +427,7 @@ fn a_program_that_exec_started_ends_with_its_processes_when_the_run_is_killed_or
             "exec.yaml",
             "sources: { files: { files: { path: in } } }\n\
              pipelines:\n  main:\n    from: files\n    transforms:\n\
-             \x20     - exec: { command: sh, args: ['-c', 'sleep 600 & echo $$ $! > new; mv new pids; wait'] }\n    to: kept\n\
+             \x20     - exec: { command: sh, args: ['-c', 'sleep 600 & echo $$$$ $! > new; mv new pids; wait'] }\n    to: kept\n\
              sinks: { kept: { directory: { path: out } } }\n",
         )]);
         fs::create_dir(house.path().join("in")).unwrap();

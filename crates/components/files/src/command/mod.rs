@@ -128,10 +128,7 @@ impl Command {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        let child = spawn::spawn(command).await?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        group.inspect(|group| watcher::add(*group));
-        Ok((Running { group, child }, reader))
+        Ok((spawn::spawn(command).await?, reader))
     }
 
     /// Finds out what is missing: the system reports "not found" for several causes.
@@ -219,6 +216,15 @@ struct Running {
 }
 
 impl Running {
+    /// Takes a child that has just been started, in a process group of its own.
+    fn new(child: tokio::process::Child) -> Self {
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(group) = group {
+            watcher::add(group);
+        }
+        Self { group, child }
+    }
+
     fn kill(&mut self) {
         if let Some(group) = self.group.take() {
             // An error means that the group has already ended, which is the goal.

@@ -29,6 +29,12 @@ for group in $groups; do kill -9 \"-$group\"; done
 /// another watcher.
 static WATCHER: Mutex<Option<(Pid, Option<ChildStdin>)>> = Mutex::new(None);
 
+/// Starts the watcher, unless it runs already. A program should be known to it before the program can start
+/// others.
+pub(super) fn prepare() {
+    watcher(|_| {});
+}
+
 /// Has the process group killed when this process ends.
 pub(super) fn add(group: Pid) {
     tell('+', group);
@@ -40,14 +46,19 @@ pub(super) fn remove(group: Pid) {
 }
 
 fn tell(change: char, group: Pid) {
+    // A watcher that was killed or stopped must not stop us.
+    watcher(|pipe| drop(pipe.write_all(format!("{change} {}\n", group.as_raw_pid()).as_bytes())));
+}
+
+/// Calls `with` with the pipe to the watcher of this process.
+fn watcher(with: impl FnOnce(&mut ChildStdin)) {
     let mut watcher = WATCHER.lock();
     if watcher.as_ref().is_none_or(|(of, _)| *of != getpid()) {
         let pipe = start().inspect_err(|error| tracing::debug!("no watcher of programs: {error}"));
         *watcher = Some((getpid(), pipe.ok()));
     }
     if let Some((_, Some(pipe))) = watcher.as_mut() {
-        // A watcher that was killed or stopped must not stop us.
-        let _ = pipe.write_all(format!("{change} {}\n", group.as_raw_pid()).as_bytes());
+        with(pipe);
     }
 }
 
