@@ -9,6 +9,10 @@
 //! would be an error, and a folder in the path could still be another one.
 //!
 //! The path of the folder itself is the user's own choice, and may have links.
+//!
+//! Copies of such files have no further permissions than the files: see [`CopyOf`].
+
+mod copied;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -20,6 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+
+pub use copied::{CopyOf, make_folder};
 
 /// Which symbolic links are followed below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
-use thalweg_beneath::Beneath;
+use thalweg_beneath::{Beneath, CopyOf};
 use thalweg_redact::redacted;
 
 use crate::{Ack, Lease, Outcome, Passage};
@@ -27,6 +27,8 @@ pub struct Origin {
     pub address: Option<Arc<str>>,
     /// The path of the file relative to what the source was configured to read, for a file with an address.
     pub below: Option<PathBuf>,
+    /// The path of a file with an address, if it is on this machine.
+    pub local: Option<PathBuf>,
     /// The version of the content, such as an entity tag, if the store has one.
     pub version: Option<Arc<str>>,
     /// The same for a file that is built again after a crash, if it is stored nowhere and its source always
@@ -66,6 +68,7 @@ impl Origin {
             path: None,
             address: None,
             below: None,
+            local: None,
             version: None,
             key: None,
             folder: None,
@@ -106,6 +109,13 @@ impl Origin {
         let below = self.path.as_deref().zip(self.folder.as_deref());
         let below = below.and_then(|(path, folder)| path.strip_prefix(folder).ok());
         below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(Path::new(&self.name))
+    }
+
+    /// Returns the file as one that is copied into a folder of this machine, if it is on this machine itself.
+    pub fn copy_to(&self, folder: &Path) -> Option<CopyOf> {
+        let file = self.path.as_ref().or(self.local.as_ref())?;
+        let root = file.ancestors().nth(self.relative().components().count())?;
+        Some(CopyOf { file: file.clone(), root: root.to_owned(), to: folder.to_owned() })
     }
 
     /// Returns how a path is opened: as the file was found, or like any other path.

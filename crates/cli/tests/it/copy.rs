@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -428,4 +429,39 @@ fn rows_become_a_table() {
     assert_eq!(said.code, Some(3));
     assert!(said.err.contains("have no fields to make columns of"), "{}", said.err);
     assert!(!house.path().join("x.parquet").exists());
+}
+
+/// Returns the permissions of a file of others, and of its folder.
+fn of_others(house: &House, path: &str) -> [u32; 2] {
+    let path = house.path().join(path);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o007;
+    [mode(&path), mode(path.parent().unwrap())]
+}
+
+#[test]
+fn a_copy_is_never_more_accessible_than_its_source() {
+    let house = House::with(&[(
+        "files.yaml",
+        "sources: { files: { files: { path: in } } }\n\
+         pipelines: { main: { from: files, to: out } }\n\
+         sinks: { out: { directory: { path: by_run } } }\n",
+    )]);
+    for (path, mode) in [("in", 0o755), ("in/secret", 0o700), ("open", 0o755)] {
+        let path = house.path().join(path);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for path in ["in/public.txt", "in/secret/file.txt"] {
+        house.write(path, b"text");
+        fs::set_permissions(house.path().join(path), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    run_well(&house, &["in/", "by_copy/"]);
+    run_well(&house, &["in/secret/", "open/"]);
+    house.run_well(&["run", "files.yaml"]);
+    for to in ["by_copy", "by_run"] {
+        assert_eq!(of_others(&house, &format!("{to}/public.txt")), [4, 5], "{to}");
+        assert_eq!(of_others(&house, &format!("{to}/secret/file.txt")), [4, 0], "{to}");
+    }
+    // In a folder that lets others pass, the file itself refuses them.
+    assert_eq!(of_others(&house, "open/file.txt"), [0, 5]);
 }

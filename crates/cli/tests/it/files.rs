@@ -420,29 +420,41 @@ sinks: {{ parts: {{ directory: {{ path: out }} }} }}
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_program_that_exec_started_ends_when_the_run_is_killed() {
-    let house = House::with(&[(
-        "exec.yaml",
-        "sources: { files: { files: { path: in } } }\n\
-         pipelines:\n  main:\n    from: files\n    transforms:\n\
-         \x20     - exec: { command: sh, args: ['-c', 'echo $$ > pid.new; mv pid.new pid; exec sleep 600'] }\n    to: kept\n\
-         sinks: { kept: { directory: { path: out } } }\n",
-    )]);
-    fs::create_dir(house.path().join("in")).unwrap();
-    house.write("in/a.txt", b"a");
-    let mut run = house.command(&["run", "exec.yaml", "--quiet"]).spawn().unwrap();
-    let program = loop {
-        if let Ok(pid) = fs::read_to_string(house.path().join("pid")) {
-            break pid.trim().to_owned();
+fn a_program_that_exec_started_ends_with_its_processes_when_the_run_is_killed_or_stopped() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::KILL, Signal::TERM] {
+        let house = House::with(&[(
+            "exec.yaml",
+            "sources: { files: { files: { path: in } } }\n\
+             pipelines:\n  main:\n    from: files\n    transforms:\n\
+             \x20     - exec: { command: sh, args: ['-c', 'sleep 600 & echo $$$$ $! > new; mv new pids; wait'] }\n    to: kept\n\
+             sinks: { kept: { directory: { path: out } } }\n",
+        )]);
+        fs::create_dir(house.path().join("in")).unwrap();
+        house.write("in/a.txt", b"a");
+        let mut run = house.command(&["run", "exec.yaml", "--quiet"]).spawn().unwrap();
+        let programs = loop {
+            if let Ok(programs) = fs::read_to_string(house.path().join("pids")) {
+                break programs;
+            }
+            assert!(run.try_wait().unwrap().is_none(), "it ended before it started the program");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        // The second signal does not wait for the program.
+        for _ in 0..2 {
+            let _ = kill_process(Pid::from_child(&run), signal);
+            std::thread::sleep(Duration::from_secs(1));
         }
-        assert!(run.try_wait().unwrap().is_none(), "it ended before it started the program");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+        run.wait().unwrap();
+        programs.split_whitespace().for_each(wait_for_the_end);
+    }
+}
+
+/// The process that inherits a program may not have reaped it yet: a zombie has ended. By itself, the program
+/// ends much later.
+#[cfg(target_os = "linux")]
+fn wait_for_the_end(program: &str) {
     let status = format!("/proc/{program}/status");
-    run.kill().unwrap();
-    run.wait().unwrap();
-    // The process that inherits the program may not have reaped it yet: a zombie has ended. By itself, the
-    // program ends much later.
     let runs = || fs::read_to_string(&status).is_ok_and(|status| !status.contains("State:\tZ"));
     for _ in 0..6000 {
         if !runs() {

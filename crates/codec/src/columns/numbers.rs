@@ -15,9 +15,8 @@
 //!   `null` one of JSON text: most readers want the type of the other values instead.
 //!
 //! Encoders, templates, keys and casts write the value. Expressions read it: they are evaluated for each
-//! message with the types of its own values. Two things still depend on the batch: the order of the members
-//! of a JSON object (`sort: true` fixes it), and the members that `nulls: keep` writes for fields that only
-//! other messages have (`fields` fixes it).
+//! message with the types of its own values. One thing still depends on the batch: the order of the members
+//! of a JSON object (`sort: true` fixes it).
 //!
 //! The rejected alternative is JSON text for all mixed numbers: a Parquet table would get a text column for
 //! prices that are sometimes whole.

@@ -90,8 +90,9 @@ struct EncodeOptions {
     /// begin with it and a dot. `*` matches any characters. The default is none.
     #[serde(default)]
     exclude: Vec<String>,
-    /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`. Give
-    /// `fields` with `keep`: without it, the fields are those that any message of the same batch has.
+    /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`. `keep`
+    /// needs `fields`: a message itself does not tell which other fields exist. To keep the `null` members of
+    /// JSON messages, use `parse_json` with `nulls: keep` instead: `omit` leaves these as they are.
     #[serde(default)]
     nulls: Option<Nulls>,
     /// For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
@@ -268,6 +269,13 @@ impl Encoding {
         if options.fields.is_some() && (!options.exclude.is_empty() || options.root.is_some()) {
             let option = if options.root.is_some() { "root" } else { "exclude" };
             mistake(option, "`fields` already lists the columns to write.", "Leave out one of them.");
+        }
+        if format == Format::Json && options.nulls == Some(Nulls::Keep) && options.fields.is_none() {
+            mistake(
+                "nulls",
+                "`nulls: keep` needs `fields`: otherwise a message would get the fields of its neighbours.",
+                "List the `fields` to write, or use `parse_json` with `nulls: keep` to keep the `null` members of JSON.",
+            );
         }
         if format == Format::Raw && (options.into != PAYLOAD || options.skip_empty) {
             mistake("into", "`raw` leaves messages as they are.", "Use `copy` to copy the payload.");

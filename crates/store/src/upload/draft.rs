@@ -11,7 +11,9 @@ use std::sync::Arc;
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 
-use super::{OnExisting, UploadedPart};
+use thalweg_beneath::make_folder;
+
+use super::{OnExisting, UploadedPart, Writing};
 
 /// The maximum length of a file name on the usual file systems, in bytes.
 const LONGEST_NAME: usize = 255;
@@ -43,15 +45,15 @@ pub(crate) fn is_draft(name: &str) -> bool {
 }
 
 impl Draft {
-    /// Creates a draft. Returns it and its id. `mode`: others get no further permissions than these.
-    pub(crate) fn create(target: &Path, mode: Option<u32>) -> io::Result<(Self, String)> {
+    /// Creates a draft with the permissions of `writing`. Returns it and its id.
+    pub(crate) fn create(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
         if let Some(folder) = target.parent() {
-            make_folder(folder)?;
+            make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
         }
         loop {
             let id = format!("{:0ID_DIGITS$x}", fastrand::u64(..));
             let path = path_of(target, &id)?;
-            match new_file(&path, mode) {
+            match new_file(&path, writing) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 opened => {
                     let file = Arc::new(opened?);
@@ -64,7 +66,7 @@ impl Draft {
     /// Creates the draft of a file that is written at once. Its id belongs to the target, so the next write
     /// of the target finds and removes what a killed process left. A lock shows that the owner of a draft
     /// runs.
-    pub(crate) fn create_whole(target: &Path, mode: Option<u32>) -> io::Result<(Self, String)> {
+    pub(crate) fn create_whole(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
         let crc = crc32c::crc32c(target.as_os_str().as_bytes());
         let id = format!("{crc:0ID_DIGITS$x}");
         let path = path_of(target, &id)?;
@@ -75,14 +77,14 @@ impl Draft {
             std::fs::remove_file(&path)?;
         }
         if let Some(folder) = target.parent() {
-            make_folder(folder)?;
+            make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
         }
-        match new_file(&path, mode).ok().filter(|file| is_lockable(file) && is_at(file, &path)) {
+        match new_file(&path, writing).ok().filter(|file| is_lockable(file) && is_at(file, &path)) {
             Some(file) => {
                 Ok((Self { file: Arc::new(file), path, target: target.to_owned(), is_resumed: false }, id))
             }
             // Another process writes the same target.
-            None => Self::create(target, mode),
+            None => Self::create(target, writing),
         }
     }
 
@@ -190,9 +192,14 @@ fn make_hole(_: &File, _: u64, _: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-fn new_file(path: &Path, mode: Option<u32>) -> io::Result<File> {
+fn new_file(path: &Path, writing: &Writing) -> io::Result<File> {
+    let mode = writing.mode.unwrap_or(0o666);
+    let mode = match (&writing.copy, path.parent()) {
+        (Some(copy), Some(folder)) => copy.mode_in(folder, mode),
+        _ => mode,
+    };
     // The owner may write: a later run may have to resume.
-    let mode = mode.unwrap_or(0o666) & 0o066 | 0o600;
+    let mode = mode & 0o066 | 0o600;
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
@@ -264,23 +271,6 @@ fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
     Ok(target.with_file_name(format!(".{}.{id}{END}", name.get(..end).unwrap_or_default())))
 }
 
-/// Creates a folder and its parents durably, so that they survive a power cut.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    let made = match std::fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let Some(above) = folder.parent() else { return Err(error) };
-            make_folder(above)?;
-            std::fs::create_dir(folder)
-        }
-        made => made,
-    };
-    match made {
-        Ok(()) => sync_folder(folder),
-        Err(_) if folder.is_dir() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Makes a change of the name `of` durable.
 fn sync_folder(of: &Path) -> io::Result<()> {
     of.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -306,7 +296,7 @@ mod tests {
     #[test]
     fn zeros_become_holes_and_replace_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
-        let (draft, _) = Draft::create(&folder.path().join("a"), None).unwrap();
+        let (draft, _) = Draft::create(&folder.path().join("a"), &Writing::default()).unwrap();
         let mut content = vec![0_u8; 4 << 20];
         draft.write(0, &content).unwrap();
         assert_eq!(draft.file.metadata().unwrap().len(), 4 << 20);
@@ -326,7 +316,7 @@ mod tests {
     #[test]
     fn a_part_of_a_draft_that_was_removed_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
-        let (draft, _) = Draft::create(&folder.path().join("below/a"), None).unwrap();
+        let (draft, _) = Draft::create(&folder.path().join("below/a"), &Writing::default()).unwrap();
         draft.write(0, b"one").unwrap();
         std::fs::remove_dir_all(folder.path().join("below")).unwrap();
         let error = draft.write(3, b"two").unwrap_err();

@@ -18,7 +18,7 @@ pub(super) async fn begin(
 }
 
 /// A function that creates a draft of a target with permissions. Returns the draft and its id.
-type Create = fn(&Path, Option<u32>) -> io::Result<(Draft, String)>;
+type Create = fn(&Path, &Writing) -> io::Result<(Draft, String)>;
 
 /// Creates a draft by one of its functions.
 async fn begin_by(
@@ -28,7 +28,7 @@ async fn begin_by(
     create: Create,
 ) -> Result<(Begun, Draft), StoreError> {
     let (target, name) = (target(store, path)?, store.name(path));
-    let (is_kept, mode) = (options.on_existing == OnExisting::Keep, options.mode);
+    let (is_kept, writing) = (options.on_existing == OnExisting::Keep, options.clone());
     if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
         return Err(StoreError::Impossible { name, what: "comparing an entity tag" });
     }
@@ -36,7 +36,7 @@ async fn begin_by(
         if is_kept && target.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        create(&target, mode)
+        create(&target, &writing)
     })
     .await?;
     Ok((Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false }, draft))
@@ -264,7 +264,7 @@ mod tests {
     async fn what_a_killed_process_left_is_removed_by_the_next_write_unless_its_owner_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (store, path, target) = place(&folder, "x");
-        let (draft, _) = Draft::create_whole(&target, None).unwrap();
+        let (draft, _) = Draft::create_whole(&target, &Writing::default()).unwrap();
         // Its owner still runs.
         store.put(&path, Bytes::from_static(b"one"), &Writing::default()).await.unwrap();
         assert_eq!(names(folder.path()).len(), 2);

@@ -28,7 +28,10 @@ mod request;
 mod signing;
 mod sizes;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use thalweg_beneath::CopyOf;
 
 pub use body::Body;
 pub(crate) use draft::is_draft;
@@ -48,6 +51,10 @@ pub struct Writing {
     /// The permissions of what is written, for files of this machine: others never get more than these. By
     /// default they get what new files usually give them.
     pub mode: Option<u32>,
+    /// The file of this machine that is copied into a folder of this machine, if there is one: others get no
+    /// access to the copy that they do not have to the file.
+    #[serde(skip)]
+    pub copy: Option<Arc<CopyOf>>,
     /// True if no later process can resume an upload, because no record of it is kept. A draft in a folder
     /// then belongs to its target: the next write of the target removes what a killed process left.
     #[serde(skip)]

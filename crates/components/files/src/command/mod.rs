@@ -1,10 +1,12 @@
 //! Runs a program of the operating system once, until it ends.
 //!
 //! No shell is involved: the program receives its arguments byte for byte. The program gets its own process
-//! group. On a timeout, or if the caller stops waiting, the whole group is killed, including the processes
-//! that the program started. If this process is killed, the system kills the program: see [`spawn`].
+//! group. When the program ends, on a timeout, or if the caller stops waiting, the whole group is killed,
+//! including the processes that the program started. If this process is killed, the system kills the program
+//! (see [`spawn`]), and a small process kills the group (see [`watcher`]).
 
 mod spawn;
+mod watcher;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -72,8 +74,8 @@ impl Command {
         }
     }
 
-    /// Runs the program until it ends. The program and its process group are killed on a timeout, and when
-    /// this future is dropped.
+    /// Runs the program until it ends. Its process group is killed then, on a timeout, and when this future
+    /// is dropped.
     ///
     /// # Errors
     /// If the program cannot be started, takes too long, or ends with an exit code other than 0.
@@ -96,14 +98,13 @@ impl Command {
                     running.kill();
                     // Reaps the child, so that no zombie is left in the process table.
                     let _ = running.child.wait().await;
-                    running.group = None;
                     let cause = Cause::TookLonger(self.timeout.unwrap_or_default());
                     return Err(self.failure(cause, &output.finish()));
                 }
                 () = output.read() => {}
             }
         };
-        running.group = None;
+        running.kill();
         match ended {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(self.failure(Cause::Ended(status), &output.finish())),
@@ -127,9 +128,7 @@ impl Command {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        let child = spawn::spawn(command).await?;
-        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok((Running { group, child }, reader))
+        Ok((spawn::spawn(command).await?, reader))
     }
 
     /// Finds out what is missing: the system reports "not found" for several causes.
@@ -209,18 +208,28 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A child process, and its process group while that may be killed. After the child has ended, the system may
-/// give the group's number to another process.
+/// A child process, and its process group until that is killed. Afterwards, the system may give the group's
+/// number to another process.
 struct Running {
     group: Option<Pid>,
     child: tokio::process::Child,
 }
 
 impl Running {
-    fn kill(&self) {
-        if let Some(group) = self.group {
+    /// Takes a child that has just been started, in a process group of its own.
+    fn new(child: tokio::process::Child) -> Self {
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(group) = group {
+            watcher::add(group);
+        }
+        Self { group, child }
+    }
+
+    fn kill(&mut self) {
+        if let Some(group) = self.group.take() {
             // An error means that the group has already ended, which is the goal.
             let _ = kill_process_group(group, Signal::KILL);
+            watcher::remove(group);
         }
     }
 }
@@ -381,13 +390,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_child_that_is_left_behind_is_not_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = shell("sleep 1000 & echo $! > child; echo said; exit 2");
-        command.directory = Some(folder.path().to_owned());
-        assert_eq!(reason(&command).await, "`sh` ended with exit code 2: said");
-        let id = std::fs::read_to_string(folder.path().join("child")).unwrap();
-        let id = Pid::from_raw(id.trim().parse().unwrap()).unwrap();
-        rustix::process::kill_process(id, Signal::KILL).unwrap();
+    async fn a_child_that_is_left_behind_is_not_waited_for_but_killed() {
+        for (end, reason) in [("exit 2", Some("`sh` ended with exit code 2: said")), ("exit 0", None)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut command = shell(&format!("sleep 1000 & echo $! > child; echo said; {end}"));
+            command.directory = Some(folder.path().to_owned());
+            let failure = command.run().await.err().map(|failure| failure.to_string());
+            assert_eq!(failure.as_deref(), reason);
+            is_gone(&folder.path().join("child")).await;
+        }
     }
 }

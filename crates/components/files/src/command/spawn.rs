@@ -2,9 +2,8 @@
 //!
 //! The system sends a signal to the program when the *thread* that started it ends (Linux's
 //! `PR_SET_PDEATHSIG`). The threads of the runtime may end before the program does, so a thread that lives as
-//! long as the process starts all programs. Only the program itself gets the signal, not the processes that
-//! it has started. (Rejected: a pipe that tells a second process of our end. That process would have to be
-//! another program.)
+//! long as the process starts all programs. Only the program itself gets the signal: for the processes that
+//! it has started, see [`watcher`](super::watcher).
 
 #![allow(unsafe_code)]
 
@@ -13,29 +12,32 @@ use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::{Running, watcher};
+
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Starts a program that is killed when this process ends.
-pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
+/// Starts a program that is killed when this process ends, with its process group.
+pub(super) async fn spawn(mut command: Command) -> io::Result<Running> {
     let us = getpid();
     // SAFETY: the closure runs in the new process between fork and exec. It makes two system calls, which are
     // safe there, and neither allocates nor takes a lock.
     unsafe {
         command.pre_exec(move || end_with(us));
     }
-    let (done, child) = oneshot::channel();
+    let (done, running) = oneshot::channel();
     let runtime = Handle::current();
     let work: Work = Box::new(move || {
         let _runtime = runtime.enter();
-        // If the caller is gone, the child is killed when it is dropped.
-        drop(done.send(command.spawn()));
+        watcher::prepare();
+        // If the caller is gone, the program is killed when it is dropped.
+        drop(done.send(command.spawn().map(Running::new)));
     });
     starter()?.send(work).map_err(|_| io::ErrorKind::BrokenPipe)?;
-    child.await.map_err(io::Error::other)?
+    running.await.map_err(io::Error::other)?
 }
 
 /// Has the calling process killed when its parent ends.
@@ -76,13 +78,13 @@ mod tests {
         let asked = std::thread::spawn(move || {
             let mut command = Command::new("sh");
             // Field 9 of the status is not it: the signal shows only by its effect, so the thread ends here.
-            command.args(["-c", "sleep 0.3; exit 7"]);
-            let child = runtime.block_on(spawn(command)).unwrap();
-            (runtime, child)
+            command.args(["-c", "sleep 0.3; exit 7"]).process_group(0);
+            let running = runtime.block_on(spawn(command)).unwrap();
+            (runtime, running)
         });
-        let (runtime, mut child) = asked.join().unwrap();
+        let (runtime, mut running) = asked.join().unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        let status = runtime.block_on(child.wait()).unwrap();
+        let status = runtime.block_on(running.child.wait()).unwrap();
         assert_eq!(status.code(), Some(7));
     }
 }

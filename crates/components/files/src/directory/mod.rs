@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use thalweg_beneath::{CopyOf, make_folder};
 use thalweg_engine::{Context, Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Content, File};
 
@@ -120,7 +121,8 @@ impl Directory {
     fn draft(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
         if let Content::Temporary(temporary) = file.content()
             && self.is_last
-            && let Ok(draft) = in_folder(folder, || Draft::over(temporary.path(), folder))
+            && let Ok(draft) =
+                in_folder(folder, self.copy(file).as_ref(), || Draft::over(temporary.path(), folder))
         {
             self.complete(file, &draft.file, folder, None)?;
             return Ok(draft);
@@ -137,8 +139,13 @@ impl Directory {
         };
         let mode = own.as_ref().map(MetadataExt::mode);
         let allowed = mode.or(file.origin().times.mode);
-        let mut draft = in_folder(folder, || Draft::new(folder, allowed))
-            .map_err(|error| unwritable("write into", folder, &error))?;
+        let copy = self.copy(file);
+        let limited = |mode| copy.as_ref().map_or(mode, |copy| copy.mode_in(folder, mode));
+        let mut draft = in_folder(folder, copy.as_ref(), || {
+            fs::metadata(folder)?;
+            Draft::new(folder, Some(limited(allowed.unwrap_or(0o666))))
+        })
+        .map_err(|error| unwritable("write into", folder, &error))?;
         match &mut from {
             content::Opened::File(from) => {
                 let copied = copy_file(from, &mut draft.file);
@@ -149,8 +156,13 @@ impl Directory {
                 content::copy(&mut from, &mut draft.file, |error| unwritable("write into", folder, error))?;
             }
         }
-        self.complete(file, &draft.file, folder, mode)?;
+        self.complete(file, &draft.file, folder, mode.map(limited))?;
         Ok(draft)
+    }
+
+    /// Returns the file as one that is copied into the folder of this worker.
+    fn copy(&self, file: &File) -> Option<CopyOf> {
+        file.origin().copy_to(&self.options.path)
     }
 
     fn complete(
@@ -210,11 +222,15 @@ impl FileTransform for Directory {
 /// The error code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
 
-/// Runs `work` in a folder. If the folder does not exist, creates it and runs `work` again.
-pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Runs `work` in a folder. If the folder does not exist, creates it for the copy and runs `work` again.
+pub fn in_folder<T>(
+    folder: &Path,
+    copy: Option<&CopyOf>,
+    mut work: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
     match work() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(folder)?;
+            make_folder(folder, copy, &mut |_| Ok(()))?;
             work()
         }
         done => done,

@@ -24,7 +24,8 @@ pub struct DirectoryOptions {
     /// them only once, such as uploads, it is `rename`.
     pub on_exists: Option<OnExists>,
     /// The properties to keep beside the content: `times` (last modified, last read) and `mode`
-    /// (permissions). The default is both.
+    /// (permissions). The default is both. A copy is never more accessible than its source: new folders have
+    /// at most the permissions of the folders that they are copies of.
     #[serde(default = "all_of_it")]
     pub keep: Vec<Kept>,
     /// Whether each file is flushed to the disk before it counts as delivered. The default is `false`.

@@ -67,6 +67,12 @@ pub struct Connection {
     pub incomplete: Incomplete,
 }
 
+/// How long a connection that lost its place is read at most, to deliver what has arrived.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Such a connection ends once nothing arrives for this time.
+const LULL: Duration = Duration::from_millis(100);
+
 /// The reason if an answer cannot be written.
 const UNANSWERED: &str = "it could not be answered";
 
@@ -100,6 +106,8 @@ struct Talk<'a, F> {
     answers: Option<Answers>,
     activity: Activity,
     place: Place,
+    /// When the connection lost its place.
+    displaced: Option<Instant>,
     begun: Instant,
     /// When a message with content last came or was answered.
     last_message: Option<Instant>,
@@ -139,6 +147,7 @@ impl Connection {
             answers,
             activity,
             place,
+            displaced: None,
             begun,
             last_message: None,
             last_data: begun,
@@ -172,6 +181,8 @@ enum Event {
     Dropped,
     /// Another client needs the place of this connection.
     Displaced,
+    /// A connection that lost its place has been read to its end for now.
+    Drained,
 }
 
 impl<F: Format> Talk<'_, F> {
@@ -207,6 +218,10 @@ impl<F: Format> Talk<'_, F> {
             }
             Event::Silent => return self.end(End::Done, "nothing more arrived in time", out).await.map(Some),
             Event::Displaced => {
+                self.displaced = Some(Instant::now());
+                return Ok(None);
+            }
+            Event::Drained => {
                 return self.end(End::Done, "another client needed its place", out).await.map(Some);
             }
             Event::Dropped => return self.end(End::Done, incomplete::REASON, out).await.map(Some),
@@ -254,27 +269,38 @@ impl<F: Format> Talk<'_, F> {
             false => None,
             true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
         };
-        // A server behind a proxy may still answer.
-        let is_busy = !self.waiting.is_empty() || self.answers.is_some();
-        self.place.set(match is_busy {
-            true => Standing::Busy,
-            false => Standing::Silent {
-                since: self.last_message.unwrap_or(self.begun),
-                has_spoken: self.last_message.is_some(),
-                is_within,
-            },
-        });
+        self.place.set(self.standing(is_within));
         let (is_read, silent) = (self.is_read(), self.silent_at());
+        let drained = self.drained_at().map(|time| (time, Event::Drained));
         tokio::select! {
             biased;
             () = out.stopping() => Event::Stop,
             safe = first(&mut self.waiting) => Event::Settled(safe),
             answer = next(&mut self.answers) => Event::Answer(answer),
             () = self.reader.dropped() => Event::Dropped,
+            () = self.place.closing() => Event::Displaced,
+            event = at(drained) => event,
             ready = self.reader.ready(&self.stream), if is_read => Event::Ready(ready),
-            () = self.place.closing(), if !is_busy => Event::Displaced,
             event = at(silent) => event,
         }
+    }
+
+    /// Returns how much the connection needs its place.
+    fn standing(&self, is_within: bool) -> Standing {
+        let since = self.last_message.unwrap_or(self.begun);
+        let has_spoken = self.last_message.is_some();
+        // A server behind a proxy may still answer.
+        match !self.waiting.is_empty() || self.answers.is_some() {
+            true => Standing::Busy { since },
+            false => Standing::Silent { since, has_spoken, is_within },
+        }
+    }
+
+    /// Returns when the connection ends, if it lost its place: nothing more arrives, or too much does.
+    fn drained_at(&self) -> Option<Instant> {
+        let displaced = self.displaced?;
+        let lull = if self.is_read() { self.last_data.max(displaced) + LULL } else { displaced };
+        Some(lull.min(displaced + FAREWELL))
     }
 
     /// Reads the data that has arrived.

@@ -17,13 +17,13 @@ use crate::tls::{Acceptor, TlsClient, TlsServer};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ListenOptions {
-    /// The largest number of connected clients. Further clients wait until another one disconnects. Sources
-    /// of messages over TCP and unix sockets then close a connection that waits for no answer: first those
-    /// that never sent a message with content, then those of the address with the most connections, the one
-    /// without a message for the longest time. It must have been without a message for 10 seconds, or for a
-    /// second if the waiting client's address has fewer connections. A sender without acknowledgements may
-    /// lose the next message that it sends into a closed connection, so make this number larger than that of
-    /// the senders.
+    /// The largest number of connected clients. Further clients wait until another one disconnects or loses
+    /// its place. That is first one that never sent a message with content, then one of the address with the
+    /// most connections: the one without a message for the longest time. It must have been without a message
+    /// for 10 seconds, or for a second if its address has at least two connections more than the waiting
+    /// client's. If no connection was, such an address gives up a busy one. Messages that have arrived from
+    /// it are still delivered and answered. A sender without acknowledgements may lose the next message that
+    /// it sends into a closed connection, so make this number larger than that of the senders.
     #[schemars(range(min = 1))]
     max_connections: usize,
     /// Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections

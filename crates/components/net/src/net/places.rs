@@ -11,17 +11,23 @@
 //! While there are connections of the first kind, none of the second is closed. Among these, the peer address
 //! with the most connections gives one up: the one without a message for the longest time, but connections in
 //! the middle of a message after the others. Empty messages and parts of messages do not count: a client
-//! could keep its place with a byte now and then. A connection that waits for an answer is never closed.
+//! could keep its place with a byte now and then.
 //!
 //! A connection must have been without a message for [`LEAST`]. Otherwise many busy clients would take each
-//! other's places all the time. That does not apply to an address with more connections than the waiting
-//! client's address would have: shares that become equal come to rest.
+//! other's places all the time. For an address that has at least two connections more than the waiting
+//! client's address, [`LEAST_OF_MANY`] is enough. If no connection was silent for that long, such an address
+//! gives up a busy one, even one that waits for an answer: otherwise one address could keep all others out.
+//! Shares that become equal come to rest.
+//!
+//! A connection that loses its place is read until nothing more arrives, or for a second, and gets its
+//! answers. Complete messages that have arrived are therefore delivered.
 //!
 //! The rejected alternative is a default of `idle_timeout`. It would close silent connections also where no
 //! client waits.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +39,8 @@ use tokio::time::Instant;
 
 /// A connection that is without a message for less than this keeps its place.
 const LEAST: Duration = Duration::from_secs(10);
-/// The same for a connection of an address that has more than its share. A client that sends without pause
-/// keeps its place, because messages on their way to us would be lost.
+/// The same for a connection of an address that has more than its share, if it has such a connection.
+/// Messages on their way from a client that sends without pause would be lost.
 const LEAST_OF_MANY: Duration = Duration::from_secs(1);
 /// How often closed connections are reported.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
@@ -69,6 +75,8 @@ pub struct Places(Arc<Mutex<State>>);
 struct State {
     next: u64,
     open: HashMap<u64, Open>,
+    /// The number of open connections of each address.
+    counts: HashMap<Peer, usize>,
     /// The number of connections that were closed since the last report, and when that was.
     closed: usize,
     reported: Option<Instant>,
@@ -79,13 +87,20 @@ struct Open {
     peer: Peer,
     standing: Standing,
     closing: Arc<Notify>,
+    /// True once `closing` was notified.
+    is_told: bool,
 }
 
 /// How much a connection needs its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It must stay: it waits for an answer, or is about to close.
-    Busy,
+    /// It cannot be closed: it has just begun.
+    Fixed,
+    /// It waits for an answer, or may get one. It is closed only if its address has many connections.
+    Busy {
+        /// When the last message with content came or was answered, or else when the connection was opened.
+        since: Instant,
+    },
     /// It may be closed.
     Silent {
         /// When the last message with content came or was answered, or else when the connection was opened.
@@ -98,14 +113,21 @@ pub enum Standing {
 }
 
 impl Places {
-    /// Gives a place to a connection, which counts as busy at first.
+    /// Gives a place to a connection, which is [`Standing::Fixed`] at first.
     pub fn take(&self, peer: Peer) -> Place {
         let mut state = self.0.lock();
         let number = state.next;
         state.next += 1;
-        let closing = Arc::new(Notify::new());
-        state.open.insert(number, Open { peer, standing: Standing::Busy, closing: closing.clone() });
-        Place { places: self.clone(), number, standing: Standing::Busy, closing }
+        let (standing, closing) = (Standing::Fixed, Arc::new(Notify::new()));
+        state.open.insert(number, Open { peer, standing, closing: closing.clone(), is_told: false });
+        *state.counts.entry(peer).or_default() += 1;
+        Place { places: self.clone(), number, standing: standing.into(), closing }
+    }
+
+    /// Returns the index of the address with the fewest connections, the first one of several.
+    pub fn neediest(&self, peers: impl Iterator<Item = Peer>) -> Option<usize> {
+        let state = self.0.lock();
+        peers.enumerate().min_by_key(|(_, peer)| state.count(*peer)).map(|(at, _)| at)
     }
 
     /// Closes a connection for a client of this address, and reports that for the source `name`. `most` is
@@ -114,7 +136,7 @@ impl Places {
         let mut state = self.0.lock();
         let Some((number, since)) = state.next_to_close(peer) else { return false };
         let Some(open) = state.open.get_mut(&number) else { return false };
-        open.standing = Standing::Busy;
+        open.is_told = true;
         open.closing.notify_one();
         let of = open.peer;
         state.closed += 1;
@@ -139,25 +161,47 @@ impl Places {
 
 impl State {
     fn count(&self, peer: Peer) -> usize {
-        self.open.values().filter(|open| open.peer == peer).count()
+        self.counts.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Returns the connections that have not lost their places.
+    fn staying(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.open.iter().filter(|(_, open)| !open.is_told).map(|(&number, open)| (number, open))
     }
 
     /// Returns the connection that is closed next for a client of this address, and since when it has been
     /// without a message.
     fn next_to_close(&self, waiting: Peer) -> Option<(u64, Instant)> {
-        let mut counts: HashMap<Peer, usize> = HashMap::new();
-        self.open.values().for_each(|open| *counts.entry(open.peer).or_default() += 1);
-        let own = counts.get(&waiting).copied().unwrap_or_default();
+        let own = self.count(waiting);
         let is_new = |open: &Open| matches!(open.standing, Standing::Silent { has_spoken: false, .. });
         // Real senders stay also while connections that never sent anything are too young to be closed.
-        let has_new = self.open.values().any(is_new);
-        let candidates = self.open.iter().filter(|(_, open)| !has_new || is_new(open));
-        let candidates = candidates.filter_map(|(&number, open)| {
+        let has_new = self.staying().any(|(_, open)| is_new(open));
+        let candidates = self.staying().filter(|(_, open)| !has_new || is_new(open));
+        let candidates = candidates.filter_map(|(number, open)| {
             let Standing::Silent { since, has_spoken, is_within } = open.standing else { return None };
-            let count = counts.get(&open.peer).copied().unwrap_or_default();
+            let count = self.count(open.peer);
             let is_long = since.elapsed() >= LEAST;
             let gives_up = count > own + 1 && !(has_spoken && is_within) && since.elapsed() >= LEAST_OF_MANY;
             (is_long || gives_up).then_some(((has_spoken, Reverse(count), is_within, since), number))
+        });
+        match candidates.min() {
+            Some(((.., since), number)) => Some((number, since)),
+            None if has_new => None,
+            None => self.busy_of_many(own),
+        }
+    }
+
+    /// Returns a connection of the address with the most, although it is busy, if that has more than its
+    /// share beside an address with `own` connections.
+    fn busy_of_many(&self, own: usize) -> Option<(u64, Instant)> {
+        let candidates = self.staying().filter_map(|(number, open)| {
+            let (is_busy, is_within, since) = match open.standing {
+                Standing::Fixed => return None,
+                Standing::Busy { since } => (true, false, since),
+                Standing::Silent { since, is_within, .. } => (false, is_within, since),
+            };
+            let count = self.count(open.peer);
+            (count > own + 1).then_some(((Reverse(count), is_busy, is_within, since), number))
         });
         candidates.min().map(|((.., since), number)| (number, since))
     }
@@ -168,18 +212,19 @@ impl State {
 pub struct Place {
     places: Places,
     number: u64,
-    standing: Standing,
+    /// The last argument of [`Place::set`].
+    standing: Mutex<Standing>,
     closing: Arc<Notify>,
 }
 
 impl Place {
     /// Sets how much the connection needs its place.
-    pub fn set(&mut self, standing: Standing) {
-        if self.standing != standing {
-            self.standing = standing;
-            if let Some(open) = self.places.0.lock().open.get_mut(&self.number) {
-                open.standing = standing;
-            }
+    pub fn set(&self, standing: Standing) {
+        if std::mem::replace(&mut *self.standing.lock(), standing) == standing {
+            return;
+        }
+        if let Some(open) = self.places.0.lock().open.get_mut(&self.number) {
+            open.standing = standing;
         }
     }
 
@@ -191,7 +236,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.0.lock().open.remove(&self.number);
+        let mut state = self.places.0.lock();
+        let Some(open) = state.open.remove(&self.number) else { return };
+        if let Entry::Occupied(mut count) = state.counts.entry(open.peer) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -228,10 +280,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connections_without_a_message_are_closed_before_those_of_real_senders() {
         let places = Places::default();
-        let mut all: Vec<Place> = (0..5).map(|_| places.take(peer(1))).collect();
+        let all: Vec<Place> = (0..5).map(|_| places.take(peer(1))).collect();
         let begun = Instant::now();
         let later = |seconds| begun + Duration::from_secs(seconds);
-        // The first one stays busy.
+        // The first one cannot be closed.
         all[1].set(silent(begun, true, false));
         all[2].set(silent(later(2), false, false));
         all[3].set(silent(later(1), false, true));
@@ -245,15 +297,16 @@ mod tests {
         }
         assert_eq!(order, [2, 3, 1, 4]);
         drop(all);
-        assert!(places.0.lock().open.is_empty());
+        let state = places.0.lock();
+        assert!(state.open.is_empty() && state.counts.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_address_with_the_most_connections_gives_one_up_at_once_to_another() {
         let places = Places::default();
-        let mut all: Vec<Place> = (0..5).map(|at| places.take(peer(if at < 4 { 1 } else { 2 }))).collect();
+        let all: Vec<Place> = (0..5).map(|at| places.take(peer(if at < 4 { 1 } else { 2 }))).collect();
         let now = Instant::now();
-        for (at, place) in all.iter_mut().enumerate() {
+        for (at, place) in all.iter().enumerate() {
             place.set(silent(now + Duration::from_millis(10 - at as u64), true, at == 3));
         }
         tokio::time::advance(LEAST_OF_MANY * 2).await;
@@ -268,6 +321,24 @@ mod tests {
         assert_eq!(closed(&places, peer(2), &all).await, Some(0));
         assert_eq!(closed(&places, peer(2), &all).await, Some(3));
         assert_eq!(closed(&places, peer(2), &all).await, Some(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_with_many_busy_connections_makes_room_for_another() {
+        let places = Places::default();
+        let all: Vec<Place> = (0..5).map(|at| places.take(peer(if at < 4 { 1 } else { 2 }))).collect();
+        let now = Instant::now();
+        all[0].set(Standing::Busy { since: now });
+        all[1].set(silent(now, true, true));
+        all[2].set(silent(now, true, false));
+        all[4].set(Standing::Busy { since: now });
+        assert_eq!(closed(&places, peer(1), &all).await, None);
+        assert_eq!(closed(&places, peer(3), &all).await, Some(2));
+        assert_eq!(closed(&places, peer(3), &all).await, Some(1));
+        assert_eq!(closed(&places, peer(3), &all).await, Some(0));
+        // The others are about to end, or belong to an address with one connection.
+        assert_eq!(closed(&places, peer(3), &all).await, None);
+        assert_eq!(places.neediest([peer(1), peer(2), peer(3), peer(4)].into_iter()), Some(2));
     }
 
     #[test]

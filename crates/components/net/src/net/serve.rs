@@ -1,7 +1,7 @@
 //! Accepts connections for one source.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -24,9 +24,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How often to look for a connection to close while clients wait for a place.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The number of accepted clients that may wait for a place. Several, so that a client whose address has few
-/// connections gets its share although clients of another address wait before it.
-const WAITING: usize = 16;
+/// The number of accepted clients that may wait for a place. If more come, the last one of the address with
+/// the most waiting clients is turned away: an address can be seen only once its client is accepted.
+const WAITING: usize = 256;
 
 /// The component for which connections are accepted.
 pub trait Owner: Clone + Send + Sync + 'static {
@@ -66,7 +66,8 @@ type Arrived = (Accepted, Arc<str>, Peer);
 
 impl Limits {
     /// Returns a waiting client that gets a place now: there is one, or a connection loses its place. Such a
-    /// connection ends within a moment, so at most one client has none.
+    /// connection ends within a moment, so at most one client has none. The client is one whose address has
+    /// the fewest connections: no other client could displace a connection that this one could not.
     fn admit(
         &self,
         waiting: &mut VecDeque<Arrived>,
@@ -74,16 +75,29 @@ impl Limits {
         places: &Places,
         name: &str,
     ) -> Option<Arrived> {
-        let most = self.max_connections;
-        match open.cmp(&most) {
-            Ordering::Less => waiting.pop_front(),
-            Ordering::Equal => {
-                let at = waiting.iter().position(|(.., peer)| places.close_for(*peer, name, most))?;
-                waiting.remove(at)
-            }
-            Ordering::Greater => None,
-        }
+        let at = places.neediest(waiting.iter().map(|(.., peer)| *peer))?;
+        let (.., peer) = waiting.get(at)?;
+        let has_place = match open.cmp(&self.max_connections) {
+            Ordering::Less => true,
+            Ordering::Equal => places.close_for(*peer, name, self.max_connections),
+            Ordering::Greater => false,
+        };
+        if has_place { waiting.remove(at) } else { None }
     }
+}
+
+/// Lets a client wait. If that makes too many, the last one of the address with the most of them is turned
+/// away, so that every address has its share. Returns that client.
+fn wait(waiting: &mut VecDeque<Arrived>, new: Arrived) -> Option<Arrived> {
+    let (.., newest) = new;
+    waiting.push_back(new);
+    if waiting.len() <= WAITING {
+        return None;
+    }
+    let mut counts: HashMap<Peer, usize> = HashMap::new();
+    waiting.iter().for_each(|(.., peer)| *counts.entry(*peer).or_default() += 1);
+    let (most, _) = counts.into_iter().max_by_key(|(peer, count)| (*count, *peer == newest))?;
+    waiting.remove(waiting.iter().rposition(|(.., peer)| *peer == most)?)
 }
 
 /// Tracks whether the connections of a source are active. An open connection alone is not activity, since
@@ -192,10 +206,12 @@ where
             biased;
             () = out.stopping() => break,
             Some(ended) = open.join_next() => result(ended)?,
-            accepted = listener.accept(), if waiting.len() < WAITING => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok(accepted) => {
                     activity.note();
-                    waiting.push_back(accepted);
+                    if let Some((_, client, _)) = wait(&mut waiting, accepted) {
+                        tracing::debug!("`{}`: {client} is turned away: too many clients wait", out.name());
+                    }
                 }
                 Err(error) => {
                     tracing::warn!("`{}`: cannot accept a connection: {error}", out.name());
@@ -236,5 +252,29 @@ async fn secure(accepted: Accepted, tls: Option<Acceptor>) -> std::io::Result<St
         (Accepted::Tcp(stream), Some(tls)) => Ok(Stream::Tls(Box::new(tls.accept(stream).await?))),
         (Accepted::Tcp(stream), None) => Ok(Stream::Tcp(stream)),
         (Accepted::Unix(stream), _) => Ok(Stream::Unix(stream)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_address_has_a_share_of_the_waiting_clients() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut waiting = VecDeque::new();
+        let mut away = Vec::new();
+        for number in 0..WAITING + 3 {
+            let _client = tokio::net::TcpStream::connect(at).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            // The last two are of another address.
+            let peer = Peer::tcp([10, 0, 0, if number > WAITING { 2 } else { 1 }].into());
+            let new = (Accepted::Tcp(stream), number.to_string().into(), peer);
+            away.extend(wait(&mut waiting, new).map(|(_, name, _)| name.to_string()));
+        }
+        let names = [WAITING, WAITING - 1, WAITING - 2].map(|number| number.to_string());
+        assert_eq!(away, names);
+        assert_eq!(waiting.len(), WAITING);
     }
 }

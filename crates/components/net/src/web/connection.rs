@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::Request;
+use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_runtime::Failpoint;
+use tokio::time::Instant;
 
 use super::Answer;
-use crate::net::Client;
+use crate::net::{Client, Standing, Stream};
 
 /// How many bytes of a request are buffered before its body is read.
 const HEAD_BYTES: usize = 64 << 10;
@@ -28,7 +30,27 @@ pub struct ConnectionOptions {
     pub keep_alive: bool,
 }
 
-/// Answers a client's requests. Once `stopping` completes, the request in progress is the last one.
+impl ConnectionOptions {
+    /// Returns the connection that serves this stream.
+    fn serve<S>(self, stream: Stream, service: S) -> http1::Connection<TokioIo<Stream>, S>
+    where
+        S: HttpService<Incoming>,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        S::ResBody: 'static,
+        <S::ResBody as Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.read_timeout)
+            .keep_alive(self.keep_alive)
+            .max_buf_size(HEAD_BYTES);
+        builder.serve_connection(TokioIo::new(stream), service)
+    }
+}
+
+/// Answers a client's requests. Once `stopping` completes or the connection loses its place, the request in
+/// progress is the last one.
 pub async fn converse<A, F>(
     client: Client,
     options: ConnectionOptions,
@@ -38,20 +60,21 @@ pub async fn converse<A, F>(
     A: Fn(Request<Incoming>) -> F,
     F: Future<Output = Answer>,
 {
-    let Client { stream, name: peer, activity, place: _place } = client;
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(options.read_timeout)
-        .keep_alive(options.keep_alive)
-        .max_buf_size(HEAD_BYTES);
+    let Client { stream, name: peer, activity, place } = client;
+    let idle = |has_spoken| {
+        let since = Instant::now();
+        place.set(Standing::Silent { since, has_spoken, is_within: false });
+    };
+    idle(false);
     let is_told = AtomicBool::new(false);
     let service = service_fn(|request| {
-        let (under_way, is_told) = (activity.under_way(), &is_told);
+        let (under_way, is_told, idle) = (activity.under_way(), &is_told, &idle);
+        place.set(Standing::Busy { since: Instant::now() });
         let answer = answer(request);
         async move {
             let answer = answer.await;
             drop(under_way);
+            idle(answer.status().is_success());
             if answer.status().is_success() {
                 Failpoint::AnswerBefore.pass();
                 is_told.store(true, Ordering::Relaxed);
@@ -59,14 +82,16 @@ pub async fn converse<A, F>(
             Ok::<_, Infallible>(answer)
         }
     });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        biased;
-        ended = watched(connection.as_mut(), &is_told) => ended,
-        () = stopping => {
-            connection.as_mut().graceful_shutdown();
-            watched(connection, &is_told).await
+    let (mut connection, mut stopping) = (pin!(options.serve(stream, service)), pin!(stopping));
+    let mut is_stopped = false;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = watched(connection.as_mut(), &is_told) => break ended,
+            () = &mut stopping, if !is_stopped => is_stopped = true,
+            () = place.closing() => {}
         }
+        connection.as_mut().graceful_shutdown();
     };
     if let Err(error) = ended {
         tracing::debug!("{peer}: the connection broke: {error}");

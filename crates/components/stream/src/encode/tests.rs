@@ -233,6 +233,11 @@ fn what_does_not_go_together_is_refused() {
         mistakes("{ format: json, fields: [a], exclude: [b] }"),
         ["`fields` already lists the columns to write."]
     );
+    assert_eq!(
+        mistakes("{ format: json, nulls: keep }"),
+        ["`nulls: keep` needs `fields`: otherwise a message would get the fields of its neighbours."]
+    );
+    assert_eq!(mistakes("{ format: json, nulls: keep, fields: [a] }"), [""; 0]);
     assert_eq!(mistakes("{ format: raw, into: a }"), ["`raw` leaves messages as they are."]);
     assert_eq!(mistakes("{ format: json, field: a }"), ["`field` has an effect only with `skip_empty`."]);
     assert_eq!(

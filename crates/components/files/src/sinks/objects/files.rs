@@ -219,6 +219,9 @@ impl Files {
         }
         // A copy must not show others what they could not read.
         target.writing.mode = file.origin().times.mode;
+        if target.store.is_here() {
+            target.writing.copy = file.origin().copy_to(&Path::new("/").join(&target.path)).map(Arc::new);
+        }
         let part_size = match &from {
             From::Ranges(_) => target.fetched_part_size(size),
             From::Local(_) | From::Memory(_) => target.part_size(Some(size), 1),

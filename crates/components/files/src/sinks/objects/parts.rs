@@ -1,5 +1,6 @@
 //! Uploads an object in parts.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -83,10 +84,26 @@ pub(super) async fn send(
 pub(super) fn upload_is_gone(target: &Target, begun: &Begun, parts: &[UploadedPart], more: u64) -> Error {
     let (name, size) =
         (target.store.name(&begun.path), parts.iter().map(|part| part.size).sum::<u64>() + more);
+    let back = match target.store.is_here() {
+        true => "if the folder was moved away, put it back and restart. Otherwise, ",
+        false => "",
+    };
     Error::permanent(format!(
-        "the upload of `{name}` that an earlier run began is gone, and with it {size} bytes that are not read again: to \
-         write them again, use another state folder, with which all input is read from its beginning"
+        "the upload of `{name}` that an earlier run began is gone, and with it {size} bytes that are not read again: \
+         {back}to write them again, use another state folder, with which all input is read from its beginning"
     ))
+}
+
+/// Returns the error for an object whose folder does not exist any more, with its parts in it.
+pub(super) fn moved_away(target: &Target, begun: &Begun) -> Option<Error> {
+    let object = Path::new("/").join(&begun.path);
+    let folder = object.parent().filter(|folder| target.store.is_here() && !folder.exists())?;
+    Some(Error::permanent(format!(
+        "`{}` was moved away or removed while the run was writing to it, and with it the beginning of `{}`: put it \
+         back, and restart with the same state folder",
+        folder.display(),
+        object.display()
+    )))
 }
 
 /// The journal entry of a file's upload, written before its first part.

@@ -15,7 +15,7 @@ use thalweg_engine::{Error, Journal};
 use thalweg_store::{Begun, Upload, UploadedPart};
 
 use super::Target;
-use super::parts::{Noted, complete, put, upload_is_gone};
+use super::parts::{Noted, complete, moved_away, put, upload_is_gone};
 use super::tail::Tails;
 use crate::stored::failure;
 
@@ -163,8 +163,16 @@ impl Seals<'_> {
         };
         let Some(upload) = upload else { return self.find_completed(begun, parts).await };
         self.journal.note(COMPLETING, &(&*begun.id).into())?;
-        let stored = complete(&upload, parts).await.map_err(|error| failure(&error))?;
-        self.target.wrote(stored.crc32c);
+        match complete(&upload, parts).await {
+            Ok(stored) => self.target.wrote(stored.crc32c),
+            Err(error) => {
+                if store.is_here() {
+                    // An object in a folder is not complete then. The note would tell that it was.
+                    self.journal.forget(COMPLETING)?;
+                }
+                return Err(moved_away(self.target, begun).unwrap_or_else(|| failure(&error)));
+            }
+        }
         Ok(())
     }
 

@@ -589,6 +589,30 @@ async fn an_upload_that_is_gone_is_an_error_unless_it_was_completed() {
     assert!(error.contains("all.log` that an earlier run began is gone, and with it 8 bytes"), "{error}");
 }
 
+/// The run that failed to complete the object had noted that it is about to.
+#[tokio::test]
+async fn an_object_whose_folder_was_moved_away_is_not_taken_for_complete() {
+    let runs = Runs::new(", rotate: { size: 1GiB }", 1);
+    let (folder, away) = (runs.folder.path().to_owned(), runs.folder.path().with_extension("away"));
+    let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
+    let mut first = runs.sink(&context);
+    first.open(None).await.unwrap();
+    first.write(&batch(["one"]), &mut Rejects::default()).await.unwrap();
+    first.finish().await.unwrap();
+    let saved = first.state();
+    fs::rename(&folder, &away).unwrap();
+    let error = first.commit(1).await.unwrap_err().to_string();
+    assert!(error.contains("was moved away or removed while the run was writing to it"), "{error}");
+    fs::create_dir(&folder).unwrap();
+    let error = runs.sink(&context).open(saved.clone()).await.unwrap_err().to_string();
+    let expected = "began is gone, and with it 4 bytes that are not read again: if the folder was moved away, put it back";
+    assert!(error.contains(expected), "{error}");
+    fs::remove_dir(&folder).unwrap();
+    fs::rename(&away, &folder).unwrap();
+    runs.sink(&context).open(saved).await.unwrap();
+    assert_eq!(runs.objects(), named(&[("all-00001.log", "one\n")]));
+}
+
 #[tokio::test]
 async fn a_state_that_other_options_cannot_continue_is_refused() {
     let mut runs = Runs::new("", 1 << 20);

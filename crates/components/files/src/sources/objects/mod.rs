@@ -475,6 +475,7 @@ impl Objects {
         };
         found.version = object.state().etag.as_deref().map(Into::into);
         found.below = Some(below);
+        found.local = object.store().is_here().then(|| Path::new("/").join(object.path()));
         File::new(found, Content::Ranges(StoredObject::new(object, &self.reads, out.meter())))
     }
 }

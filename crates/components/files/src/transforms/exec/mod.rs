@@ -30,8 +30,12 @@ const NOT_RENDERED: &str = "COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED";
 ///
 /// No shell is involved: each argument reaches the command exactly as it is, even if a file's name contains
 /// spaces, quotes or other bytes. The standard input of the command is empty. If the command exits with a
-/// code other than 0, the file is rejected, and the reason contains the end of the command's output. The
-/// command and all processes that it started are killed if it exceeds `timeout` or the run is stopped.
+/// code other than 0, the file is rejected, and the reason contains the end of the command's output.
+///
+/// The command and all processes that it started are killed if it exceeds `timeout`, and if the run is
+/// stopped or killed. When the command ends, the processes that it left behind are killed. A process that
+/// left the command's process group (`setsid`) stays. If the run is killed on a machine without `sh`, only
+/// the command is killed.
 ///
 /// If a template contains `{path}`, a file that is only in memory is first written to a temporary file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

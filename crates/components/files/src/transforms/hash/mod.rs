@@ -158,7 +158,7 @@ impl Hashing {
 /// Writes a small file, which becomes visible only when it is complete.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut draft = in_folder(folder, || Draft::new(folder, None))?;
+    let mut draft = in_folder(folder, None, || Draft::new(folder, None))?;
     draft.file.write_all(bytes)?;
     draft.publish(path, true)
 }

@@ -15,6 +15,8 @@ use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 
 /// The largest message accepted from a client, in bytes. Its content is ignored.
 const MOST_HEARD: usize = 64 << 10;
+/// How many bytes are read from a client at once. Each connected client has a buffer of this size.
+const HEARD_AT_ONCE: usize = 4 << 10;
 
 /// Performs handshakes: decides which clients are admitted.
 pub(super) struct Handshake {
@@ -43,7 +45,10 @@ impl Write for NonBlocking {
 }
 
 fn config() -> WebSocketConfig {
-    WebSocketConfig::default().max_message_size(Some(MOST_HEARD)).max_frame_size(Some(MOST_HEARD))
+    WebSocketConfig::default()
+        .read_buffer_size(HEARD_AT_ONCE)
+        .max_message_size(Some(MOST_HEARD))
+        .max_frame_size(Some(MOST_HEARD))
 }
 
 impl Handshake {

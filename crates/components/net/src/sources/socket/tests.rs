@@ -8,7 +8,7 @@ use thalweg_engine::ErrorKind;
 use thalweg_engine::testing::{context, messages, options, payloads, refused, rows};
 use thalweg_record::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket, UnixDatagram, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixStream};
 use tokio_rustls::rustls::ClientConnection;
 
 use super::*;
@@ -422,6 +422,56 @@ async fn more_clients_than_may_be_connected_wait_for_their_turn() {
     assert_eq!(payloads(&batch), ["other"]);
     batch.settle(Outcome::Delivered);
     assert_eq!(read(&mut other, 2).await, "OK");
+}
+
+/// Connects from an address of this machine.
+async fn connect_from(address: [u8; 4], server: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    let port = server.rsplit_once(':').unwrap().1.parse().unwrap();
+    socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
+}
+
+/// Sends a line now and then until the source closes the connection. Returns the number of answers.
+async fn chatter(mut client: TcpStream, name: usize) -> usize {
+    let (mut receiver, mut sender) = client.split();
+    let mut answers = Vec::new();
+    tokio::select! {
+        _ = receiver.read_to_end(&mut answers) => {}
+        () = async {
+            for line in 0.. {
+                // A closed connection is noticed by the receiver.
+                let _ = sender.write_all(format!("{name} {line}\n").as_bytes()).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        } => {}
+    }
+    answers.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_with_many_busy_connections_keeps_no_other_address_out() {
+    for answers in ["", ", acknowledge: \"+\""] {
+        let server = start(&format!("{{ address: '0.0.0.0:0', max_connections: 4{answers} }}")).await;
+        let (address, stop, delivered) = server.deliver();
+        let mut busy = Vec::new();
+        for name in 0..24 {
+            busy.push(tokio::spawn(chatter(connect_from([127, 0, 0, 1], &address).await, name)));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut other = connect_from([127, 0, 0, 2], &address).await;
+        other.write_all(b"here\n").await.unwrap();
+        other.shutdown().await.unwrap();
+        rest(&mut other).await;
+        stop.request();
+        let payloads = within(delivered).await.unwrap().payloads;
+        assert!(payloads.contains(&"here".to_owned()), "{payloads:?}");
+        for (name, client) in busy.into_iter().enumerate() {
+            let answered = within(client).await.unwrap();
+            let missing = (0..answered).find(|line| !payloads.contains(&format!("{name} {line}")));
+            assert_eq!(missing, None, "of client {name}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
