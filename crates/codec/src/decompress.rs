@@ -15,6 +15,13 @@ use serde::{Deserialize, Serialize};
 /// The size of one read of compressed data, in bytes.
 const READ_BYTES: usize = 128 << 10;
 
+/// The largest window of zstd data, and the least that is always accepted, as binary logarithms: the format
+/// asks every reader to support 8 MiB.
+const WINDOWS: std::ops::RangeInclusive<u32> = 23..=27;
+
+/// The beginning of the library's error for a larger window.
+const TOO_LARGE: &str = "Frame requires too much memory";
+
 /// How the input is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -86,8 +93,16 @@ impl fmt::Display for Format {
 pub struct Damage {
     format: Format,
     at: u64,
-    /// Why the data is corrupt. `None` if the data is only cut off.
-    reason: Option<String>,
+    kind: DamageKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum DamageKind {
+    Truncated,
+    /// With the reason.
+    Corrupt(String),
+    /// The data is valid, but reading it takes more memory than this binary logarithm of bytes.
+    Window(u32),
 }
 
 impl Damage {
@@ -99,16 +114,28 @@ impl Damage {
 
     /// True if the data is cut off, and valid up to there.
     pub fn is_truncation(&self) -> bool {
-        self.reason.is_none()
+        self.kind == DamageKind::Truncated
     }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { format, at, reason } = self;
-        match reason {
-            None => write!(f, "its {format} data is truncated: it ends at byte {at}, in the middle"),
-            Some(reason) => write!(f, "its {format} data is corrupt near byte {at}: {reason}"),
+        let Self { format, at, kind } = self;
+        match kind {
+            DamageKind::Truncated => {
+                write!(f, "its {format} data is truncated: it ends at byte {at}, in the middle")
+            }
+            DamageKind::Corrupt(reason) => {
+                write!(f, "its {format} data is corrupt near byte {at}: {reason}")
+            }
+            DamageKind::Window(most) => {
+                let most = 1_u64 << most >> 20;
+                write!(
+                    f,
+                    "its {format} data takes a window of more than {most} MiB, which is too much for `memory`: half of \
+                     it is the limit"
+                )
+            }
         }
     }
 }
@@ -165,6 +192,8 @@ pub struct Decoder<R: Read> {
     format: Format,
     stage: Stage<R>,
     members: u64,
+    /// The binary logarithm of the largest window.
+    window: u32,
 }
 
 impl<R: Read> Decoder<R> {
@@ -172,7 +201,14 @@ impl<R: Read> Decoder<R> {
     pub fn new(format: Format, reader: R) -> Self {
         let inner = BufReader::with_capacity(READ_BYTES, reader);
         let input = Input { inner, consumed: 0, has_failed: false };
-        Self { format, stage: Stage::Between(input), members: 0 }
+        Self { format, stage: Stage::Between(input), members: 0, window: *WINDOWS.end() }
+    }
+
+    /// Refuses zstd data whose window takes more than half of `memory` bytes.
+    #[must_use]
+    pub fn within(mut self, memory: usize) -> Self {
+        self.window = (memory / 2).max(1).ilog2().clamp(*WINDOWS.start(), *WINDOWS.end());
+        self
     }
 
     /// Returns the number of compressed bytes consumed so far.
@@ -189,8 +225,8 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    fn damage(&self, reason: Option<String>) -> io::Error {
-        io::Error::new(ErrorKind::InvalidData, Damage { format: self.format, at: self.consumed(), reason })
+    fn damage(&self, kind: DamageKind) -> io::Error {
+        io::Error::new(ErrorKind::InvalidData, Damage { format: self.format, at: self.consumed(), kind })
     }
 
     fn explain(&self, error: io::Error) -> io::Error {
@@ -198,8 +234,11 @@ impl<R: Read> Decoder<R> {
             return error;
         }
         match error.kind() {
-            ErrorKind::UnexpectedEof => self.damage(None),
-            _ => self.damage(Some(error.to_string())),
+            ErrorKind::UnexpectedEof => self.damage(DamageKind::Truncated),
+            _ => match error.to_string() {
+                reason if reason.starts_with(TOO_LARGE) => self.damage(DamageKind::Window(self.window)),
+                reason => self.damage(DamageKind::Corrupt(reason)),
+            },
         }
     }
 
@@ -224,12 +263,16 @@ impl<R: Read> Decoder<R> {
             } else {
                 "the bytes after the last valid member are not gzip data"
             };
-            return Err(self.damage(Some(what.to_owned())));
+            return Err(self.damage(DamageKind::Corrupt(what.to_owned())));
         }
         self.members += 1;
         self.stage = match self.format {
             Format::Gzip => Stage::Gzip(Box::new(GzDecoder::new(input))),
-            Format::Zstd => Stage::Zstd(Box::new(zstd::Decoder::with_buffer(input)?)),
+            Format::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(input)?;
+                decoder.window_log_max(self.window)?;
+                Stage::Zstd(Box::new(decoder))
+            }
         };
         Ok(())
     }
@@ -288,6 +331,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::io::Write;
+
+    #[test]
+    fn a_window_that_takes_most_of_the_memory_is_refused_with_the_figure() {
+        let text: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(25).unwrap();
+        encoder.write_all(&text).unwrap();
+        let packed = encoder.finish().unwrap();
+        let read = |memory: usize| {
+            let mut decoded = Vec::new();
+            let mut decoder = Decoder::new(Format::Zstd, &*packed).within(memory);
+            decoder.read_to_end(&mut decoded).map(|_| decoded).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(64 << 20), Ok(text));
+        let refused = "its zstd data takes a window of more than 16 MiB, which is too much for `memory`: half of it is \
+                       the limit";
+        assert_eq!(read(63 << 20), Err(refused.to_owned()));
+        assert!(read(1).unwrap_err().contains("more than 8 MiB"));
+    }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -2,12 +2,13 @@
 //!
 //! A length or a count may come from a message. `lpad(name, n)` with the largest `n` asks for more memory
 //! than there is, and a failed allocation ends the process. Each function here is DataFusion's, but it is
-//! called only if the results fit: a message whose result would have more than [`LONGEST`] bytes fails, and a
-//! batch whose results would have more than [`MOST`] is evaluated in smaller parts.
+//! called only if the results fit. The bounds are parts of the memory: a message with a longer result fails,
+//! and a batch with larger results is evaluated in smaller parts. Large results are made by one worker at a
+//! time.
 //!
 //! The rejected alternative is a limit on the process's memory: it would end the run, not the message.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, cast::AsArray, types::Int64Type};
@@ -18,39 +19,109 @@ use datafusion_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 use regex::Regex;
+use thalweg_record::{Budget, Turn, size_text};
 
-/// The maximum size of the result for one message, in bytes.
-pub(crate) const LONGEST: usize = 16 << 20;
+/// The maximum size of a result with enough memory, in bytes.
+const LONGEST: usize = 16 << 20;
 
-/// The maximum size of the results for one batch, in bytes. An evaluator may have a lower one.
-pub(crate) const MOST: usize = 256 << 20;
+/// Results of this size are made without a turn, in bytes.
+const FREE: usize = 512 << 10;
 
-thread_local! {
-    /// The maximum size of the results for the present batch, in bytes.
-    static MOST_NOW: Cell<usize> = const { Cell::new(MOST) };
+/// The maximum sizes of results, in bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    budget: Option<Budget>,
+    /// Of one function for one message.
+    longest: usize,
+    /// Of all functions for one message.
+    most_of_one: usize,
+    /// Of all functions for a batch.
+    most: usize,
 }
 
-/// Evaluates with a maximum size of the results for a batch, in bytes. (DataFusion's functions get no context
-/// in which it could be passed.)
-pub(crate) fn at_most<T>(most: usize, evaluate: impl FnOnce() -> T) -> T {
-    struct Before(usize);
+impl Bounds {
+    /// The bounds without a budget.
+    pub(crate) const fn largest() -> Self {
+        Self { budget: None, longest: LONGEST, most_of_one: 128 << 20, most: 256 << 20 }
+    }
+
+    /// The bounds with a budget.
+    pub(crate) fn within(budget: &Budget) -> Self {
+        let longest = budget.longest_text();
+        let most = (budget.limit() / 8).max(longest);
+        Self { budget: Some(budget.clone()), longest, most_of_one: budget.most_values(), most }
+    }
+}
+
+/// The present evaluation.
+struct Now {
+    bounds: Bounds,
+    /// The size of all results so far, in bytes.
+    made: usize,
+    /// Held if they are large.
+    turn: Option<Turn>,
+}
+
+thread_local! {
+    static NOW: RefCell<Now> =
+        const { RefCell::new(Now { bounds: Bounds::largest(), made: 0, turn: None }) };
+}
+
+/// Evaluates within bounds, beside results of a size that is already held. (DataFusion's functions get no
+/// context in which the bounds could be passed.)
+pub(crate) fn within<T>(bounds: &Bounds, held: usize, evaluate: impl FnOnce() -> T) -> T {
+    struct Before(Now);
     impl Drop for Before {
         fn drop(&mut self) {
-            MOST_NOW.set(self.0);
+            NOW.with_borrow_mut(|now| std::mem::swap(now, &mut self.0));
         }
     }
-    let _before = Before(MOST_NOW.replace(most));
+    let now = Now { bounds: bounds.clone(), made: held, turn: None };
+    let _before = Before(NOW.replace(now));
     evaluate()
+}
+
+/// Returns the size of the results so far, in bytes.
+pub(crate) fn made() -> usize {
+    NOW.with_borrow(|now| now.made)
+}
+
+/// Forgets results that are no longer held.
+pub(crate) fn set_made(bytes: usize) {
+    NOW.with_borrow_mut(|now| now.made = bytes);
 }
 
 /// Returns the maximum size of the results for the present batch, in bytes.
 pub(crate) fn most() -> usize {
-    MOST_NOW.get()
+    NOW.with_borrow(|now| now.bounds.most)
 }
 
 /// Returns the reason for failing if the results for the present batch are too large together.
 pub(crate) fn too_many() -> String {
-    format!("the results for a batch have more than {} MiB", most() >> 20)
+    format!("the results for a batch have more than {}", size_text(most()))
+}
+
+/// Counts a result for one of `rows` messages, made of a text of `given` bytes.
+fn add(bytes: usize, given: usize, rows: usize) -> Result<()> {
+    let reason = NOW.with_borrow_mut(|now| {
+        let longest = now.bounds.longest.max(given.min(LONGEST));
+        if bytes > longest {
+            return Some(format!("the result has more than {}", size_text(longest)));
+        }
+        now.made = now.made.saturating_add(bytes);
+        let (most, whose) = match rows {
+            0 | 1 => (now.bounds.most_of_one, "a message"),
+            _ => (now.bounds.most, "a batch"),
+        };
+        if now.made > most {
+            return Some(format!("the results for {whose} have more than {}", size_text(most)));
+        }
+        if now.made > FREE && now.turn.is_none() {
+            now.turn = now.bounds.budget.as_ref().map(Budget::turn);
+        }
+        None
+    });
+    reason.map_or(Ok(()), |reason| Err(failed(&reason)))
 }
 
 /// The most pairs of characters that `levenshtein` compares. Its time is proportional to them.
@@ -125,16 +196,6 @@ impl ScalarUDFImpl for Bounded {
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
-        let most = most();
-        let mut total = 0usize;
-        let mut add = |bytes: usize| match total.checked_add(bytes) {
-            _ if bytes > LONGEST => Err(failed("the result has more than 16 MiB")),
-            Some(sum) if sum <= most || rows <= 1 => {
-                total = sum;
-                Ok(())
-            }
-            _ => Err(failed(&too_many())),
-        };
         let texts = |at: usize| args.args.get(at).map(|arg| texts(arg, rows)).transpose();
         match self.growth {
             Growth::Pad | Growth::Repeat => {
@@ -152,7 +213,7 @@ impl ScalarUDFImpl for Bounded {
                             fill.as_ref().map(|fill| value(fill, row)),
                             count,
                         );
-                        add(sizes.1)?;
+                        add(sizes.1, value(&given, row).map_or(0, str::len), rows)?;
                         Ok(sizes.0)
                     })
                     .collect::<Result<Int64Array>>()?;
@@ -173,10 +234,11 @@ impl ScalarUDFImpl for Bounded {
                     else {
                         continue;
                     };
-                    add(match self.growth {
+                    let size = match self.growth {
                         Growth::Replace => replaced(given, from, to),
                         _ => pattern.replaced(given, from, to, flags.as_ref().and_then(|f| value(f, row))),
-                    })?;
+                    };
+                    add(size, given.len(), rows)?;
                 }
             }
             Growth::Compare => {
@@ -244,12 +306,14 @@ fn sizes(
     (Some(i64::try_from(count).unwrap_or(i64::MAX)), size)
 }
 
-/// Returns the size of a text after a replacement, in bytes.
+/// Returns the size of a text after a replacement, in bytes, or an upper bound for it.
 fn replaced(text: &str, from: &str, to: &str) -> usize {
-    let most = text.len() / from.len().max(1) + 1;
-    let size = |count: usize| count.saturating_mul(to.len()).saturating_add(text.len());
-    match size(most) {
-        size if size <= LONGEST => size,
+    if to.len() <= from.len() {
+        return text.len();
+    }
+    let size = |count: usize| count.saturating_mul(to.len() - from.len()).saturating_add(text.len());
+    match size(text.len() / from.len().max(1) + 1) {
+        most if most <= FREE => most,
         _ => size(text.matches(from).count()),
     }
 }
@@ -267,18 +331,22 @@ impl Pattern {
         let flags = flags.unwrap_or_default();
         // Each reference to a group may insert the whole match; all matches together are the text.
         let references = to.bytes().filter(|byte| matches!(byte, b'\\' | b'$')).count();
-        let size = |count: usize| {
-            let matches = text.len().saturating_mul(references + 1);
-            count.saturating_mul(to.len()).saturating_add(matches)
+        let size = |count: usize, matched: usize| {
+            let inserted = matched.saturating_mul(references);
+            count.saturating_mul(to.len()).saturating_add(inserted).saturating_add(text.len())
         };
         let most = if flags.contains('g') { text.len() + 1 } else { 1 };
-        match size(most) {
-            size if size <= LONGEST => size,
-            _ => size(self.count(text, pattern, flags).min(most)),
+        match size(most, text.len()) {
+            size if size <= FREE => size,
+            _ => {
+                let (count, matched) = self.count(text, pattern, flags, most);
+                size(count, matched) - matched
+            }
         }
     }
 
-    fn count(&mut self, text: &str, pattern: &str, flags: &str) -> usize {
+    /// Returns the number of the first `most` matches, and their size in bytes.
+    fn count(&mut self, text: &str, pattern: &str, flags: &str, most: usize) -> (usize, usize) {
         let inline: String = flags.chars().filter(|flag| *flag != 'g').collect();
         let pattern = if inline.is_empty() { pattern.to_owned() } else { format!("(?{inline}){pattern}") };
         if self.compiled.is_none() || self.text != pattern {
@@ -286,6 +354,7 @@ impl Pattern {
             self.compiled = Regex::new(&pattern).ok();
             self.text = pattern;
         }
-        self.compiled.as_ref().map_or(0, |pattern| pattern.find_iter(text).count())
+        let matches = self.compiled.iter().flat_map(|pattern| pattern.find_iter(text)).take(most);
+        matches.fold((0, 0), |(count, bytes), found| (count + 1, bytes + found.len()))
     }
 }

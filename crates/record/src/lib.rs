@@ -24,7 +24,7 @@ mod views;
 
 pub use ack::{Ack, Outcome, Settlement};
 pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
-pub use budget::{Arena, Budget, Lease, Share};
+pub use budget::{Arena, Budget, Lease, Share, Turn, size_text};
 pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };

@@ -11,23 +11,27 @@ use thalweg_testkit::program::{Launch, Program};
 
 use crate::PROGRAM;
 
-/// The budget of each run, and the memory that it may take beside it, in KiB: see the testkit's `scenario`.
+/// The budget of a run, and the memory that it may take beside it, in KiB: see the testkit's `scenario`.
 const BUDGET: u64 = 32 << 10;
 const BESIDE: u64 = 48 << 10;
 
 /// Runs an input through these transforms, and checks the most memory that was resident.
 fn check(source: &str, transforms: &str, sink: &str, input: &str) {
+    check_with(BUDGET, source, transforms, sink, input);
+}
+
+/// The same with a budget in KiB.
+fn check_with(budget: u64, source: &str, transforms: &str, sink: &str, input: &str) {
     let program = Program::new(Path::new(PROGRAM)).unwrap();
     let config = format!(
-        "memory: {}KiB\nsources: {{ in: {{ {source} }} }}\npipelines: {{ main: {{ from: in, transforms: \
+        "memory: {budget}KiB\nsources: {{ in: {{ {source} }} }}\npipelines: {{ main: {{ from: in, transforms: \
          {transforms}, to: out }} }}\nsinks: {{ out: {{ {sink} }} }}\n",
-        BUDGET
     );
     program.write("pipeline.yaml", config).unwrap();
     program.write("in", input).unwrap();
     let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
     assert!(matches!(ended.code, Some(0 | 1)), "{transforms}: {}", ended.log);
-    assert!(ended.peak_kib <= BUDGET + BESIDE, "{transforms}: {} KiB", ended.peak_kib);
+    assert!(ended.peak_kib <= budget + BESIDE, "{budget} KiB, {transforms}: {} KiB", ended.peak_kib);
 }
 
 const FILE: &str = "file: { path: in }";
@@ -63,6 +67,7 @@ fn short_records_below_a_long_header_stay_within_the_budget() {
 #[test]
 fn many_rejected_messages_stay_within_the_budget() {
     check(FILE, "[parse_json: {}]", NOWHERE, &"x\n".repeat(600_000));
+    check_with(16 << 10, FILE, "[parse_json: {}]", NOWHERE, &"x\n".repeat(900_000));
     let parts = format!("{}\n", "a,".repeat(400_000));
     check(FILE, "[split: { delimiter: ',' }, parse_json: {}]", NOWHERE, &parts);
 }
@@ -75,6 +80,45 @@ fn many_empty_messages_stay_within_the_budget() {
 #[test]
 fn long_texts_of_short_messages_stay_within_the_budget() {
     check(FILE, "[template: { template: \"{{ 'x' * 4000000 }}\" }]", NOWHERE, &"x\n".repeat(200));
+}
+
+#[test]
+fn what_templates_make_on_the_way_stays_within_the_budget() {
+    for (budget, template) in [
+        (
+            32 << 10,
+            "{% set s = namespace(x=[]) %}{% for i in range(100) %}{% set s.x = s.x + [payload * 1200000] %}{% endfor %}",
+        ),
+        (8 << 10, "{{ (payload * 1000000)|list|length }}"),
+        (
+            1 << 10,
+            "{{ ((payload ~ 'abcdefghijklmnopqrstuvwxyz,') * 400000)|split(',')|map('upper')|list|length }}",
+        ),
+        (1 << 10, "{{ payload * 1000000 }}"),
+    ] {
+        let transforms = format!("[template: {{ template: \"{template}\" }}]");
+        check_with(budget, FILE, &transforms, JSON, &"x\n".repeat(40));
+    }
+}
+
+#[test]
+fn long_results_of_expressions_stay_within_the_budget() {
+    for (budget, expression) in [
+        (32 << 10, "repeat(payload, 16000000)"),
+        (1 << 10, "repeat(payload, 1000000)"),
+        (1 << 10, "lpad(payload, 1000000, 'ab')"),
+        (1 << 10, "length(lpad(payload, 8000000, 'ab') || rpad(payload, 8000000, 'ab'))"),
+    ] {
+        let transforms = format!("[set: {{ a: \"{expression}\", b: \"{expression}\" }}]");
+        check_with(budget, FILE, &transforms, JSON, &"x\n".repeat(60));
+    }
+}
+
+#[test]
+fn a_large_unfinished_file_in_the_state_stays_within_the_budget() {
+    let lines = "a line of a text that is long enough\n".repeat(6_000_000);
+    let transforms = "[pack: { name: 'p-{number}', max_size: 2GiB }]";
+    check_with(1 << 10, FILE, transforms, "directory: { path: out }", &lines);
 }
 
 #[test]

@@ -85,6 +85,13 @@ impl JsonColumns {
         Self { walk: Walk::new(wanted), shape: Shape::default() }
     }
 
+    /// Limits what is made of a batch at once to a part of this memory, in bytes.
+    #[must_use]
+    pub fn within(mut self, memory: usize) -> Self {
+        self.walk.within(memory);
+        self
+    }
+
     /// Parses one column of a batch, which `read` returns. Its NULLs are ignored. Rejects messages whose
     /// value is not a JSON object, and returns the others with the new columns. If messages were rejected,
     /// `read` is called again with the others.

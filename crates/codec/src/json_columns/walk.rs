@@ -20,9 +20,12 @@ const NONE: u32 = u32::MAX;
 /// The most batches for which a field that does not occur is kept.
 const KEPT: u32 = 8;
 
-/// The most values that one walk makes, NULLs included: rows times columns. Each takes 24 bytes or more. One
-/// record with a thousand members may be among many small ones.
+/// The most values that one walk makes with enough memory, NULLs included: rows times columns. Each takes 24
+/// bytes or more. One record with a thousand members may be among many small ones.
 const CELLS: usize = 1 << 19;
+
+/// A walk makes one value for this many bytes of the memory. A worker on each core holds its walk.
+const MEMORY: usize = 256;
 
 /// The maximum length of the names of all fields, nested ones in full: this many bytes, or this many for each
 /// field that is allowed. An outer key is part of the name of each field in it, and is in the record once.
@@ -30,7 +33,7 @@ const NAMES: usize = 1 << 20;
 const NAME: usize = 256;
 
 /// The fewest records that one walk takes, if there are as many.
-const FEWEST: usize = 64;
+const FEWEST: usize = 16;
 
 /// The result of the first pass.
 pub(super) struct Walked<'a> {
@@ -83,6 +86,8 @@ pub(super) struct Walk {
     prefix: String,
     pub(super) nulls: Nulls,
     max_fields: usize,
+    /// The most values that one walk makes.
+    cells: usize,
     nodes: Vec<Node>,
     groups: Vec<Group>,
     pub(super) columns: Vec<Column>,
@@ -105,6 +110,7 @@ impl Walk {
             prefix,
             nulls,
             max_fields,
+            cells: CELLS,
             nodes: Vec::new(),
             groups: vec![Group { first: NONE, ..Group::default() }],
             columns: Vec::new(),
@@ -114,6 +120,11 @@ impl Walk {
             times: TimeParser::new(TimeFormat::Auto, 0),
             overflowed: false,
         }
+    }
+
+    /// Limits the values of one walk to a part of this memory, in bytes.
+    pub(super) fn within(&mut self, memory: usize) {
+        self.cells = (memory / MEMORY).clamp(CELLS / 32, CELLS);
     }
 
     /// Walks the payloads of a batch, or the first of them if all would take too much memory.
@@ -130,7 +141,7 @@ impl Walk {
         let mut texts = Vec::with_capacity(payload.len());
         let mut failed = Vec::new();
         for row in 0..payload.len() {
-            if row >= FEWEST && row * self.columns.len() > CELLS {
+            if row >= FEWEST && row * self.columns.len() > self.cells {
                 return Walked { texts, failed, rows: row };
             }
             if payload.is_null(row) {

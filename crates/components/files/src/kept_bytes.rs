@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
 
-/// The maximum size of an entry, in bytes.
-const ENTRY: usize = 256 << 10;
+/// The maximum size of an entry, in bytes. The database holds one of each file that it merges.
+const ENTRY: usize = 16 << 10;
 /// The number of entries that are in memory at the same time.
 const PAGE: u64 = 16;
 

@@ -57,7 +57,7 @@ impl Plain {
         };
         let reader = match (compression.of(&head).flatten(), file.content()) {
             (Some(format), _) => {
-                let mut decoder = Decoder::new(format, opened);
+                let mut decoder = Decoder::new(format, opened).within(budget);
                 let passed = io::copy(&mut decoder.by_ref().take(from), &mut io::sink());
                 passed.map_err(|error| unreadable(&error))?;
                 From::Packed(Box::new(decoder))
@@ -145,7 +145,8 @@ impl Plain {
             // sequence.
             Some(format) => {
                 self.is_end = false;
-                self.from = From::Packed(Box::new(Decoder::new(format, opened)));
+                self.from =
+                    From::Packed(Box::new(Decoder::new(format, opened).within(out.share().budget().limit())));
                 None
             }
         }

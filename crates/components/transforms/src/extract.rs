@@ -72,8 +72,9 @@ sinks:
 }
 
 impl TransformConfig for Extract {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let regex = self.pattern.regex().clone();
+        crate::captures::check(&regex, context.memory.budget())?;
         let template = Expansion::parse(&self.template, &regex)
             .map_err(|name| Error::permanent(format!("there is no group `{name}`")))?;
         Ok(Box::new(Extractor {

@@ -49,7 +49,7 @@ sinks:
 impl TransformConfig for Filter {
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
-        let memory = context.memory.budget().limit();
+        let memory = context.memory.budget();
         Ok(Box::new(Running { condition: Evaluator::new(condition.clone()).within(memory) }))
     }
 }

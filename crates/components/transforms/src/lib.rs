@@ -11,6 +11,7 @@
 //! docs/decisions/051-components-are-families-of-crates.md.
 
 mod base64;
+mod captures;
 mod conditions;
 mod expansion;
 mod kept;

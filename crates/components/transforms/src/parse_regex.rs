@@ -17,6 +17,8 @@ use thalweg_record::Batch;
 
 use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required, unknown_types};
 
+use crate::captures;
+
 /// Parses text by a regular expression.
 ///
 /// Each named group `(?<name>...)` becomes a field. A group that takes no part in the match is NULL. A
@@ -75,8 +77,9 @@ sinks:
 }
 
 impl TransformConfig for ParseRegex {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let regex = self.pattern.regex().clone();
+        captures::check(&regex, context.memory.budget())?;
         let groups =
             regex.capture_names().enumerate().filter_map(|(group, name)| name.map(|_| group)).collect();
         let typing = Typing::new(&self.types, self.null_values.as_deref());

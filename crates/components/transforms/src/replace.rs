@@ -63,12 +63,13 @@ sinks:
 }
 
 impl TransformConfig for Replace {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let with = self.with.clone().into_bytes();
         let search = match (&self.search, &self.pattern) {
             (Some(search), _) => Search::Text(Box::new(Finder::new(search.as_bytes()).into_owned()), with),
             (None, Some(pattern)) => {
                 let regex = pattern.regex().clone();
+                crate::captures::check(&regex, context.memory.budget())?;
                 let with = Expansion::parse(&self.with, &regex)
                     .map_err(|name| Error::permanent(format!("there is no group `{name}`")))?;
                 Search::Pattern(regex.capture_locations(), regex, with)

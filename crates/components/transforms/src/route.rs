@@ -60,7 +60,7 @@ impl TransformConfig for Route {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        let memory = context.memory.budget().limit();
+        let memory = context.memory.budget();
         let conditions =
             self.0.0.iter().map(|(_, condition)| Evaluator::new(condition.clone()).within(memory));
         Ok(Box::new(Router { conditions: conditions.collect() }))

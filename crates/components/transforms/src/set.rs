@@ -57,7 +57,7 @@ sinks:
 
 impl TransformConfig for Set {
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        let memory = context.memory.budget().limit();
+        let memory = context.memory.budget();
         let fields = self.0.0.iter().map(|(name, expression)| Setting {
             name: name.clone(),
             value: Evaluator::new(expression.clone()).within(memory),
@@ -104,8 +104,10 @@ impl Setter {
     fn set(&mut self, batch: Batch, out: &mut Outputs) -> Result<Option<Batch>, Error> {
         let mut failed: BTreeMap<u32, String> = BTreeMap::new();
         let mut now = batch.with_ack(Ack::noop());
+        let mut held = 0;
         for setting in &mut self.settings {
-            let mut evaluated = setting.value.evaluate(&now);
+            let mut evaluated = setting.value.evaluate_beside(held, &now);
+            held = evaluated.held;
             if evaluated.is_too_large && now.rows() > 1 {
                 return Ok(Some(batch));
             }
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn values_that_are_too_large_together_leave_in_parts() {
         let mut context = testing::context();
-        context.memory = Budget::new(32 << 20).share();
+        context.memory = Budget::new(64 << 20).share();
         let mut setter =
             testing::options::<Set>("{a: \"repeat(payload, 6000000)\"}").build(&context).unwrap();
         let mut out = Outputs::new("set".into());

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::Faults;
 use super::inventory::Inventory;
+use super::unflushed::Unflushed;
 use super::{DeadLetter, DeadLetterId, options};
 use crate::{DeadLetterLimits, Error, WhenFull};
 
@@ -56,6 +57,7 @@ pub(super) struct Letters {
     database: Database,
     tallies: Keyspace,
     known: Mutex<Known>,
+    unflushed: Unflushed,
     faults: Faults,
     inventory: Arc<Inventory>,
 }
@@ -211,7 +213,8 @@ impl Letters {
             }
         }
         let known = Mutex::new(known);
-        let letters = Self { database: database.clone(), tallies, known, faults, inventory };
+        let unflushed = Unflushed::default();
+        let letters = Self { database: database.clone(), tallies, known, unflushed, faults, inventory };
         letters.delete(stray)?;
         Ok(letters)
     }
@@ -268,6 +271,7 @@ impl Letters {
         let too_many = coming.drop_what_exceeds(limits);
         let mut gone = self.make_room(&mut new, &coming, too_many, limits, &mut batch)?;
         let dropped = coming.dropped + known.count() - new.count();
+        let bytes = coming.bytes;
         self.insert(&mut new, coming, limits, &mut batch)?;
         new.dropped += dropped;
         gone.extend(new.part_with_empty());
@@ -275,6 +279,10 @@ impl Letters {
         self.commit(batch)?;
         *known = new;
         self.delete(gone.into_iter().map(|portion| portion.keyspace).collect())?;
+        if let Some(portion) = known.portions.last() {
+            let flushed = self.unflushed.add(&portion.keyspace, bytes);
+            flushed.map_err(|error| self.faults.writing(error))?;
+        }
         Ok(Added::Kept { dropped })
     }
 

@@ -8,6 +8,7 @@ mod inventory;
 mod letter;
 mod letters;
 mod owner;
+mod unflushed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,6 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use fjall::compaction::Leveled;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use serde_json::Value;
 use thalweg_runtime::Failpoint;
@@ -27,6 +29,7 @@ pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
 pub use owner::Owner;
+use unflushed::Unflushed;
 
 /// The files of the database that exist before it is complete.
 const LOCK: &str = "lock";
@@ -38,6 +41,8 @@ pub struct Store {
     positions: Keyspace,
     sinks: Keyspace,
     journals: Keyspace,
+    /// The size of the notes that are only in memory.
+    unflushed: Unflushed,
     letters: Letters,
     faults: Faults,
     /// The last field, so that it is closed after the database.
@@ -92,7 +97,7 @@ impl Store {
             .max_journaling_size(64 << 20)
             .open()
             .map_err(|error| faults.opening(error))?;
-        let keyspace = |name| database.keyspace(name, options).map_err(|error| faults.opening(error));
+        let keyspace = |name| database.keyspace(name, of_names).map_err(|error| faults.opening(error));
         let (positions, sinks) = (keyspace("positions")?, keyspace("sinks")?);
         let journals = keyspace("journals")?;
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
@@ -100,7 +105,8 @@ impl Store {
         if let Some(owner) = owner {
             owner::record(folder, owner).map_err(|error| faults.recording(&error))?;
         }
-        Ok(Self { database, positions, sinks, journals, letters, faults, inventory })
+        let unflushed = Unflushed::default();
+        Ok(Self { database, positions, sinks, journals, unflushed, letters, faults, inventory })
     }
 
     /// Returns the positions of a source, by partition.
@@ -128,11 +134,14 @@ impl Store {
     pub(crate) fn note(&self, component: &str, name: &str, value: Option<&Value>) -> Result<(), Error> {
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
         let key = format!("{component}\0{name}");
-        match value {
-            Some(value) => batch.insert(&self.journals, key, value.to_string()),
+        let text = value.map(Value::to_string);
+        let bytes = key.len() + text.as_ref().map_or(0, String::len);
+        match text {
+            Some(text) => batch.insert(&self.journals, key, text),
             None => batch.remove(&self.journals, key),
         }
-        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
+        self.unflushed.add(&self.journals, bytes as u64).map_err(|error| self.faults.writing(error))
     }
 
     /// Returns the names of the entries in the journal of a component that start with a prefix, at most
@@ -385,6 +394,12 @@ fn clear_unfinished(folder: &Path) -> io::Result<()> {
 /// is flushed: a service that saves a hundred times a second fills it within minutes, beside the budget.
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(1 << 20)
+}
+
+/// The options of keyspaces whose keys are names. While the database writes a table, it keeps the last key of
+/// each block, and with a key of more than 20 bytes its whole block: small tables bound that memory.
+fn of_names() -> KeyspaceCreateOptions {
+    options().compaction_strategy(Arc::new(Leveled::default().with_table_target_size(4 << 20)))
 }
 
 #[cfg(test)]

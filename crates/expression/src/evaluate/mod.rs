@@ -12,14 +12,14 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::{concat::concat, take::take};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Batch, Budget, PAYLOAD};
 
 mod own_types;
 
 use self::own_types::{Group, Part, merge};
 use crate::{
     Expression,
-    bounded::{LONGEST, MOST, at_most, most, too_many},
+    bounded::{Bounds, made, most, set_made, too_many, within},
     error::words,
     payload_search::PAYLOAD_BYTES,
     plan::{self, ColumnType, Plan, Purpose},
@@ -48,6 +48,9 @@ pub struct Evaluated {
     /// True if messages failed only because the values of the batch are too large together. A part of the
     /// batch has to be evaluated instead: of a single message, the values are never too large.
     pub is_too_large: bool,
+    /// The size of large values and of those before them, in bytes: see
+    /// [`evaluate_beside`](Evaluator::evaluate_beside).
+    pub held: usize,
 }
 
 impl Evaluated {
@@ -100,8 +103,7 @@ pub struct Evaluator {
     expression: Expression,
     /// The compiled plans, most recently used first.
     compiled: Vec<Compiled>,
-    /// The maximum size of the results for one batch, in bytes.
-    most: usize,
+    bounds: Bounds,
 }
 
 #[derive(Debug)]
@@ -133,13 +135,12 @@ enum Input {
 impl Evaluator {
     /// Creates an evaluator without compiled plans.
     pub fn new(expression: Expression) -> Evaluator {
-        Evaluator { expression, compiled: Vec::new(), most: MOST }
+        Evaluator { expression, compiled: Vec::new(), bounds: Bounds::largest() }
     }
 
-    /// Limits the results for a batch to half of `memory` bytes. The result for a single message is limited
-    /// by itself.
-    pub fn within(mut self, memory: usize) -> Evaluator {
-        self.most = (memory / 2).clamp(LONGEST, MOST);
+    /// Limits the results for a message and for a batch to parts of a budget.
+    pub fn within(mut self, budget: &Budget) -> Evaluator {
+        self.bounds = Bounds::within(budget);
         self
     }
 
@@ -150,7 +151,19 @@ impl Evaluator {
 
     /// Returns the values for a batch.
     pub fn evaluate(&mut self, batch: &Batch) -> Evaluated {
-        at_most(self.most, || self.values(batch))
+        self.evaluate_beside(0, batch)
+    }
+
+    /// Returns the values for a batch, beside other values of this size in bytes. Together, they have the
+    /// bounds of one expression.
+    pub fn evaluate_beside(&mut self, held: usize, batch: &Batch) -> Evaluated {
+        within(&self.bounds.clone(), held, || {
+            let mut evaluated = self.values(batch);
+            // A result on the way may be in use no longer.
+            let made = made().saturating_sub(held);
+            evaluated.held = held + made.min(evaluated.values.get_buffer_memory_size());
+            evaluated
+        })
     }
 
     fn values(&mut self, batch: &Batch) -> Evaluated {
@@ -164,7 +177,7 @@ impl Evaluator {
                     Ok(plan) => {
                         let inputs = read(plan, &compiled.seen, batch);
                         let Ran { values, failed, is_too_large } = run(plan, inputs, rows, &expression);
-                        Evaluated { values, kind: plan.kind(), failed, is_too_large }
+                        Evaluated { values, kind: plan.kind(), failed, is_too_large, held: 0 }
                     }
                     Err(reason) => nothing(rows, reason),
                 };
@@ -193,7 +206,7 @@ impl Evaluator {
         }
         failed.sort_by_key(|(row, _)| *row);
         match merge(&parts, rows) {
-            Ok((values, kind)) => Evaluated { values, kind, failed, is_too_large },
+            Ok((values, kind)) => Evaluated { values, kind, failed, is_too_large, held: 0 },
             Err(error) => nothing(rows, &error.to_string()),
         }
     }
@@ -201,7 +214,7 @@ impl Evaluator {
     /// Returns the results for a batch. If the expression is not a condition for the types of a message, that
     /// message fails.
     pub fn condition(&mut self, batch: &Batch) -> Condition {
-        at_most(self.most, || self.results(batch))
+        within(&self.bounds.clone(), 0, || self.results(batch))
     }
 
     fn results(&mut self, batch: &Batch) -> Condition {
@@ -376,6 +389,7 @@ fn nothing(rows: usize, reason: &str) -> Evaluated {
         kind: Kind::Plain,
         failed: all_failed(rows, reason),
         is_too_large: false,
+        held: 0,
     }
 }
 
@@ -423,6 +437,7 @@ fn run(plan: &Plan, inputs: Result<RecordBatch, String>, rows: usize, expression
         Ok(inputs) => inputs,
         Err(reason) => return nothing(&reason),
     };
+    let held = made();
     let reason = match evaluate(plan, &inputs) {
         Ok(values) => return Ran { values, failed: Vec::new(), is_too_large: false },
         Err(reason) => reason,
@@ -430,7 +445,7 @@ fn run(plan: &Plan, inputs: Result<RecordBatch, String>, rows: usize, expression
     if inputs.num_columns() == 0 {
         return nothing(&reason);
     }
-    let mut search = Search { plan, parts: Vec::new(), bytes: 0, failed: Vec::new(), is_full: false };
+    let mut search = Search { plan, parts: Vec::new(), held, bytes: 0, failed: Vec::new(), is_full: false };
     search.divide(&inputs, 0, reason);
     let parts: Vec<&dyn Array> = search.parts.iter().map(AsRef::as_ref).collect();
     match concat(&parts) {
@@ -516,6 +531,8 @@ struct Search<'a> {
     plan: &'a Plan,
     /// The values of all rows so far, in order.
     parts: Vec<ArrayRef>,
+    /// The size of the values before the search.
+    held: usize,
     /// The size of the values so far.
     bytes: usize,
     failed: Vec<(u32, String)>,
@@ -527,7 +544,7 @@ impl Search<'_> {
     /// Searches `inputs`, which failed as a whole for `reason`. Its first row is message `first`.
     fn divide(&mut self, inputs: &RecordBatch, first: usize, reason: String) {
         let rows = inputs.num_rows();
-        let is_full = self.bytes > most();
+        let is_full = self.held + self.bytes > most();
         self.is_full |= is_full;
         if rows <= 1 || is_full {
             let reason = if is_full { too_many() } else { reason };
@@ -538,9 +555,11 @@ impl Search<'_> {
         let half = rows / 2;
         for (start, length) in [(0, half), (half, rows - half)] {
             let part = inputs.slice(start, length);
+            set_made(self.held + self.bytes);
             match evaluate(self.plan, &part) {
                 Ok(values) => {
-                    self.bytes += values.get_buffer_memory_size();
+                    let made = made().saturating_sub(self.held + self.bytes);
+                    self.bytes += values.get_buffer_memory_size().min(made);
                     self.parts.push(values);
                 }
                 Err(reason) => self.divide(&part, first + start, reason),

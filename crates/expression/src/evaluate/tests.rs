@@ -654,11 +654,39 @@ fn the_results_of_a_batch_have_a_bound_too() {
 }
 
 #[test]
-fn the_results_for_a_batch_fit_into_half_of_the_memory() {
-    let batch = with(vec![ints("n", vec![Some(9 << 20), Some(9 << 20), Some(9 << 20), Some(17 << 20)])]);
-    let repeated = |memory| evaluator("repeat('x', n)").within(memory).evaluate(&batch).failed;
-    let reason = |row: u32, why: &str| (row, format!("`repeat('x', n)` failed: {why}."));
-    assert_eq!(repeated(1 << 30), [reason(3, "the result has more than 16 MiB")]);
-    let all = "the results for a batch have more than 16 MiB";
-    assert_eq!(repeated(32 << 20), [reason(2, all), reason(3, all)]);
+fn the_results_have_a_bound_of_the_memory() {
+    let batch =
+        |mebibytes: &[i64]| with(vec![ints("n", mebibytes.iter().map(|count| Some(count << 20)).collect())]);
+    let failed = |sql: &str, memory: usize, batch: &Batch| {
+        let evaluated = evaluator(sql).within(&Budget::new(memory << 20)).evaluate(batch);
+        let end = format!("`{sql}` failed: ");
+        let reason = |reason: String| reason.strip_prefix(&end).unwrap().trim_end_matches('.').to_owned();
+        evaluated.failed.into_iter().map(|(row, why)| (row, reason(why))).collect::<Vec<_>>()
+    };
+    let large = batch(&[9, 9, 9, 17]);
+    let one = |size: u32| format!("the result has more than {size} MiB");
+    assert_eq!(failed("repeat('x', n)", 1024, &large), [(3, one(16))]);
+    let all = "the results for a batch have more than 16 MiB".to_owned();
+    assert_eq!(failed("repeat('x', n)", 128, &large), [(2, all.clone()), (3, all)]);
+    assert_eq!(failed("repeat('x', n)", 32, &large), [0, 1, 2, 3].map(|row| (row, one(4))));
+    let sum = "repeat('x', n) || repeat('y', n) || repeat('z', n) || repeat('a', n) || repeat('b', n)";
+    let all = "the results for a message have more than 4 MiB".to_owned();
+    assert_eq!(failed(sum, 8, &batch(&[1])), [(0, all)]);
+    let short = with(vec![ints("n", vec![Some(600 << 10)])]);
+    assert_eq!(failed("repeat('x', n)", 1, &short), [(0, "the result has more than 512 KiB".to_owned())]);
+    assert_eq!(failed(&format!("length({sum})"), 64, &batch(&[4; 10])), []);
+    // A result that is no longer than the message it is made of has no bound of its own.
+    let long = with(vec![texts("t", vec![Some("ab".repeat(1 << 20).as_str())])]);
+    assert_eq!(failed("replace(t, 'a', 'c')", 1, &long), []);
+    assert_eq!(failed("regexp_replace(t, 'b+', 'c', 'g')", 1, &long), []);
+    assert_eq!(failed("replace(t, 'a', 'cd')", 1, &long), [(0, "the result has more than 2 MiB".to_owned())]);
+}
+
+#[test]
+fn values_beside_others_have_the_bounds_of_one() {
+    let batch = with(vec![ints("n", vec![Some(1 << 20)])]);
+    let mut repeated = evaluator("repeat('x', n)").within(&Budget::new(8 << 20));
+    let first = repeated.evaluate_beside(0, &batch);
+    assert!(first.failed.is_empty() && (1 << 20..2 << 20).contains(&first.held), "{}", first.held);
+    assert_eq!(repeated.evaluate_beside(7 << 19, &batch).failed.len(), 1);
 }

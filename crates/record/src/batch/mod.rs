@@ -71,8 +71,10 @@ impl Batch {
 
     /// Returns the bytes of all columns, without the texts that views refer to: other batches may share them.
     pub fn columns_bytes(&self) -> usize {
+        /// The array itself, and the owners of its buffers.
+        const COLUMN: usize = 256;
         let positions = self.positions.as_ref().map_or(0, |_| size_of::<u64>());
-        let columns = self.fields.columns().iter().map(column_bytes);
+        let columns = self.fields.columns().iter().map(|column| COLUMN + column_bytes(column));
         self.rows() * (size_of::<u128>() + positions) + columns.sum::<usize>()
     }
 

@@ -115,7 +115,10 @@ fn columns_count_beside_the_payloads() {
             (Field::new("v", DataType::Utf8View, true), views),
         ])
         .unwrap();
-    assert_eq!((made.payload_bytes(), made.columns_bytes()), (2, 2 * 16 + 2 * 8 + (17 + 2 * 4) + 2 * 16));
+    assert_eq!(
+        (made.payload_bytes(), made.columns_bytes()),
+        (2, 2 * 16 + 3 * 256 + 2 * 8 + (17 + 2 * 4) + 2 * 16)
+    );
     let positions = made.with_positions(UInt64Array::from(vec![0, 1])).unwrap();
-    assert_eq!(positions.columns_bytes(), 2 * 24 + 2 * 8 + 25 + 2 * 16);
+    assert_eq!(positions.columns_bytes(), 2 * 24 + 3 * 256 + 2 * 8 + 25 + 2 * 16);
 }

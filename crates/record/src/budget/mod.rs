@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow_array::Array;
 use arrow_buffer::{Buffer, MemoryPool, MemoryReservation};
 use arrow_data::ArrayData;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
 /// The process-wide limit on memory for data in flight. A clone is another handle on the same budget.
@@ -40,6 +40,9 @@ struct Shared {
     limit: usize,
     state: Mutex<State>,
     shortage: Arc<Notify>,
+    /// True while a [`Turn`] is taken.
+    is_taken: Mutex<bool>,
+    turn_ended: Condvar,
 }
 
 #[derive(Default)]
@@ -64,7 +67,13 @@ struct Waiting {
 impl Budget {
     /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared { limit, state: Mutex::default(), shortage: Arc::default() }))
+        Self(Arc::new(Shared {
+            limit,
+            state: Mutex::default(),
+            shortage: Arc::default(),
+            is_taken: Mutex::default(),
+            turn_ended: Condvar::new(),
+        }))
     }
 
     /// Returns the limit in bytes.
@@ -92,6 +101,17 @@ impl Budget {
         self.0.shortage.clone()
     }
 
+    /// Returns the maximum size of a text that a transform makes of a message, in bytes: it is held several
+    /// times on its way to a sink.
+    pub fn longest_text(&self) -> usize {
+        (self.0.limit / 8).clamp(512 << 10, 16 << 20) >> 19 << 19
+    }
+
+    /// Returns the maximum size of all values that a transform makes of one message, in bytes.
+    pub fn most_values(&self) -> usize {
+        (self.0.limit / 2).clamp(2 << 20, 128 << 20) >> 20 << 20
+    }
+
     /// Returns the bytes that sources may fill; the rest is left for the stages downstream.
     pub fn ceiling(&self) -> usize {
         self.0.limit - self.0.limit / 4
@@ -108,6 +128,18 @@ impl Budget {
         state.used += bytes;
         state.peak = state.peak.max(state.used);
         Lease { budget: self.clone(), share: None, bytes }
+    }
+
+    /// Waits for the turn to hold far more memory for a moment than a batch has. Such work is done by one
+    /// worker at a time: the number of workers then does not multiply it. The holder must wait for nothing
+    /// else, and must not take a second turn.
+    pub fn turn(&self) -> Turn {
+        let mut is_taken = self.0.is_taken.lock();
+        while *is_taken {
+            self.0.turn_ended.wait(&mut is_taken);
+        }
+        *is_taken = true;
+        Turn(self.clone())
     }
 
     fn release(&self, bytes: usize, share: Option<&AtomicUsize>) {
@@ -237,6 +269,26 @@ fn collect_buffers(data: &ArrayData, buffers: &mut Vec<Buffer>) {
     buffers.extend(data.buffers().iter().cloned());
     buffers.extend(data.nulls().map(|nulls| nulls.buffer().clone()));
     data.child_data().iter().for_each(|child| collect_buffers(child, buffers));
+}
+
+/// The turn of one worker: see [`Budget::turn`]. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Turn(Budget);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.0.0.is_taken.lock() = false;
+        self.0.0.turn_ended.notify_one();
+    }
+}
+
+/// Returns a size as text, in the largest unit that divides it.
+pub fn size_text(bytes: usize) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 /// One source's account with the budget.

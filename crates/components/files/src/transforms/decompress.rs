@@ -128,7 +128,8 @@ impl FileTransform for Decompressing {
         let _lease = self.context.memory.reserve(memory).await;
         let name = shortened(file.name());
         let (mut to, held) = temporary_for(Path::new(&name), &self.context.temporary)?;
-        let mut decoder = Decoder::new(format, from);
+        let memory = self.context.memory.budget().limit();
+        let mut decoder = Decoder::new(format, from).within(memory);
         let mut piece = vec![0; 128 << 10];
         let mut size = 0_u64;
         loop {

@@ -134,9 +134,10 @@ impl Input {
         let (fill, filled) = mpsc::channel(PIECES);
         let (used, reuse) = sync::channel();
         let compression = self.options.compression;
+        let memory = out.share().budget().limit();
         std::thread::Builder::new()
             .name("input".to_owned())
-            .spawn(move || read_pieces(input, compression, &fill, &reuse))
+            .spawn(move || read_pieces(input, compression, memory, &fill, &reuse))
             .map_err(|error| {
                 Error::permanent("cannot start a thread that reads the input").caused_by(error)
             })?;
@@ -241,10 +242,12 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
-/// Reads until the end of the input, or until the receiver is closed.
+/// Reads until the end of the input, or until the receiver is closed. `memory` is that of the whole process,
+/// in bytes.
 fn read_pieces(
     input: Box<dyn Read + Send>,
     compression: Compression,
+    memory: usize,
     fill: &mpsc::Sender<io::Result<Vec<u8>>>,
     reuse: &sync::Receiver<Vec<u8>>,
 ) {
@@ -266,7 +269,7 @@ fn read_pieces(
     };
     let input = io::Cursor::new(first).chain(input);
     let mut input: Box<dyn Read> = match format {
-        Some(format) => Box::new(Decoder::new(format, input)),
+        Some(format) => Box::new(Decoder::new(format, input).within(memory)),
         None => Box::new(input),
     };
     loop {

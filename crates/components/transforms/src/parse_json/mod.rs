@@ -95,7 +95,7 @@ sinks:
 }
 
 impl TransformConfig for ParseJsonConfig {
-    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let wanted = Wanted {
             fields: self.fields.as_ref().map(|fields| fields.iter().cloned().collect()),
             types: self.types.clone(),
@@ -104,7 +104,7 @@ impl TransformConfig for ParseJsonConfig {
             nulls: self.nulls,
             max_fields: self.max_fields,
         };
-        let columns = JsonColumns::new(wanted);
+        let columns = JsonColumns::new(wanted).within(context.memory.budget().limit());
         Ok(Box::new(ParseJson { input: self.input.clone(), columns, waiting: VecDeque::new() }))
     }
 }

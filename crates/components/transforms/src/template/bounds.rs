@@ -3,23 +3,32 @@
 //! A width, a count or the end of a loop may come from the message. A failed allocation would end the
 //! process, and a loop that never ends would hold its worker. So a template has a bounded number of steps,
 //! and the values that it makes for one message have a bounded size: each text, each list, and all together.
-//! A value is counted before a step makes it, or, where it is at most twice what was there, afterwards. The
-//! counts are of what was made, not of what is still in use: the library does not tell what it drops.
+//! The bounds are parts of the memory. A value is counted before a step makes it, or, where it is at most
+//! twice what was there, afterwards. The counts are of what was made, not of what is still in use: the
+//! library does not tell what it drops.
+//!
+//! The values count on the budget until the message is rendered. Messages with large values are rendered one
+//! at a time: with a worker on each core, the bound for one message would not be one for the process.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 
+use arrow_buffer::MemoryReservation as _;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter, tests};
+use thalweg_record::{Budget, Lease, Turn, size_text};
 
 /// The maximum number of steps for one message. A step of a loop takes about five.
 const STEPS: u64 = 5_000_000;
 
-/// The maximum size of a text, in bytes. Expressions have the same limit.
+/// The maximum size of a text with enough memory, in bytes. Expressions have the same limit.
 pub(super) const LONGEST: usize = 16 << 20;
 
-/// The maximum size of all values that are made for one message, in bytes.
+/// The maximum size of all values that are made for one message with enough memory, in bytes.
 const MOST_MADE: usize = 8 * LONGEST;
+
+/// Values of this size are made without a turn, and are not counted on the budget, in bytes.
+const FREE: usize = 1 << 20;
 
 /// The most items of a list.
 pub(super) const MOST_ITEMS: usize = 1 << 20;
@@ -44,14 +53,45 @@ pub(super) const MADE: &str = "bound-made";
 /// The filter that counts a list or mapping, and bounds its depth.
 pub(super) const NESTED: &str = "bound-nested";
 
-thread_local! {
-    /// The size of all values made for the present message so far.
-    static SO_FAR: Cell<usize> = const { Cell::new(0) };
+/// The bounds for one message, and what was made for it so far.
+struct Message {
+    budget: Option<Budget>,
+    longest: usize,
+    most_made: usize,
+    made: usize,
+    /// Held if much was made.
+    large: Option<(Lease, Turn)>,
 }
 
-/// Begins a message.
-pub(super) fn begin() {
-    SO_FAR.set(0);
+thread_local! {
+    /// The present message.
+    static NOW: RefCell<Message> = const {
+        RefCell::new(Message { budget: None, longest: LONGEST, most_made: MOST_MADE, made: 0, large: None })
+    };
+}
+
+/// A message is being rendered. When this is dropped, its values are.
+pub(super) struct Rendering(());
+
+impl Drop for Rendering {
+    fn drop(&mut self) {
+        NOW.with_borrow_mut(|now| now.large = None);
+    }
+}
+
+/// Begins a message of this size. A text may have an eighth of the memory or the size of the message, all
+/// values half of the memory.
+pub(super) fn begin(budget: &Budget, size: usize) -> Rendering {
+    NOW.with_borrow_mut(|now| {
+        *now = Message {
+            budget: Some(budget.clone()),
+            longest: budget.longest_text().max(size.min(LONGEST)),
+            most_made: budget.most_values(),
+            made: 0,
+            large: None,
+        };
+    });
+    Rendering(())
 }
 
 /// Counts a value.
@@ -59,44 +99,94 @@ pub(super) fn begin() {
 /// # Errors
 /// If the values made for this message are too large.
 pub(super) fn count(bytes: usize) -> Result<(), Error> {
-    let sum = SO_FAR.get().saturating_add(bytes);
-    SO_FAR.set(sum);
-    if sum <= MOST_MADE { Ok(()) } else { Err(too_large("its values take more than 128 MiB")) }
+    NOW.with_borrow_mut(|now| {
+        now.made = now.made.saturating_add(bytes);
+        if now.made > now.most_made {
+            return Err(too_large(format!("its values take more than {}", size_text(now.most_made))));
+        }
+        if now.made > FREE {
+            now.charge();
+        }
+        Ok(())
+    })
+}
+
+impl Message {
+    /// Counts what was made on the budget.
+    fn charge(&mut self) {
+        let made = self.made;
+        let Some(budget) = &self.budget else { return };
+        let (lease, _) = self.large.get_or_insert_with(|| (budget.claim(made), budget.turn()));
+        // In steps, because there may be millions of values.
+        if made >= lease.bytes() + FREE {
+            lease.resize(made);
+        }
+    }
 }
 
 /// Counts a text.
 pub(super) fn count_text(bytes: usize) -> Result<(), Error> {
-    if bytes > LONGEST { Err(too_large("a text has more than 16 MiB")) } else { count(bytes) }
+    if bytes > longest() { Err(too_long()) } else { count(bytes) }
 }
 
 /// Counts a list of this many items.
 pub(super) fn count_items(items: usize) -> Result<(), Error> {
     if items > MOST_ITEMS {
-        return Err(too_large("a list has more than a million items"));
+        return Err(too_large("a list has more than a million items".to_owned()));
     }
     count(items.saturating_mul(ITEM))
 }
 
-fn too_large(why: &'static str) -> Error {
+fn too_large(why: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
+}
+
+/// Returns the maximum size of a text, in bytes.
+pub(super) fn longest() -> usize {
+    NOW.with_borrow(|now| now.longest)
+}
+
+fn too_long() -> Error {
+    too_large(format!("a text has more than {}", size_text(longest())))
+}
+
+/// Checks the size of the text for the whole message.
+pub(super) fn fits(text: &str) -> Result<(), String> {
+    let longest = longest();
+    if text.len() <= longest { Ok(()) } else { Err(format!("the text has more than {}", size_text(longest))) }
 }
 
 /// Returns the size of a value as text.
 pub(super) fn text_size(value: &Value) -> Result<usize, Error> {
-    struct Size(usize);
-    impl fmt::Write for Size {
+    written_size(value, str::len)
+}
+
+/// Returns the most that a value takes as text whose characters are escaped: for HTML, in JSON or by Rust.
+pub(super) fn escaped_size(value: &Value) -> Result<usize, Error> {
+    let escaped = |c: char| match c {
+        '<' | '>' | '&' | '"' | '\'' | '/' | '\0'..' ' | '\x7f' => 6,
+        '\\' => 2,
+        c if c.is_ascii() => 1,
+        c => c.len_utf8().max(c.escape_debug().len()),
+    };
+    written_size(value, |text| text.chars().map(escaped).sum())
+}
+
+fn written_size(value: &Value, size_of: impl Fn(&str) -> usize) -> Result<usize, Error> {
+    struct Size<S>(usize, usize, S);
+    impl<S: Fn(&str) -> usize> fmt::Write for Size<S> {
         fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0 += text.len();
-            if self.0 <= LONGEST { Ok(()) } else { Err(fmt::Error) }
+            self.0 += self.2(text);
+            if self.0 <= self.1 { Ok(()) } else { Err(fmt::Error) }
         }
     }
     if let Some(text) = value.as_str() {
-        return Ok(text.len());
+        return Ok(size_of(text));
     }
-    let mut size = Size(0);
+    let mut size = Size(0, longest(), size_of);
     match write!(size, "{value}") {
         Ok(()) => Ok(size.0),
-        Err(_) => Err(too_large("a text has more than 16 MiB")),
+        Err(_) => Err(too_long()),
     }
 }
 
@@ -153,9 +243,8 @@ pub(super) fn set(environment: &mut Environment<'static>) {
 
 /// Writes a value where the template has it.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    // An escaped character takes up to six.
-    let growth = if *state.auto_escape() == AutoEscape::None { 1 } else { 6 };
-    count_text(text_size(value)?.saturating_mul(growth))?;
+    let is_escaped = *state.auto_escape() != AutoEscape::None;
+    count_text(if is_escaped { escaped_size(value)? } else { text_size(value)? })?;
     escape_formatter(out, state, value)
 }
 
@@ -180,7 +269,7 @@ fn nested(value: &Value, depth: usize) -> Result<(), Error> {
         return Ok(());
     }
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(too_large("lists are nested more than 64 deep"));
+        return Err(too_large("lists are nested more than 64 deep".to_owned()));
     };
     count_items(item_count(value))?;
     let is_map = value.kind() == ValueKind::Map;

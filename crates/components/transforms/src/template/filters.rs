@@ -6,7 +6,8 @@ use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters};
 
 use super::bounds::{
-    GROUP, LONGEST, MOST_ITEMS, count, count_items, count_text, item_count, made, text_size,
+    GROUP, LONGEST, MOST_ITEMS, count, count_items, count_text, escaped_size, item_count, longest, made,
+    text_size,
 };
 
 /// The arguments of a filter, with and without names.
@@ -66,17 +67,31 @@ fn text(value: &Value, _: &[ValueOrKwargs]) -> Result<(), Error> {
     count_text(text_size(value)?)
 }
 
-/// An escaped character takes up to six.
 fn escaped(value: &Value, _: &[ValueOrKwargs]) -> Result<(), Error> {
-    count_text(text_size(value)?.saturating_mul(6))
+    count_text(escaped_size(value)?)
 }
 
 fn json(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {
-    // An indentation.
-    if largest(arguments) > 64 {
-        return count_text(LONGEST + 1);
+    let spaces = indentation(value, 1, largest(arguments), longest())?;
+    count_text(escaped_size(value)?.saturating_add(spaces))
+}
+
+/// Returns the size of the line feeds and spaces in indented JSON. It stops beyond `most`.
+fn indentation(value: &Value, level: usize, width: usize, most: usize) -> Result<usize, Error> {
+    if width == 0 || !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
+        return Ok(0);
     }
-    escaped(value, arguments)
+    let is_map = value.kind() == ValueKind::Map;
+    let line = level.saturating_mul(width).saturating_add(1);
+    let mut size = line;
+    for item in value.try_iter()? {
+        let item = if is_map { value.get_item(&item)? } else { item };
+        size = size.saturating_add(line).saturating_add(indentation(&item, level + 1, width, most)?);
+        if size > most {
+            break;
+        }
+    }
+    Ok(size)
 }
 
 fn items(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {

@@ -20,7 +20,7 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
+use thalweg_record::{Batch, Budget, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::names::same;
@@ -42,8 +42,9 @@ const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position
 ///
 /// A message for which the template cannot be rendered leaves by the `errors` output. Loops and widths may
 /// depend on data, so this includes a message that takes more than five million steps, makes a text of more
-/// than 16 MiB, or makes values of more than 128 MiB on the way. For texts with only fields in them, `encode`
-/// is faster.
+/// than an eighth of `memory` (at least 512 KiB and at most 16 MiB, but always the size of the message), or
+/// makes values of more than half of `memory` on the way (at least 2 MiB and at most 128 MiB). For texts with
+/// only fields in them, `encode` is faster.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
@@ -115,6 +116,7 @@ impl TransformConfig for Template {
             known: None,
             waiting: VecDeque::new(),
             piece_bytes: context.batch_bytes,
+            budget: context.memory.budget().clone(),
         }))
     }
 }
@@ -132,6 +134,8 @@ struct Templater {
     waiting: VecDeque<Batch>,
     /// A piece with texts of this size has no further one.
     piece_bytes: usize,
+    /// The values that are made of a message count on it.
+    budget: Budget,
 }
 
 impl Templater {
@@ -182,8 +186,9 @@ impl Templater {
         while rows < batch.rows() && written.buffer().len() < self.piece_bytes {
             let message = Message { columns: columns.clone(), tree: tree.clone(), row: rows };
             text.clear();
+            let _rendering = bounds::begin(&self.budget, batch.payload().value(rows).len());
             let rendered = program.render(&self.environment, Value::from_object(message), &mut text);
-            match rendered.map_err(|error| reason(&error)).and_then(|()| fits(&text)) {
+            match rendered.map_err(|error| reason(&error)).and_then(|()| bounds::fits(&text)) {
                 Ok(()) => written.buffer().extend_from_slice(text.as_bytes()),
                 Err(why) => failed.push((rows as u32, format!("the template cannot be rendered: {why}"))),
             }
@@ -224,11 +229,6 @@ impl Transform for Templater {
 
 /// The memory for texts that is kept from one message to the next, in bytes.
 const KEPT: usize = 64 << 10;
-
-/// Checks the size of a text.
-fn fits(text: &str) -> Result<(), String> {
-    if text.len() <= bounds::LONGEST { Ok(()) } else { Err("the text has more than 16 MiB".to_owned()) }
-}
 
 /// Returns why a template failed, with the bound if it was one.
 fn reason(error: &minijinja::Error) -> String {

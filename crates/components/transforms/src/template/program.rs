@@ -59,7 +59,6 @@ impl<'e> Program<'e> {
         message: Value,
         text: &mut String,
     ) -> Result<(), Error> {
-        bounds::begin();
         let mut out = make_string_output(text);
         eval(environment, &self.instructions, message, &self.blocks, &mut out, self.auto_escape.clone())?;
         Ok(())

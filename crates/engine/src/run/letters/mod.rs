@@ -29,6 +29,8 @@ const ROWS: usize = 1024;
 const FIELDS: usize = 16 * ROWS;
 /// How often a full task checks whether the run is over.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a full task says that messages wait.
+const REMIND_EVERY: Duration = Duration::from_secs(60);
 /// How often dropped letters are reported.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -188,10 +190,20 @@ impl Keeper<'_> {
             limits.max_bytes,
         );
         if limits.when_full == WhenFull::Block {
-            tracing::warn!("{text}. Messages that cannot be processed wait now, until the run is stopped");
             task.metrics.set_retrying(Some(text.clone()));
-            // Without an input, nothing is left that a stop could end.
-            while !task.has_ended() && !task.stop.sleep(LOOK_EVERY).await {}
+            let mut said: Option<Instant> = None;
+            loop {
+                if said.is_none_or(|said| said.elapsed() >= REMIND_EVERY) {
+                    tracing::warn!(
+                        "{text}. Messages that cannot be processed wait, until the run is stopped"
+                    );
+                    said = Some(Instant::now());
+                }
+                // Without an input, nothing is left that a stop could end.
+                if task.has_ended() || task.stop.sleep(LOOK_EVERY).await {
+                    break;
+                }
+            }
         }
         Error::permanent(text).into()
     }

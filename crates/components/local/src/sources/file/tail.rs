@@ -182,6 +182,8 @@ pub struct Tail {
     /// Of the last bytes that were read, if it is not compressed.
     last: Fingerprint,
     compression: Compression,
+    /// The memory of the whole process, in bytes.
+    memory: usize,
     content: Content,
     /// The size of a compressed file when it was last read to its end or to damage. The file is read again
     /// only if its size changes.
@@ -273,6 +275,7 @@ impl Tail {
             fingerprint: Fingerprint::read(&file, FINGERPRINT_BYTES)?,
             last: Fingerprint::of(&[]),
             compression: config.compression,
+            memory: out.share().budget().limit(),
             content: Content::Unknown,
             seen: None,
             size: metadata.len(),
@@ -397,7 +400,10 @@ impl Tail {
                 self.cutter.seek(position);
                 self.carry.clear();
                 self.used = 0;
-                Content::Packed { decoder: Box::new(Decoder::new(format, file)), skip: position.offset }
+                Content::Packed {
+                    decoder: Box::new(Decoder::new(format, file).within(self.memory)),
+                    skip: position.offset,
+                }
             }
         };
         Ok(())

@@ -252,8 +252,9 @@ impl Server {
         body: &Growing<'b>,
         compression: Compression,
     ) -> Result<Growing<'b>, Refusal> {
-        let mut decoder = Decoder::new(compression, Cursor::new(&body.memory));
         let Growing { incomplete, part, out, .. } = body;
+        let memory = out.share().budget().limit();
+        let mut decoder = Decoder::new(compression, Cursor::new(&body.memory)).within(memory);
         let mut decoded = Growing::begin(incomplete, part, out, body.lease.bytes()).await;
         loop {
             decoded.reserve(STEP).await;
