@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
@@ -155,14 +156,19 @@ impl Notes<'_, '_> {
     }
 }
 
-/// Tests pairs, several at the same time.
-fn each(pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet, &Notes<'_, '_>) + Sync) {
+/// Tests pairs, several at the same time: all, or those whose names contain the value of `CASE`, to repeat a
+/// failure.
+fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet, &Notes<'_, '_>) + Sync) {
+    let wanted = std::env::var("CASE").unwrap_or_default();
+    pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
             scope.spawn(|| {
                 while let Some((feed, outlet)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begun = Instant::now();
                     test(feed, outlet, &Notes { case: case_name(feed, outlet), report: &report });
+                    println!("{}: {:.1} s", case_name(feed, outlet), begun.elapsed().as_secs_f64());
                 }
             });
         }
