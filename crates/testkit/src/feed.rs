@@ -108,10 +108,11 @@ impl Sender {
         self.next >= self.records.count
     }
 
-    /// The number of records that it sends together. With each group it waits for an answer, which may take a
-    /// second.
+    /// The number of records that it sends together, at most about a megabyte. With each group it waits for
+    /// an answer, which may take a second.
     pub fn group(&self) -> u64 {
-        (self.records.count / 20).max(100)
+        let most = (1 << 20) / self.records.padding.max(1) as u64;
+        (self.records.count / 20).max(100).min(most).max(1)
     }
 
     /// Returns the next records that fit into `count`, and notes that they are being sent.

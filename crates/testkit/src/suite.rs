@@ -232,18 +232,13 @@ fn before(point: Failpoint) -> &'static [Interruption] {
     }
 }
 
-/// The number of large records: five files of two megabytes.
-const LARGE: u64 = 50;
+/// The number of large records: five files of more than a megabyte.
+const LARGE: u64 = 30;
 
 /// Runs a pair with large records, with a state and without one, undisturbed and killed.
 fn with_large_records(binary: &Path, feed: &Feed, outlet: &Outlet, notes: &Notes<'_, '_>) {
     let kill = |point, time| Interruption { action: Action::Kill, when: When::At(point, time) };
-    let killed = [
-        kill(Failpoint::SourceSend, 4),
-        kill(Failpoint::Acknowledged, 3),
-        kill(Failpoint::RenameBefore, 1),
-        kill(Failpoint::SinkFinishAfter, 1),
-    ];
+    let killed = [kill(Failpoint::Acknowledged, 3), kill(Failpoint::RenameBefore, 1)];
     for has_state in [true, false] {
         let scenario = Scenario {
             records: Records::large(LARGE),
