@@ -10,6 +10,8 @@
 //!
 //! The path of the folder itself is the user's own choice, and may have links.
 
+pub mod unfinished;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -183,6 +185,14 @@ impl Place {
     pub fn check(&self) -> io::Result<()> {
         rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(())
+    }
+
+    /// Returns the metadata of the file, or of the file that the link leads to.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        fs::metadata(self.path())
     }
 
     /// Removes the file, or the link.

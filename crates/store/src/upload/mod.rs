@@ -31,7 +31,6 @@ mod sizes;
 use serde::{Deserialize, Serialize};
 
 pub use body::Body;
-pub(crate) use draft::is_draft;
 pub use folder::PartWriter;
 pub use parts::Upload;
 pub(crate) use remote::Remote;
