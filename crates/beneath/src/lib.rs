@@ -14,6 +14,8 @@
 
 mod copied;
 
+pub mod unfinished;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -189,6 +191,14 @@ impl Place {
     pub fn check(&self) -> io::Result<()> {
         rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(())
+    }
+
+    /// Returns the metadata of the file, or of the file that the link leads to.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        fs::metadata(self.path())
     }
 
     /// Removes the file, or the link.

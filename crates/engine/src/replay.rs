@@ -23,7 +23,7 @@ use arrow_array::{Array, UInt64Array};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
+use thalweg_record::{Content, File, FileState, Meta, Origin, PayloadWriter, Times};
 
 use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Source, SourceConfig};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
@@ -248,6 +248,7 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
             };
             Origin::found(letter.source.as_str().into(), path.clone(), folder, found.len(), times)
                 .beneath(kept.opening())
+                .in_state(FileState::of(&found))
         }
         Content::Memory(_) | Content::Temporary(_) | Content::Ranges(_) => {
             Origin::new(letter.source.as_str().into(), kept.name.clone().into(), kept.size)

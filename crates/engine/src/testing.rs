@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Problem, Settlement, Share, Times,
+    Ack, Batch, Budget, Content, ERROR_REASON, File, FileState, Origin, Problem, Settlement, Share, Times,
 };
 use thalweg_runtime::{Receiver, Stop, Ticket, channel};
 
@@ -123,6 +123,7 @@ pub fn file_at(path: &std::path::Path) -> File {
     let times =
         Times { modified: found.modified().ok(), accessed: found.accessed().ok(), ..Times::default() };
     let origin = Origin::found("test".into(), path.to_owned(), folder, found.len(), times);
+    let origin = origin.in_state(FileState::of(&found));
     File::new(origin, Content::Path(path.to_owned()))
 }
 

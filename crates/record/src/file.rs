@@ -14,9 +14,10 @@ use parking_lot::Mutex;
 use thalweg_beneath::{Beneath, CopyOf};
 use thalweg_redact::redacted;
 
-use crate::{Ack, Lease, Outcome, Passage};
+use crate::{Ack, FileState, Lease, Outcome, OwnChange, OwnChanges, Passage};
 
-/// The origin of a file. It never changes, whatever transforms do to the file.
+/// The origin of a file. It never changes, whatever transforms do to the file, except for its
+/// [`state`](Self::state) if one of them rewrites the file itself.
 #[derive(Debug)]
 pub struct Origin {
     /// The name of the source in the configuration.
@@ -44,6 +45,10 @@ pub struct Origin {
     pub size: u64,
     /// Times and permissions, if the file has them.
     pub times: Times,
+    /// Hears if the run itself changes the file at [`path`](Self::path).
+    pub own_changes: Option<Arc<dyn OwnChanges>>,
+    /// The state of the file at [`path`](Self::path) as the run knows it.
+    state: Mutex<Option<FileState>>,
     id: OnceLock<Box<str>>,
 }
 
@@ -76,6 +81,8 @@ impl Origin {
             name,
             size,
             times: Times::default(),
+            own_changes: None,
+            state: Mutex::default(),
             id: OnceLock::new(),
         }
     }
@@ -91,6 +98,28 @@ impl Origin {
     pub fn beneath(mut self, beneath: Beneath) -> Self {
         self.beneath = Some(beneath);
         self
+    }
+
+    /// Sets the state in which the file was found.
+    #[must_use]
+    pub fn in_state(self, state: FileState) -> Self {
+        self.set_state(state);
+        self
+    }
+
+    /// Begins a change of the file at [`path`](Self::path).
+    pub fn begin_change(&self) -> OwnChange<'_> {
+        OwnChange::begin(self)
+    }
+
+    pub(crate) fn set_state(&self, state: FileState) {
+        *self.state.lock() = Some(state);
+    }
+
+    /// Returns the state of the file at [`path`](Self::path) as the run knows it. A file in another state was
+    /// replaced or changed by others. `None` if no source has noted the state.
+    pub fn state(&self) -> Option<FileState> {
+        *self.state.lock()
     }
 
     /// Sets the address.

@@ -17,7 +17,9 @@ mod ack;
 mod batch;
 mod budget;
 mod file;
+mod file_state;
 mod outputs;
+mod own_change;
 mod passage;
 pub mod testing;
 mod views;
@@ -28,6 +30,8 @@ pub use budget::{Arena, Budget, Lease, Share, Turn, size_text};
 pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
+pub use file_state::FileState;
 pub use outputs::{Output, Outputs, split_rejected};
+pub use own_change::{OwnChange, OwnChanges};
 pub use passage::Passage;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};

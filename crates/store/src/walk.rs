@@ -16,10 +16,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use thalweg_beneath::unfinished::is_unfinished;
 use thalweg_beneath::{Beneath, Links};
 
 use crate::Fingerprint;
-use crate::upload::is_draft;
 
 /// How many names of a folder are held at once.
 const NAMES: usize = 64 << 10;
@@ -84,7 +84,7 @@ impl Level {
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
-            if !name.as_bytes().starts_with(&self.prefix) || name.to_str().is_some_and(is_draft) {
+            if !name.as_bytes().starts_with(&self.prefix) || is_unfinished(&name) {
                 continue;
             }
             let mut name = name.into_vec();
@@ -307,6 +307,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("file"), "12").unwrap();
         fs::write(path(".file.0123456789abcdef.part"), "").unwrap();
+        fs::write(path(".thalweg-0123456789abcdef"), "").unwrap();
         fs::create_dir(path("folder")).unwrap();
         std::os::unix::fs::symlink(path("folder"), path("to_folder")).unwrap();
         std::os::unix::fs::symlink(path("file"), path("to_file")).unwrap();

@@ -55,6 +55,24 @@ fn house_with(configuration: &str) -> House {
 }
 
 #[test]
+fn a_later_run_does_not_replace_what_was_written_of_files_that_are_removed() {
+    for copy in ["write: { path: out, name: same }", "upload: { url: out/, name: same }"] {
+        let house = house_with(&format!(
+            "sources: {{ files: {{ files: {{ path: in }} }} }}
+pipelines: {{ main: {{ from: files, transforms: [{{ {copy} }}], to: gone }} }}
+sinks: {{ gone: remove }}"
+        ));
+        for name in ["first", "second"] {
+            house.write(&format!("in/{name}"), name.as_bytes());
+            house.run_well(&["run", "files.yaml"]);
+        }
+        let expected = [("same", "first"), ("same-2", "second")];
+        assert_eq!(files(&house.path().join("out")), expected.map(|(a, b)| (a.into(), b.into())), "{copy}");
+        assert_eq!(names(&house.path().join("in")), [""; 0]);
+    }
+}
+
+#[test]
 fn good_files_arrive_and_bad_ones_leave_by_errors_with_their_reason() {
     let house = house_with(COPY);
     fs::create_dir(house.path().join("in/below")).unwrap();

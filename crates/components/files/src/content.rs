@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
+use thalweg_beneath::Place;
 use thalweg_engine::{Error, ErrorKind, FileError, Temporaries};
-use thalweg_record::{Content, File, ReadRanges, Temporary};
+use thalweg_record::{Content, File, FileState, Origin, ReadRanges, Temporary};
 
 use thalweg_stream::io_error::io_error;
 
@@ -92,6 +93,15 @@ impl AsFound {
             );
         }
     }
+}
+
+/// True if the file at a path is no longer the one that its source found: it was replaced, or changed by
+/// others. False if it is not known how the file was found.
+pub fn is_other(origin: &Origin, path: &Path, place: &Place) -> bool {
+    origin.path.as_deref() == Some(path)
+        && origin
+            .state()
+            .is_some_and(|known| place.metadata().ok().is_none_or(|found| FileState::of(&found) != known))
 }
 
 /// Creates a temporary file for a new version of a file. It gets the extension of `name`, because some

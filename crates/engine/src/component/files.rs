@@ -65,6 +65,12 @@ pub trait FileTransformConfig: Send + Sync {
         Cost::Small
     }
 
+    /// True if it removes the files that sources read. Later runs do not read them again, so the sinks of the
+    /// graph keep what earlier runs wrote.
+    fn removes_input(&self) -> bool {
+        false
+    }
+
     /// Builds the instance of one worker.
     ///
     /// # Errors

@@ -89,8 +89,8 @@ pub struct Context {
     /// messages that other sources send again are there twice.
     pub resends: bool,
     /// True if a run without `--state` reads all input from its beginning, so that its output replaces that
-    /// of earlier runs. False if a source takes messages as a service does: those of earlier runs never come
-    /// again, so sinks append.
+    /// of earlier runs. False if a source takes messages as a service does, or a component removes the files
+    /// that were read: those of earlier runs never come again, so sinks append.
     pub starts_over: bool,
     /// The target size of a batch, in bytes of payload.
     pub batch_bytes: usize,

@@ -105,6 +105,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// True if an operator removes the files that sources read.
+    pub fn removes_input(&self) -> bool {
+        let removes = |step: &Step| matches!(step, Step::Files(config) if config.removes_input());
+        self.operators.iter().any(|operator| removes(&operator.node.config))
+    }
+
     /// True if an operator with these properties can join the segment.
     fn is_like(&self, takes: Flow, sequential: bool) -> bool {
         self.takes == takes && self.sequential == sequential && self.file_reader().is_none()

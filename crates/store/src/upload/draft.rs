@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
+use thalweg_beneath::unfinished::is_part;
 
 use thalweg_beneath::make_folder;
 
@@ -34,14 +35,6 @@ pub(crate) struct Draft {
     /// True if another process has written to it before. After a power cut, some of those writes may be
     /// missing.
     is_resumed: bool,
-}
-
-/// True if a file of this name is a draft of ours. Listings skip drafts.
-pub(crate) fn is_draft(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix('.').and_then(|name| name.strip_suffix(END)) else { return false };
-    rest.rsplit_once('.').is_some_and(|(_, id)| {
-        id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-    })
 }
 
 impl Draft {
@@ -263,7 +256,7 @@ pub(crate) fn remove(target: &Path, id: &str) -> io::Result<()> {
 /// Returns the path of a draft. An id from outside must not lead to another folder.
 fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
     let name = target.file_name().and_then(|name| name.to_str());
-    let (Some(name), true) = (name, is_draft(&format!("..{id}{END}"))) else {
+    let (Some(name), true) = (name, is_part(&format!("..{id}{END}"))) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not the name of a file"));
     };
     let room = LONGEST_NAME - ID_DIGITS - END.len() - 2;
@@ -324,15 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_drafts_are_taken_for_them() {
+    fn a_draft_is_known_by_its_name() {
         let path = path_of(Path::new("/a/b.c"), "0123456789abcdef").unwrap();
         assert_eq!(path, Path::new("/a/.b.c.0123456789abcdef.part"));
-        assert!(is_draft(".b.c.0123456789abcdef.part"));
-        for other in
-            ["b.0123456789abcdef.part", ".b.0123456789abcde.part", ".b.0123456789abcdeF.part", ".b.part", ""]
-        {
-            assert!(!is_draft(other), "{other}");
-        }
+        assert!(is_part(path.file_name().and_then(|name| name.to_str()).unwrap()));
     }
 
     #[test]

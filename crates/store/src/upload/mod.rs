@@ -34,7 +34,6 @@ use serde::{Deserialize, Serialize};
 use thalweg_beneath::CopyOf;
 
 pub use body::Body;
-pub(crate) use draft::is_draft;
 pub use folder::PartWriter;
 pub use parts::Upload;
 pub(crate) use remote::Remote;

@@ -115,6 +115,10 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "So does a job with `remove`, whose input is gone.",
+        &["cli: a_later_run_does_not_replace_what_was_written_of_files_that_are_removed"],
+    ),
+    shown(
         "Messages of one source keep their **order** on the way to a sink.",
         &[
             "cli: every_source_into_every_sink",
@@ -313,6 +317,14 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("| `internal_logs` | what was not written is lost | - |", "says what is not promised"),
     shown(
+        "A file that a transform rewrites in its place (`strip_metadata` with `in_place`) is not sent again by `watch`.",
+        &[
+            "files: a_watched_file_that_the_run_rewrites_is_not_sent_again_and_one_that_others_change_is",
+            "files: in_place_the_run_knows_the_new_file_and_leaves_one_that_others_have_changed",
+        ],
+    ),
+    explains("The next run with `--state` may send it again.", "says what is not promised"),
+    shown(
         "A client is answered after the checkpoint that covers its messages; without `--state`, when they are delivered.",
         &[
             "cli: acknowledged_messages_survive_kill_9_and_the_run_that_continues",
@@ -447,6 +459,14 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "`remove` leaves a file where it is, with a warning, if the file was replaced or changed since it was found.",
+        &["files: a_file_that_is_another_one_by_now_stays"],
+    ),
+    explains(
+        "A version that comes in the microseconds between this comparison and the removal is lost: no system call does both.",
+        "says what is not promised",
+    ),
+    shown(
         "If the system loses the end of a file that a checkpoint covers, the next run says how many bytes are missing and writes the rest.",
         &["cli: a_file_that_lost_its_end_is_told_of_and_the_rest_is_written"],
     ),
@@ -488,6 +508,10 @@ pub(super) const PROMISES: &[Promise] = &[
             "local: what_was_written_is_read_in_order_whatever_happens_between",
             "cli: letters_of_several_runs_without_a_state_are_kept",
         ],
+    ),
+    shown(
+        "A job with `remove` counts as a service in this table.",
+        &["cli: a_later_run_does_not_replace_what_was_written_of_files_that_are_removed"],
     ),
     shown(
         "Two files of one name in one run are both kept, as `NAME` and `NAME-2`.",

@@ -1,7 +1,8 @@
 //! A file that is being written and has no name yet.
 //!
 //! If the file system supports unnamed files (Linux's `O_TMPFILE`), a killed process leaves nothing behind.
-//! Elsewhere the draft has a hidden name until it is published.
+//! Elsewhere the draft has a hidden name until it is published, and a draft that replaces a file has one for
+//! a moment. Sources skip such names ([`thalweg_beneath::unfinished`]).
 //!
 //! See docs/decisions/035-a-file-has-no-name-until-it-is-complete.md.
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use thalweg_beneath::unfinished::hidden_name;
 use thalweg_runtime::Failpoint;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -113,7 +115,7 @@ impl Draft {
             return self.link_at(hidden_in(&self.folder));
         }
         let name = to.file_name().unwrap_or_default().as_bytes();
-        let hidden = self.folder.join(format!(".thalweg-{:016x}", xxh3_64(name)));
+        let hidden = self.folder.join(hidden_name(xxh3_64(name)));
         let is_left = || File::open(&hidden).is_ok_and(|left| is_lockable(&left));
         match self.link(&hidden) {
             Ok(()) => Ok(hidden),
@@ -156,5 +158,5 @@ fn is_lockable(file: &File) -> bool {
 
 /// Returns a random hidden name. It is short, so that a long final name cannot make it too long.
 fn hidden_in(folder: &Path) -> PathBuf {
-    folder.join(format!(".thalweg-{:016x}", fastrand::u64(..)))
+    folder.join(hidden_name(fastrand::u64(..)))
 }

@@ -21,7 +21,7 @@ pub struct DirectoryOptions {
     #[schemars(example = "{date}/{name}")]
     pub name: FileTemplate,
     /// The action if a file of that name exists. The default is `replace`; for files of a source that gets
-    /// them only once, such as uploads, it is `rename`.
+    /// them only once, such as uploads, and beside `remove`, it is `rename`.
     pub on_exists: Option<OnExists>,
     /// The properties to keep beside the content: `times` (last modified, last read) and `mode`
     /// (permissions). The default is both. A copy is never more accessible than its source: new folders have

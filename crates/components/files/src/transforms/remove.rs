@@ -1,4 +1,12 @@
 //! Removes files from the disk.
+//!
+//! A producer may have replaced a file since it was read, or written to it: what is there now was never read,
+//! so it stays. No system call removes a name only if it still leads to a certain file. So the file is looked
+//! at directly before it is removed.
+//!
+//! Rejected: renaming the file to a hidden name first, to look at it there. A run that is killed would leave
+//! it there, producers that wait for a free name would find one, and a program that has the file open could
+//! still write to it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,14 +16,22 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_beneath::Place;
 use thalweg_engine::{Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
-use thalweg_record::{Content, File, Outcome};
+use thalweg_record::{Content, File, Origin, Outcome};
 use thalweg_runtime::Failpoint;
+
+use crate::content::is_other;
 
 /// Removes files from the disk and ends their processing.
 ///
 /// The removed file is the current one: the file that was read, or the file that earlier transforms made of
-/// it.
+/// it. A file that was replaced or changed since it was found is another file: it stays where it is, with a
+/// warning. With `watch` the source sends it again; without, the next run does.
+///
+/// Removed files cannot be read again. So the sinks and transforms of a graph with `remove` keep what earlier
+/// runs have written: `on_exists` of `directory`, `write`, `objects` and `upload` is `rename` by default, and
+/// the sink `file` appends.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
@@ -38,6 +54,10 @@ sinks:
 }
 
 impl FileTransformConfig for Remove {
+    fn removes_input(&self) -> bool {
+        true
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(self.clone()))
     }
@@ -65,12 +85,24 @@ impl FileTransform for Remove {
             places.push((path, place.map_err(|error| irremovable(path, &error))?));
         }
         for (path, place) in places {
-            let removed = Failpoint::RemoveBefore.check().and_then(|()| place.remove());
+            let removed = Failpoint::RemoveBefore.check().and_then(|()| remove(origin, path, &place));
             removed.map_err(|error| irremovable(path, &error))?;
             Failpoint::RemoveAfter.pass();
         }
         Ok(Disposition::End(Outcome::Delivered))
     }
+}
+
+/// Removes a file, unless it is another one by now.
+fn remove(origin: &Origin, path: &Path, place: &Place) -> io::Result<()> {
+    if is_other(origin, path, place) {
+        tracing::warn!(
+            "`{}` stays: it was replaced or changed after it was found. It counts as a new file",
+            path.display()
+        );
+        return Ok(());
+    }
+    place.remove()
 }
 
 fn irremovable(path: &Path, error: &io::Error) -> FileError {
@@ -93,6 +125,8 @@ fn is_same_name(one: &Path, other: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use thalweg_engine::testing::{apply_to_file, file_at, file_of};
 
@@ -110,6 +144,42 @@ mod tests {
         assert_eq!(problem.code, Some("FILE_INPUT_IS_UNWRITABLE"));
         assert!(problem.reason.ends_with("it is no longer there"), "{}", problem.reason);
         assert_eq!(apply_to_file::<Remove>("{}", &mut file_of("x", b"1")).await, DELIVERED);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_another_one_by_now_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("x"), folder.path().join("new"));
+        let append = |path: &Path| fs::OpenOptions::new().append(true).open(path)?.write_all(b"2");
+        let changes: [&dyn Fn() -> io::Result<()>; 4] = [
+            &|| append(&path),
+            &|| fs::write(&new, "2").and_then(|()| fs::rename(&new, &path)),
+            // Of the same size and time as the old one.
+            &|| {
+                let time = fs::metadata(&path)?.modified()?;
+                fs::write(&new, "2")?;
+                fs::OpenOptions::new().append(true).open(&new)?.set_modified(time)?;
+                fs::rename(&new, &path)
+            },
+            // A link to another file.
+            &|| {
+                fs::write(&new, "2").and_then(|()| fs::remove_file(&path))?;
+                std::os::unix::fs::symlink(&new, &path)
+            },
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            for yaml in ["{}", "{ original: true }"] {
+                let _ = fs::remove_file(&path);
+                fs::write(&path, "1").unwrap();
+                let mut file = file_at(&path);
+                if yaml != "{}" {
+                    file.set_content(b"made".to_vec().into(), 4);
+                }
+                change().unwrap();
+                assert_eq!(apply_to_file::<Remove>(yaml, &mut file).await, DELIVERED);
+                assert!(fs::read_to_string(&path).unwrap().ends_with('2'), "{number} {yaml}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -6,10 +6,10 @@
 //! that was asked to stop does not process. If a writer's last bytes have no delimiter, they are a complete
 //! message: the next writer does not continue it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,8 @@ use thalweg_config::FileMode;
 /// Reads messages from a named pipe (made by `mkfifo`): lines, or parts separated by another delimiter or a
 /// pattern.
 ///
-/// The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer.
+/// The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer. A
+/// pipe that is removed and made again is opened again within about a second after its last writer closes it.
 /// The input cannot be read a second time, so a run that is killed loses the messages in flight. With
 /// `--state`, the next run rejects what comes before the first delimiter, because the killed run may have
 /// read the beginning of that message. A run that is asked to stop keeps the beginning for the next run.
@@ -108,6 +109,7 @@ impl SourceConfig for PipeSource {
             delimiter: self.framing.delimiter.bytes().to_vec(),
             file: None,
             tail: Vec::new(),
+            waits: 0,
             is_ended: Arc::default(),
         };
         let flag = pipe.is_ended.clone();
@@ -117,6 +119,9 @@ impl SourceConfig for PipeSource {
 
 /// How long to wait for input before the request to stop is looked at, in milliseconds.
 const LOOK: u8 = 20;
+
+/// After how many waits without input the path is looked at: about once a second.
+const LOOKS: u8 = 50;
 
 /// The partition of what was read in part.
 const PARTITION: &str = "pipe";
@@ -130,8 +135,28 @@ struct Pipe {
     file: Option<File>,
     /// The last bytes of the current writer, at most as many as a delimiter has.
     tail: Vec<u8>,
+    /// The number of waits without input since the path was last looked at.
+    waits: u8,
     /// True if the run was asked to stop.
     is_ended: Arc<AtomicBool>,
+}
+
+impl Pipe {
+    /// Counts a wait without input. Now and then, looks at the path. True if it leads to another pipe: the
+    /// open one was removed, and no new writer can find it.
+    fn is_left(&mut self) -> bool {
+        self.waits += 1;
+        if self.waits < LOOKS {
+            return false;
+        }
+        self.waits = 0;
+        let identity = |found: &Metadata| (found.dev(), found.ino());
+        let open = self.file.as_ref().and_then(|file| file.metadata().ok());
+        match (open, fs::metadata(&self.path)) {
+            (Some(open), Ok(found)) => found.file_type().is_fifo() && identity(&open) != identity(&found),
+            _ => false,
+        }
+    }
 }
 
 impl Read for Pipe {
@@ -144,9 +169,12 @@ impl Read for Pipe {
                 Some(file) => file,
                 None => self.file.insert(open(&self.path, self.mode)?),
             };
-            if poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], LOOK)? == 0 {
+            let is_idle = poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], LOOK)? == 0;
+            if is_idle && !self.is_left() {
                 continue;
             }
+            let Some(file) = &mut self.file else { continue };
+            // A pipe that was removed is read as long as it has a writer.
             let read = match file.read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 read => read?,
@@ -157,7 +185,7 @@ impl Read for Pipe {
                 self.tail.drain(..surplus);
                 return Ok(read);
             }
-            if self.exit_on_eof {
+            if self.exit_on_eof && !is_idle {
                 return Ok(0);
             }
             self.file = Some(open(&self.path, self.mode)?);
@@ -253,6 +281,38 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         running.stop.request();
         tokio::time::timeout(PATIENCE, running.task).await.unwrap().unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pipe_that_is_removed_and_made_again_is_read_after_the_writers_of_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.pipe");
+        let running = start::<PipeSource>(&format!("path: '{}'", path.display()), 1 << 20, BTreeMap::new());
+        let next = async || {
+            let taken = tokio::time::timeout(PATIENCE, running.main.take()).await;
+            let Some((_, Arrived::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
+            payloads(&batch)
+        };
+        say(&path, "zero\n").await.unwrap();
+        assert_eq!(next().await, ["zero"]);
+        let mut old = OpenOptions::new().write(true).open(&path).unwrap();
+        let again = || {
+            fs::remove_file(&path).unwrap();
+            make(&path, None).unwrap();
+            say(&path, "new\n")
+        };
+        // Its writer has it open for longer than until the path is looked at.
+        let writer = again();
+        tokio::time::sleep(Duration::from_millis(2 * u64::from(LOOK) * u64::from(LOOKS))).await;
+        old.write_all(b"old\n").unwrap();
+        drop(old);
+        assert_eq!(next().await, ["old"]);
+        assert_eq!(next().await, ["new"]);
+        writer.await.unwrap();
+        // No writer has it open.
+        again().await.unwrap();
+        assert_eq!(next().await, ["new"]);
+        running.stop.request();
     }
 
     #[tokio::test]

@@ -162,6 +162,10 @@ fn groups_of(
         let all = |promise: &dyn Fn(&dyn SourceConfig) -> bool| {
             sources.iter().all(|&source| promise(&*plan.sources[source].node.config))
         };
+        let mut segments = plan.segments.iter().enumerate();
+        let removes_input = segments.any(|(segment, stage)| {
+            groups.of_stage(Destination::Segment(segment)) == number && stage.removes_input()
+        });
         Group {
             file_positions: Vec::new(),
             positions: sources.iter().map(|&source| positions[source].clone()).collect(),
@@ -173,7 +177,7 @@ fn groups_of(
             uncommitted: Uncommitted::default(),
             input: Input {
                 resends: all(&|source| source.resends()),
-                starts_over: all(&|source| source.starts_over()),
+                starts_over: !removes_input && all(&|source| source.starts_over()),
                 rereads: all(&|source| source.rereads()),
             },
         }

@@ -79,7 +79,7 @@ pub struct ObjectsSink {
     #[schemars(example = &"{date}/{name}")]
     pub name: FileTemplate,
     /// The action if the object exists. The default is `replace`; for files of a source that gets them only
-    /// once, such as uploads, it is `rename`.
+    /// once, such as uploads, and beside `remove`, it is `rename`.
     pub on_exists: Option<OnExists>,
     /// The content type of the objects, such as `text/csv`. The default is the type of the file, if it is
     /// known.

@@ -1,9 +1,10 @@
 //! `files`: whole files from folders.
 //!
 //! [`walk`] walks folders without keeping their contents in memory. [`pass`] decides which of the files are
-//! new.
+//! new, and [`own_changes`] which of them the run itself has rewritten.
 
 mod filter;
+mod own_changes;
 mod pass;
 mod recent;
 
@@ -12,6 +13,7 @@ mod tests;
 mod walk;
 
 use std::collections::HashSet;
+use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,13 +27,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, Paths, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
-use thalweg_record::{Content, File, Origin, Problem, Times};
+use thalweg_record::{Content, File, FileState, Origin, Problem, Times};
 
 use thalweg_stream::io_error::io_error;
 use thalweg_stream::links::{LinksOut, Symlinks};
 
 use crate::group::Group;
 use filter::Filter;
+use own_changes::{ChangedBy, Rewritten};
 use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
 use walk::{Step, Walk, Walking};
@@ -78,8 +81,9 @@ pub struct FilesConfig {
     pub min_age: Option<TimeSpan>,
     /// The maximum time since a file was last modified. By default there is none.
     pub max_age: Option<TimeSpan>,
-    /// The interval at which to look for new and changed files, at least 10 ms. By default the source ends
-    /// after the last file.
+    /// The interval at which to look for new and changed files, at least 10 ms. A file that a transform of
+    /// the run rewrites in its place does not count as changed. By default the source ends after the last
+    /// file.
     #[schemars(example = "2s")]
     pub watch: Option<TimeSpan>,
     /// The order in which the files of a folder are sent. The default is `any`; with `--state` it is always
@@ -163,6 +167,7 @@ impl SourceConfig for FilesConfig {
             by_name,
             has_reported_links: AtomicBool::new(false),
             rejected: Mutex::default(),
+            rewritten: self.watch.map(|_| Arc::default()),
         }))
     }
 }
@@ -176,6 +181,8 @@ struct Files {
     has_reported_links: AtomicBool,
     /// The entries that were rejected. With `watch`, each pass meets them again.
     rejected: Mutex<HashSet<PathBuf>>,
+    /// The files that the run itself rewrites. Only with `watch`: other runs meet each file once.
+    rewritten: Option<Arc<Rewritten>>,
 }
 
 #[async_trait]
@@ -201,6 +208,9 @@ impl Source for Files {
                 return Ok(());
             }
             pass.begin_next();
+            if let Some(rewritten) = &self.rewritten {
+                rewritten.forget_before(pass.known_before());
+            }
         }
     }
 }
@@ -253,18 +263,13 @@ impl Files {
             match step {
                 Step::File { path, metadata } => {
                     found += 1;
-                    let below = path.strip_prefix(walk.base()).unwrap_or(&path);
-                    if !self.filter.allows(below, &metadata) || !pass.is_new(&path, &metadata) {
-                        continue;
-                    }
-                    if self.filter.is_too_young(&metadata) {
-                        pass.defer(&path);
+                    if !self.is_due(&path, &metadata, walk, pass) {
                         continue;
                     }
                     pass.add_sent(&path, &metadata);
                     checkpoint = self.by_name.then(|| pass.checkpoint(&path));
                     let lease = group.lease(out).await;
-                    group.add(file_of(&source, path, walk, &metadata).with_lease(lease));
+                    group.add(self.file(&source, path, walk, &metadata).with_lease(lease));
                     if group.is_full() {
                         if self.by_name {
                             pass.save_recent(out);
@@ -292,6 +297,23 @@ impl Files {
         Ok(found)
     }
 
+    /// True if a file is to be sent now. The pass notes those that are sent later, or were rewritten by the
+    /// run.
+    fn is_due(&self, path: &Path, metadata: &Metadata, walk: &Walk<'_>, pass: &mut Pass) -> bool {
+        let below = path.strip_prefix(walk.base()).unwrap_or(path);
+        if !self.filter.allows(below, metadata) || !pass.is_new(path, metadata) {
+            return false;
+        }
+        let rewritten = self.rewritten.as_ref();
+        match rewritten.map_or(ChangedBy::Others, |rewritten| rewritten.changed_by(path, metadata)) {
+            ChangedBy::Run => pass.add_sent(path, metadata),
+            ChangedBy::Unknown => pass.defer(path),
+            ChangedBy::Others if self.filter.is_too_young(metadata) => pass.defer(path),
+            ChangedBy::Others => return true,
+        }
+        false
+    }
+
     /// Rejects an entry that cannot be examined like a file that cannot be read. The other files are still
     /// read.
     async fn reject(
@@ -309,17 +331,21 @@ impl Files {
         let problem = Problem::new(io_error("read", &path, error).to_string()).code("FILE_CAN_NOT_BE_OPENED");
         out.reject_file(File::new(origin, Content::Path(path)), problem, None).await
     }
-}
 
-fn file_of(source: &Arc<str>, path: PathBuf, walk: &Walk<'_>, metadata: &std::fs::Metadata) -> File {
-    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
-    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
-    let times = Times {
-        modified: metadata.modified().ok(),
-        accessed: metadata.accessed().ok(),
-        changed: Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)),
-        mode: Some(metadata.mode()),
-    };
-    let origin = Origin::found(source.clone(), path.clone(), walk.base().clone(), metadata.len(), times);
-    File::new(origin.beneath(walk.opening()), Content::Path(path))
+    /// Returns a file that was found.
+    fn file(&self, source: &Arc<str>, path: PathBuf, walk: &Walk<'_>, metadata: &Metadata) -> File {
+        let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+        let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+        let times = Times {
+            modified: metadata.modified().ok(),
+            accessed: metadata.accessed().ok(),
+            changed: Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)),
+            mode: Some(metadata.mode()),
+        };
+        let mut origin =
+            Origin::found(source.clone(), path.clone(), walk.base().clone(), metadata.len(), times);
+        origin.own_changes = self.rewritten.clone().map(|rewritten| rewritten as _);
+        let origin = origin.beneath(walk.opening()).in_state(FileState::of(metadata));
+        File::new(origin, Content::Path(path))
+    }
 }

@@ -92,6 +92,11 @@ impl Pass {
         self.root = root;
     }
 
+    /// Returns the change time before which no file is new, in nanoseconds since 1970.
+    pub fn known_before(&self) -> i128 {
+        self.since.map_or(i128::MIN, |since| i128::from(since) - SLACK_NS)
+    }
+
     /// True if a file must be sent or deferred.
     pub fn is_new(&mut self, path: &Path, metadata: &Metadata) -> bool {
         if let Some((root, after)) = &self.after
@@ -104,7 +109,7 @@ impl Pass {
             self.add_sent(path, metadata);
             return false;
         }
-        let is_changed = self.since.is_none_or(|since| changed(metadata) >= i128::from(since) - SLACK_NS);
+        let is_changed = changed(metadata) >= self.known_before();
         is_changed || self.known.deferred.contains(&fingerprint(path, None))
     }
 

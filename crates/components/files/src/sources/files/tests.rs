@@ -65,7 +65,14 @@ impl Folder {
 
 #[tokio::test]
 async fn a_folder_is_all_that_is_in_it_and_a_pattern_what_it_matches() {
-    let folder = Folder::with(&["a.jpg", "b/c.jpg", "b/d/e.png", ".hidden/f.jpg", "b/.g.jpg"]);
+    let folder = Folder::with(&[
+        "a.jpg",
+        "b/c.jpg",
+        "b/d/e.png",
+        ".hidden/f.jpg",
+        "b/.g.jpg",
+        ".thalweg-0123456789abcdef",
+    ]);
     for (yaml, expected) in [
         ("path: DIR", vec![".hidden/f.jpg", "a.jpg", "b/.g.jpg", "b/c.jpg", "b/d/e.png"]),
         ("{ path: DIR, hidden: false }", vec!["a.jpg", "b/c.jpg", "b/d/e.png"]),
@@ -237,6 +244,36 @@ async fn a_watched_file_that_is_still_written_is_not_sent() {
     file.settle(Outcome::Delivered);
     running.stop.request();
     assert!(running.main.take().await.is_none());
+}
+
+#[tokio::test]
+async fn a_watched_file_that_the_run_rewrites_is_not_sent_again_and_one_that_others_change_is() {
+    let folder = Folder::with(&["a"]);
+    let running = folder.start("{ path: DIR, watch: 10ms, min_age: 0s, order: name }", &BTreeMap::new());
+    let next = async || {
+        let Some((_, Arrived::Files(mut files))) = running.main.take().await else { panic!("no file came") };
+        files.remove(0)
+    };
+    let state = || FileState::of(&fs::metadata(folder.path("a")).unwrap());
+    let file = next().await;
+    let change = file.origin().begin_change();
+    folder.put("a", "a new text");
+    // A pass that sends `b` has met `a`: here while the run rewrites it, then after that.
+    folder.put("b", "b");
+    assert_eq!(folder.name_of(&next().await), "b");
+    change.end(state());
+    assert_eq!(file.origin().state(), Some(state()));
+    folder.put("c", "c");
+    assert_eq!(folder.name_of(&next().await), "c");
+    // A change that did not take place leaves what others have changed.
+    let change = file.origin().begin_change();
+    folder.put("a", "a text of others");
+    folder.put("d", "d");
+    assert_eq!(folder.name_of(&next().await), "d");
+    drop(change);
+    let again = next().await;
+    assert_eq!((folder.name_of(&again), again.size()), ("a".into(), 16));
+    running.stop.request();
 }
 
 /// Something that happens to a folder whose files a source sends.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Folders;
+use thalweg_beneath::unfinished::is_unfinished;
 use thalweg_beneath::{Beneath, Links};
 use thalweg_codec::pattern::Root;
 use thalweg_stream::links::Symlinks;
@@ -148,6 +149,10 @@ impl<'a> Walk<'a> {
             Ok(kind) => kind,
             Err(error) => return Some(Step::Failed { path, error }),
         };
+        // A run that was killed left it.
+        if kind.is_file() && path.file_name().is_some_and(is_unfinished) {
+            return None;
+        }
         let is_link = kind.is_symlink();
         if is_link && self.how.symlinks == Symlinks::Skip {
             return None;

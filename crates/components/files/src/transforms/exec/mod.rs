@@ -17,7 +17,7 @@ use thalweg_engine::{
     Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
     Temporaries,
 };
-use thalweg_record::{Content, File, Temporary};
+use thalweg_record::{Content, File, FileState, Temporary};
 
 use crate::command::Command;
 use crate::content::{put_on_disk, unreadable};
@@ -50,7 +50,9 @@ pub struct Exec {
     #[schemars(example = ["-o", "/tmp/{id}.webp", "{path}"])]
     args: Vec<FileTemplate>,
     /// The path to which the command writes its result. The file then has that content and that name. By
-    /// default the file continues unchanged.
+    /// default the file continues unchanged. For a command that changes the file itself, write `"{path}"`:
+    /// changes while the command runs then count as its own. Otherwise `remove` leaves a changed file where
+    /// it is, and `watch` sends it again.
     output: Option<FileTemplate>,
     /// How the file at `output` is treated when the run no longer needs it. The default is `keep`.
     #[serde(default)]
@@ -178,6 +180,8 @@ impl FileTransform for Running {
             .as_ref()
             .filter(|output| options.output_cleanup == Cleanup::Remove && !is_of(file, output));
         let removed = removed.map(|output| Temporary::new(output.clone()));
+        let origin = file.origin().clone();
+        let change = output.as_deref().filter(|output| is_found(file, output)).map(|_| origin.begin_change());
         let command = Command {
             environment: options.env.clone().into_iter().collect(),
             directory: options.directory.clone(),
@@ -187,7 +191,12 @@ impl FileTransform for Running {
         };
         command.run().await.map_err(|failure| failure.into_file_error(FAILED))?;
         match output {
-            Some(output) => take_output(file, &command, output, removed, options.output_cleanup)?,
+            Some(output) => {
+                let found = take_output(file, &command, output, removed, options.output_cleanup)?;
+                if let Some(change) = change {
+                    change.end(FileState::of(&found));
+                }
+            }
             None => {
                 // The command may have changed the file in place. If the command removed the file, that was
                 // its purpose.
@@ -222,19 +231,22 @@ fn not_rendered(error: FileError) -> FileError {
 
 /// True if a path is that of the file as it is or as it was found: it must not be removed early.
 fn is_of(file: &File, output: &Path) -> bool {
-    let Ok(output) = fs::canonicalize(output) else { return false };
-    let same = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path == output);
-    file.path().is_some_and(same) || file.origin().path.as_deref().is_some_and(same)
+    file.path().is_some_and(|path| is_same(path, output)) || is_found(file, output)
 }
 
-/// Gives the file the content that the command wrote.
+/// True if a path is that of the file as it was found.
+fn is_found(file: &File, output: &Path) -> bool {
+    file.origin().path.as_deref().is_some_and(|path| is_same(path, output))
+}
+
+/// Gives the file the content that the command wrote. Returns its metadata.
 fn take_output(
     file: &mut File,
     command: &Command,
     output: PathBuf,
     removed: Option<Arc<Temporary>>,
     cleanup: Cleanup,
-) -> Result<(), FileError> {
+) -> Result<fs::Metadata, FileError> {
     let program = command.program.display();
     let found = fs::metadata(&output).map_err(|error| {
         let output = output.display();
@@ -263,7 +275,7 @@ fn take_output(
     if let Some(name) = name {
         file.set_name(name);
     }
-    Ok(())
+    Ok(found)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

@@ -41,6 +41,19 @@ async fn arguments_arrive_byte_by_byte_whatever_the_name_is() {
 }
 
 #[tokio::test]
+async fn a_file_that_the_command_says_to_change_is_known_in_its_new_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in.txt");
+    for (more, is_known) in [("output: '{path}'", true), ("", false)] {
+        std::fs::write(&path, "text").unwrap();
+        let mut file = file_at(&path);
+        assert_eq!(run(&shell("echo more >> \"$1\"", "'{path}'", more), &mut file).await, Ok(()));
+        let state = FileState::of(&std::fs::metadata(&path).unwrap());
+        assert_eq!(file.origin().state() == Some(state), is_known);
+    }
+}
+
+#[tokio::test]
 async fn a_result_becomes_the_content_and_stays_or_goes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("in.txt");

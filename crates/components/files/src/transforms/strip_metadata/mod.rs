@@ -18,10 +18,10 @@ use thalweg_engine::{
     Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig,
 };
 use thalweg_media::image::Format;
-use thalweg_record::{Content, File, Temporary};
+use thalweg_record::{Content, File, FileState, Temporary};
 
 use crate::command::{self, Command};
-use crate::content::{Opened, open, put_on_disk, suffix_of, unwritable};
+use crate::content::{Opened, is_other, open, put_on_disk, suffix_of, unwritable};
 use crate::directory::draft::Draft;
 use crate::mime;
 
@@ -128,22 +128,16 @@ impl Stripping {
         let stripped = native::strip(file, &self.context).await?;
         let Some((stripped, _lease)) = stripped else { return Ok(()) };
         let size = stripped.len() as u64;
-        match file.content() {
-            Content::Path(path) if self.options.in_place => {
-                let path = path.clone();
-                replace(file, &path, |to| io::Write::write_all(to, &stripped))
-                    .map_err(|error| not_replaced(&path, &error))?;
-                file.set_content(Content::Path(path), size);
-            }
-            _ => {
-                let suffix = suffix_of(Path::new(file.name()));
-                let made = self.context.temporary.create(&suffix).and_then(|(mut to, held)| {
-                    io::Write::write_all(&mut to, &stripped)?;
-                    Ok(held)
-                });
-                file.set_content(Content::Temporary(made.map_err(|error| unwritable(&error))?), size);
-            }
+        if self.replaces(file, |to| io::Write::write_all(to, &stripped))? {
+            file.set_content(file.content().clone(), size);
+            return Ok(());
         }
+        let suffix = suffix_of(Path::new(file.name()));
+        let made = self.context.temporary.create(&suffix).and_then(|(mut to, held)| {
+            io::Write::write_all(&mut to, &stripped)?;
+            Ok(held)
+        });
+        file.set_content(Content::Temporary(made.map_err(|error| unwritable(&error))?), size);
         Ok(())
     }
 
@@ -163,17 +157,27 @@ impl Stripping {
         let found = fs::metadata(made.path()).map_err(|error| {
             FileError::coded(FAILED, format!("exiftool succeeded, but wrote no file: {error}"))
         })?;
+        let copy = |to: &mut fs::File| io::copy(&mut fs::File::open(made.path())?, to).map(drop);
+        let content = match self.replaces(file, copy)? {
+            true => file.content().clone(),
+            false => Content::Temporary(made),
+        };
+        file.set_content(content, found.len());
+        Ok(())
+    }
+
+    /// Rewrites the file itself if it is to be, and if it is still the one that was read. Returns true if so.
+    fn replaces(
+        &self,
+        file: &File,
+        write: impl FnOnce(&mut fs::File) -> io::Result<()>,
+    ) -> Result<bool, FileError> {
         match file.content() {
             Content::Path(path) if self.options.in_place => {
-                let path = path.clone();
-                let copied =
-                    replace(file, &path, |to| io::copy(&mut fs::File::open(made.path())?, to).map(drop));
-                copied.map_err(|error| not_replaced(&path, &error))?;
-                file.set_content(Content::Path(path), found.len());
+                replace(file, path, write).map_err(|error| not_replaced(path, &error))
             }
-            _ => file.set_content(Content::Temporary(made), found.len()),
+            _ => Ok(false),
         }
-        Ok(())
     }
 }
 
@@ -186,15 +190,32 @@ fn verbatim(path: &Path) -> OsString {
 }
 
 /// Writes the new content to a file beside the old one, which then replaces it. A link to the file stays a
-/// link.
-fn replace(file: &File, path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
-    let place = file.origin().opening(path).resolved_place(path)?;
+/// link. Returns false if the old file is another one by now: it stays.
+fn replace(
+    file: &File,
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> io::Result<bool> {
+    let origin = file.origin();
+    let place = origin.opening(path).resolved_place(path)?;
     let mode = fs::symlink_metadata(place.path())?.permissions().mode();
     let mut draft = Draft::new(&place.folder_path(), Some(mode))?;
     write(&mut draft.file)?;
     // Without setuid and setgid: the new file may belong to another user.
     draft.file.set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
-    draft.publish(&place.path(), true)
+    if is_other(origin, path, &place) {
+        tracing::warn!(
+            "`{}` is not rewritten: it was replaced or changed after it was found. It counts as a new file",
+            path.display()
+        );
+        return Ok(false);
+    }
+    let change = (origin.path.as_deref() == Some(path)).then(|| origin.begin_change());
+    draft.publish(&place.path(), true)?;
+    if let Some(change) = change {
+        change.end(FileState::of(&draft.file.metadata()?));
+    }
+    Ok(true)
 }
 
 fn not_replaced(path: &Path, error: &io::Error) -> FileError {

@@ -103,6 +103,27 @@ async fn in_place_it_is_the_file_itself_with_its_permissions() {
 }
 
 #[tokio::test]
+async fn in_place_the_run_knows_the_new_file_and_leaves_one_that_others_have_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.png");
+    let exiftool = false_exiftool(folder.path(), r#"head -c 20 "$4" > "$3""#);
+    for (with, exiftool) in [("native", None), ("exiftool", Some(exiftool))] {
+        let yaml = format!("{{ with: {with}, in_place: true }}");
+        fs::write(&path, telling()).unwrap();
+        let mut file = file_at(&path);
+        assert_eq!(apply_with(exiftool.clone(), &yaml, &mut file).await, Ok(Disposition::Continue));
+        let state = FileState::of(&fs::metadata(&path).unwrap());
+        assert_eq!(file.origin().state(), Some(state), "{with}");
+        // Others replace it by the first version, just before it is read.
+        fs::write(&path, telling()).unwrap();
+        assert_eq!(apply_with(exiftool, &yaml, &mut file).await, Ok(Disposition::Continue));
+        assert!(tells(&fs::read(&path).unwrap()), "{with}");
+        assert!(matches!(file.content(), Content::Temporary(_)), "{with}");
+        assert!(!tells(&fs::read(file.path().unwrap()).unwrap()), "{with}");
+    }
+}
+
+#[tokio::test]
 async fn one_in_memory_becomes_a_temporary_file() {
     let mut file = file_of("x.png", &telling());
     assert_eq!(

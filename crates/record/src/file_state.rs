@@ -1,0 +1,38 @@
+//! The state of a file in its file system, to know later that it is still the same file.
+//!
+//! A producer may replace a file, or write to it, while the run works on it. So a component that removes or
+//! rewrites a file compares its state with the one that the source found. The change time alone would nearly
+//! do, but two changes within one tick of the clock have the same; the other numbers tell most of them apart.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+/// See the [module](self).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
+}
+
+impl FileState {
+    /// Returns the state that the metadata tells.
+    pub fn of(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+
+    /// Returns the change time (Unix's ctime), in nanoseconds since 1970.
+    pub fn changed_ns(&self) -> i128 {
+        i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1)
+    }
+}
