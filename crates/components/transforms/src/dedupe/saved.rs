@@ -202,32 +202,31 @@ impl Saved {
     pub(super) fn restore(&mut self, saved: Value, seen: &mut Seen) -> Result<(), Error> {
         let saved: Checkpoint = serde_json::from_value(saved).map_err(crate::unusable_state)?;
         let Some(journal) = self.journal.clone().filter(|_| saved.keys == self.fields) else { return Ok(()) };
-        let start = (saved.least / PAGE).saturating_sub(1);
-        self.oldest = Some(start * PAGE);
+        if saved.least > saved.next || saved.next > u64::MAX / 2 {
+            return Err(crate::unusable_state("the numbers of its keys are wrong"));
+        }
+        let start = (saved.least / PAGE).saturating_sub(1) * PAGE;
+        self.oldest = Some(start);
         self.last = (saved.least, saved.next);
         self.needed = saved.least;
         seen.begin_at(saved.least);
-        for page in start..=saved.next / PAGE {
-            for (name, note) in journal.entries(&prefix(page))? {
-                match name.parse() {
-                    Ok(first) if first < saved.next => {
+        for name in journal.names("")? {
+            match name.parse() {
+                Ok(first) if first < start => {}
+                Ok(first) if first < saved.next => {
+                    for (name, note) in journal.entries(&name)? {
                         if let Some(rest) = read(first..saved.next, note, seen)? {
                             journal.note(&name, &rest)?;
                         }
                     }
-                    _ => journal.forget(&name)?,
                 }
+                // Of messages that are read again.
+                _ => journal.forget(&name)?,
             }
         }
         if seen.next() != saved.next {
             // A note is missing, so the numbers of those before it are wrong.
             seen.begin_at(saved.next);
-        }
-        // Notes of later pages, all of which are of messages that are read again.
-        let mut page = saved.next / PAGE + 1;
-        while !journal.names(&prefix(page))?.is_empty() {
-            journal.forget(&prefix(page))?;
-            page += 1;
         }
         Ok(())
     }

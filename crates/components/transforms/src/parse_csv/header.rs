@@ -128,10 +128,10 @@ impl Headers {
     /// Returns the columns of a file, or the reason why it has none.
     fn columns(&mut self, path: &Option<Arc<str>>) -> Result<&mut Columns, String> {
         let Some(known) = self.paths.get_mut(path) else {
-            let path = path.as_deref().unwrap_or_default();
+            let of = path.as_deref().map(|path| format!(" of `{path}`")).unwrap_or_default();
             return Err(format!(
-                "the header of `{path}` was not read, because reading began after it: list its columns in \
-                 `columns` in place of `header: true`, then replay these messages (`thalweg errors replay`)"
+                "the header{of} was not read, because reading began after it: list its columns in `columns` in \
+                 place of `header: true`, then replay these messages (`thalweg errors replay`)"
             ));
         };
         known.used = self.clock;
@@ -182,6 +182,8 @@ pub(super) struct WithHeader {
     pub(super) dialect: Dialect,
     pub(super) headers: Headers,
     pub(super) max_columns: usize,
+    /// True if the messages are dead letters: the first of them is not the first of its file.
+    pub(super) is_replay: bool,
     pub(super) field: String,
     pub(super) scratch: String,
     pub(super) pieces: Pieces,
@@ -199,8 +201,8 @@ impl WithHeader {
             Some(first) if first <= 3 => {
                 known.and_then(|known| known.begins).is_none_or(|begins| begins >= first)
             }
-            Some(_) => known.is_none() && path.is_none(),
-            None => known.is_none(),
+            Some(_) => known.is_none() && path.is_none() && !self.is_replay,
+            None => known.is_none() && !self.is_replay,
         };
         (first, is_header)
     }

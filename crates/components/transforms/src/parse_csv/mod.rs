@@ -112,7 +112,9 @@ impl TransformConfig for ParseCsv {
         Ok(if self.header {
             let headers = Headers::new(typing, &context.memory);
             let max_columns = self.max_columns.max(1);
-            Box::new(WithHeader { dialect, headers, max_columns, field, scratch, pieces })
+            // Only a replay continues without checkpoints.
+            let is_replay = context.resumes && context.journal.is_none();
+            Box::new(WithHeader { dialect, headers, max_columns, is_replay, field, scratch, pieces })
         } else {
             let columns = Columns::new(typing, &self.columns);
             Box::new(WithColumns { dialect, columns, field, scratch, pieces })

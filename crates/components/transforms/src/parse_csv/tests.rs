@@ -205,6 +205,26 @@ fn a_run_that_continues_within_a_file_knows_its_header() {
 }
 
 #[test]
+fn a_replay_takes_no_rejected_record_for_a_header() {
+    let context = Context { resumes: true, journal: None, ..testing::context() };
+    let mut transform = testing::options::<ParseCsv>("header: true").build(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    for batch in [of("one", None, &["1"]), of("one", Some(8), &["2"])] {
+        transform.apply(batch, &mut out).unwrap();
+        for (output, batch) in out.take() {
+            assert_eq!((output, batch.rows()), (Output::Errors, 1));
+            let rows = testing::rows(batch.fields());
+            let reason = rows[0]["error_reason"].as_str().unwrap();
+            assert!(reason.starts_with("the header of `one` was not read"), "{reason}");
+        }
+    }
+    // The header itself, which could not be read with other options.
+    transform.apply(of("two", Some(0), &["a", "1"]), &mut out).unwrap();
+    let [(Output::Main, batch)] = &out.take()[..] else { panic!("no message") };
+    assert_eq!(testing::rows(batch.fields()), [json!({"a": "1"})]);
+}
+
+#[test]
 fn short_records_under_a_long_header_leave_in_pieces() {
     let header: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();
     let mut lines = vec![header.join(",")];
