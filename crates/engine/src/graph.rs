@@ -214,6 +214,53 @@ impl Graph {
         pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
     }
 
+    /// Returns the sinks and pipelines that an output leads to, if more than one of them gets each file.
+    pub fn copies_of(&self, feed: &Feed) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> =
+            self.fed_by(feed).into_iter().map(|at| self.pipelines[at].name.clone()).collect();
+        let to = match feed {
+            Feed::Pipeline(name) => self.pipeline(name).map(|pipeline| &pipeline.to),
+            _ => None,
+        };
+        let copies = match to {
+            Some(To::All(to)) => to.len(),
+            Some(_) => 1,
+            None => 0,
+        };
+        if names.len() + copies < 2 {
+            return Vec::new();
+        }
+        names.extend(to.into_iter().flat_map(To::names).cloned());
+        names
+    }
+
+    /// Returns the name of a transform or sink that removes the files that sources read, if a sink or
+    /// pipeline of this name leads to one.
+    pub fn removal(&self, name: &Arc<str>) -> Option<Arc<str>> {
+        let (mut open, mut seen) = (vec![name.clone()], Vec::new());
+        while let Some(name) = open.pop() {
+            if seen.contains(&name) {
+                continue;
+            }
+            let sink = self.sinks.iter().find(|sink| sink.name == name);
+            if sink.and_then(|sink| sink.config.files()).is_some_and(|files| files.0.removes_input()) {
+                return Some(name);
+            }
+            if let Some(pipeline) = self.pipeline(&name) {
+                let removes = |step: &Step| matches!(step, Step::Files(config) if config.removes_input());
+                let own = pipeline.transforms.iter().find(|transform| removes(&transform.config));
+                if let Some(transform) = own {
+                    return Some(transform.name.clone());
+                }
+                let fed = self.fed_by(&Feed::Pipeline(name.clone()));
+                open.extend(fed.into_iter().map(|at| self.pipelines[at].name.clone()));
+                open.extend(pipeline.to.names().iter().cloned());
+            }
+            seen.push(name);
+        }
+        None
+    }
+
     /// Keeps only these pipelines, the pipelines that feed them, and the targets of all of those.
     pub fn restrict(&mut self, names: &[String]) {
         let mut wanted: Vec<Arc<str>> = Vec::new();

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 
 /// How long a run may take before the test fails, because it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The name of the state directory of all runs that have one.
+pub(crate) const STATE: &str = "state";
 /// The time between two looks at a process.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -53,7 +55,7 @@ pub struct Launch {
 impl Launch {
     /// Returns a run of a configuration with the state directory `state`.
     pub fn of(config: &str) -> Self {
-        Self { config: config.to_owned(), state: Some("state".to_owned()), ..Self::default() }
+        Self { config: config.to_owned(), state: Some(STATE.to_owned()), ..Self::default() }
     }
 
     /// Sets the failpoints.
@@ -201,15 +203,17 @@ impl Program {
         self.command(arguments).output()
     }
 
-    /// Returns the dead letters of a state directory.
+    /// Returns the dead letters of `pipeline.yaml` in the state directory, or of its runs without one.
     ///
     /// # Errors
     /// If they cannot be listed.
-    pub fn dead_letters(&self, state: &str) -> io::Result<Vec<Letter>> {
-        if !self.path(state).exists() {
-            return Ok(Vec::new());
-        }
-        let listed = self.output(&["errors", "list", "--state", state, "--limit", "1000000", "--json"])?;
+    pub fn dead_letters(&self) -> io::Result<Vec<Letter>> {
+        let of: &[&str] = match (self.path(STATE).exists(), self.path(".thalweg").exists()) {
+            (true, _) => &["--state", STATE],
+            (false, true) => &["pipeline.yaml"],
+            (false, false) => return Ok(Vec::new()),
+        };
+        let listed = self.output(&[&["errors", "list"], of, &["--limit", "1000000", "--json"]].concat())?;
         if !listed.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).into_owned()));
         }

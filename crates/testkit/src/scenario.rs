@@ -15,7 +15,7 @@ use crate::disk::SmallDisk;
 use crate::feed::{Ends, Feed, Nature, Sender};
 use crate::oracle::{Oracle, Promise, Replica, Tally};
 use crate::outlet::{Delivery, Outlet, Output};
-use crate::program::{Ended, Launch, Letter, Program, Running, tail};
+use crate::program::{Ended, Launch, Letter, Program, Running, STATE, tail};
 use crate::read;
 use crate::records::{Form, Records};
 use crate::servers::Server;
@@ -31,9 +31,8 @@ const ARRIVAL: Duration = Duration::from_secs(4);
 /// After this time, a run whose disk may be full is killed.
 const FULL: Duration = Duration::from_secs(5);
 
-/// The state directory.
-const STATE: &str = "state";
-
+/// The reason for which the first message after a kill is rejected.
+const TORN: &str = "a run that was killed may have read its beginning";
 /// The interruption of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -424,15 +423,20 @@ impl<'a> Stage<'a> {
     }
 
     /// The records that must arrive.
-    fn required(&self, verdict: &Verdict) -> Vec<bool> {
+    fn required(&self, verdict: &Verdict, letters: &[Letter]) -> Vec<bool> {
         let count = self.scenario.records.count;
         match self.scenario.feed.nature {
             Nature::Replayable | Nature::Acknowledged => vec![true; count as usize],
             Nature::Datagrams => self.kept.clone(),
             Nature::Once if verdict.runs == 1 => vec![true; count as usize],
             Nature::Once => {
-                let last = self.sender.run_began_at..count;
-                (0..count).map(|number| self.kept[number as usize] || last.contains(&number)).collect()
+                // The first message after a kill is rejected, since it may be torn, also if it is whole.
+                let is_first_rejected = letters.iter().any(|letter| letter.reason.contains(TORN));
+                let last = self.sender.run_began_at + u64::from(is_first_rejected)..count;
+                // A job replaces its output.
+                let is_kept = self.scenario.has_state || self.scenario.feed.component != "stdin";
+                let is_required = |number| is_kept && self.kept[number as usize] || last.contains(&number);
+                (0..count).map(is_required).collect()
             }
         }
     }
@@ -440,7 +444,7 @@ impl<'a> Stage<'a> {
     fn promise(&self, verdict: &Verdict) -> Promise {
         let (feed, outlet) = (self.scenario.feed, self.scenario.outlet);
         let again = match outlet.delivery {
-            Delivery::ExactlyOnce if feed.remembers => 0,
+            Delivery::ExactlyOnce if feed.remembers && self.scenario.has_state => 0,
             // Each run that completes reads all again.
             Delivery::ExactlyOnce => (verdict.runs - 1) * self.scenario.records.count,
             // All messages of the runs that were interrupted, in the worst case.
@@ -481,9 +485,7 @@ impl<'a> Stage<'a> {
     }
 
     fn letters(&self) -> Result<Vec<Letter>, String> {
-        self.program
-            .dead_letters(STATE)
-            .map_err(|error| format!("the dead letters cannot be listed: {error}"))
+        self.program.dead_letters().map_err(|error| format!("the dead letters cannot be listed: {error}"))
     }
 
     fn judge(&mut self, interruptions: &[Interruption], verdict: &mut Verdict) -> Result<(), String> {
@@ -491,13 +493,13 @@ impl<'a> Stage<'a> {
         if self.scenario.outlet.read.is_none() {
             return Ok(());
         }
-        let oracle = self.oracle().requiring(self.required(verdict));
-        let promise = self.promise(verdict);
         let mut letters = self.letters()?;
+        let oracle = self.oracle().requiring(self.required(verdict, &letters));
+        let promise = self.promise(verdict);
         if matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
             // A stop or the end of a connection cuts a message off, maybe just before its delimiter. The
             // first message after a kill may be torn, and leaves by `errors` even if it is whole.
-            let torn = ["is cut off", "a run that was killed may have read its beginning"];
+            let torn = ["is cut off", TORN];
             letters.retain(|letter| !torn.iter().any(|reason| letter.reason.contains(reason)));
         }
         let mut broken = Vec::new();

@@ -268,7 +268,7 @@ fn letters_config(options: &str) -> String {
 /// Every message is in the output or in the dead letters, and no letter is there twice. Returns the number of
 /// lines of the output.
 fn check_letters(program: &Program) -> usize {
-    let letters = program.dead_letters("state").unwrap();
+    let letters = program.dead_letters().unwrap();
     let different: HashSet<&Letter> = letters.iter().collect();
     assert_eq!((letters.len(), different.len()), (INPUT / 3, INPUT / 3));
     let output = text(program, "out.txt");

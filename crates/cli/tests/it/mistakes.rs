@@ -152,3 +152,27 @@ fn a_configuration_from_the_standard_input_leaves_none_for_a_source() {
     assert_eq!(said.code, Some(2));
     assert_snapshot!(said.err);
 }
+
+#[test]
+fn files_are_not_removed_on_one_way_while_they_are_read_on_another() {
+    let with = |pipelines: &str| {
+        let config = format!(
+            "sources: {{ in: {{ files: {{ path: in }} }} }}\npipelines:\n{pipelines}\n\
+             sinks: {{ kept: {{ directory: {{ path: out }} }}, gone: remove }}\n"
+        );
+        House::with(&[("pipeline.yaml", &config)]).run(&["check", "pipeline.yaml"])
+    };
+    for pipelines in [
+        "  main: { from: in, to: [kept, gone] }",
+        "  one: { from: in, to: kept }\n  other: { from: in, to: gone }",
+        "  main: { from: in, to: kept }\n  more: { from: main, to: last }\n  last: { to: gone }",
+    ] {
+        let checked = with(pipelines);
+        assert_eq!(checked.code, Some(2), "{pipelines}");
+        assert!(checked.err.contains("`gone` removes files of `"), "{}", checked.err);
+    }
+    let checked = with(
+        "  main: { from: in, transforms: [{ write: { path: copy } }], to: { round_robin: [kept, gone] } }",
+    );
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+}

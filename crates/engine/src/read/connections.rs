@@ -59,6 +59,38 @@ impl Reader<'_> {
         self.leftovers(root, graph);
         self.circles(root, graph);
         self.flows(root, graph);
+        if self.diagnostics.is_empty() {
+            self.removals(root, graph);
+        }
+    }
+
+    /// Checks that no file is removed on one way while it may still be read on another.
+    fn removals(&mut self, root: &Node, graph: &Graph) {
+        let sources = graph.sources.iter().map(|source| Feed::Source(source.name.clone()));
+        let pipelines = graph.pipelines.iter().map(|pipeline| Feed::Pipeline(pipeline.name.clone()));
+        for feed in sources.chain(pipelines) {
+            let copies = graph.copies_of(&feed);
+            let Some((removed, removal)) = copies
+                .iter()
+                .find_map(|name| Some((name, graph.removal(name)?)))
+                .filter(|_| copies.len() > 1)
+            else {
+                continue;
+            };
+            let others: Vec<String> =
+                copies.iter().filter(|name| *name != removed).map(|name| format!("`{name}`")).collect();
+            let section = if matches!(feed, Feed::Source(_)) { "sources" } else { "pipelines" };
+            let found = root.get(section).and_then(|node| Some((node.key(&feed.to_string())?, node)));
+            let at = found.and_then(|(key, node)| span_of(node.get(&key.name)?.get("to"), removed));
+            let span = at.or(found.map(|(key, _)| key.span)).unwrap_or(root.span);
+            let message = format!(
+                "`{removal}` removes files of `{feed}` that {} may not have read yet.",
+                others.join(" and ")
+            );
+            let help =
+                "Write the files with a transform, such as `write` or `upload`, before they are removed.";
+            self.diagnostics.error(span, message).help(help);
+        }
     }
 
     /// Checks that messages and files go only to components that accept them.

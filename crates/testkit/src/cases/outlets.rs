@@ -300,7 +300,7 @@ fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
 fn with_letters(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     let mut replicas = in_order(output)?;
     if !output.also_unfinished {
-        let letters = output.program.dead_letters("state")?;
+        let letters = output.program.dead_letters()?;
         let lines = letters.into_iter().flat_map(|letter| (letter.payload + "\n").into_bytes());
         replicas[0].push(lines.collect());
     }
