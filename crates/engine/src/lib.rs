@@ -56,6 +56,7 @@ pub use settings::{
     ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings, WhenFull,
 };
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
+pub use store::fuzzing;
 pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Owner, Store};
 pub use temporary::Temporaries;
 pub use thalweg_record::{Output, Outputs};

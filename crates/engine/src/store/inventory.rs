@@ -31,7 +31,7 @@ use super::faults::Faults;
 use crate::Error;
 
 /// The name of the file, in the state directory. It is locked while the store is open.
-const NAME: &str = "inventory";
+pub(super) const NAME: &str = "inventory";
 /// The first word of the file.
 const MAGIC: &str = "thalweg-inventory-1";
 /// The last word of the first line if the store is closed.
@@ -246,8 +246,7 @@ impl Inventory {
 
     fn write(&self, contents: &Contents) -> io::Result<()> {
         let text = serde_json::to_string(contents)?;
-        let end = if contents.closed { CLOSED } else { "" };
-        let mut record = format!("{MAGIC} {} {:016x}{end}\n{text}\n", text.len(), xxh3_64(text.as_bytes()));
+        let mut record = format!("{}{text}\n", head(text.as_bytes(), contents.closed));
         record.push_str(&" ".repeat(record.len().next_multiple_of(PAGE) - record.len()));
         let (first, rest) = record.as_bytes().split_at(PAGE);
         if !rest.is_empty() {
@@ -297,6 +296,12 @@ enum Record {
     Torn,
     Empty,
     Damaged,
+}
+
+/// Returns the first line of a record.
+pub(super) fn head(text: &[u8], is_closed: bool) -> String {
+    let end = if is_closed { CLOSED } else { "" };
+    format!("{MAGIC} {} {:016x}{end}\n", text.len(), xxh3_64(text))
 }
 
 fn read(file: &mut File) -> io::Result<Record> {

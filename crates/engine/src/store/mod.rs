@@ -4,6 +4,7 @@
 //! states. A restart finds both as of the same time.
 
 mod faults;
+pub mod fuzzing;
 mod inventory;
 mod letter;
 mod letters;

@@ -19,7 +19,7 @@ use super::faults::Faults;
 use crate::Error;
 
 /// The name of the file, in the state directory.
-const NAME: &str = "owner";
+pub(super) const NAME: &str = "owner";
 /// The name of the file while it is written.
 const UNFINISHED: &str = "owner.part";
 

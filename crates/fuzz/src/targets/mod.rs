@@ -13,6 +13,7 @@ macro_rules! targets {
 }
 
 targets! {
+    acknowledgements,
     base64,
     cache_journal,
     capyfile,
@@ -26,6 +27,7 @@ targets! {
     form,
     framing,
     functions,
+    geoip,
     gollum,
     gollum_templates,
     grok,
@@ -39,10 +41,13 @@ targets! {
     mime,
     multipart,
     patterns,
+    pem,
     raw_request,
+    saved_state,
     sparse,
     split_fields,
     spool,
+    state_files,
     store_answers,
     syslog,
     template,
