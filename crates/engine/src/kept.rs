@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, cast::AsArray};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, cast::AsArray};
 use arrow_cast::{CastOptions, cast, cast_with_options};
 use arrow_schema::{DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
@@ -39,21 +39,24 @@ pub(crate) fn keep(fields: &RecordBatch) -> Vec<Vec<KeptField>> {
     let columns = schema.fields().iter().zip(fields.columns());
     let columns =
         columns.filter(|(field, _)| ![ERROR_REASON, ERROR_COMPONENT].contains(&field.name().as_str()));
-    let columns: Vec<_> =
-        columns.filter_map(|(field, column)| Some((field, cast(column, &DataType::Utf8).ok()?))).collect();
-    let row = |row: usize| {
-        let kept = columns.iter().map(|(field, column)| {
-            let column = column.as_string::<i32>();
-            KeptField {
+    let rows = 0..fields.num_rows();
+    let mut kept: Vec<Vec<KeptField>> = rows.map(|_| Vec::with_capacity(fields.num_columns())).collect();
+    // One column after the other: a cast reserves kilobytes, and there may be thousands of columns.
+    for (field, column) in columns {
+        let Ok(column) = cast(column, &DataType::Utf8) else { continue };
+        let values = column.as_string::<i32>();
+        let data_type = field.data_type().to_string();
+        let metadata: BTreeMap<String, String> = field.metadata().clone().into_iter().collect();
+        for (kept, value) in kept.iter_mut().zip(values) {
+            kept.push(KeptField {
                 name: field.name().clone(),
-                data_type: field.data_type().to_string(),
-                value: column.is_valid(row).then(|| column.value(row).to_owned()),
-                metadata: field.metadata().clone().into_iter().collect(),
-            }
-        });
-        kept.collect()
-    };
-    (0..fields.num_rows()).map(row).collect()
+                data_type: data_type.clone(),
+                value: value.map(str::to_owned),
+                metadata: metadata.clone(),
+            });
+        }
+    }
+    kept
 }
 
 /// True if two messages have fields of the same names, types and metadata, so that one batch can hold both.

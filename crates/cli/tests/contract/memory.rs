@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use rustix::process::Signal;
+use thalweg_testkit::cases::messages;
 use thalweg_testkit::program::{Launch, Program};
 
 use crate::PROGRAM;
@@ -136,6 +137,70 @@ fn captures_of_a_pattern_stay_within_the_budget() {
     let line =
         "10.0.0.1 - ann [10/Oct/2000:13:55:36 -0700] \"GET /index.html HTTP/1.0\" 200 2326 \"-\" \"-\"\n";
     check(FILE, "[parse_grok: { patterns: ['%{COMBINEDAPACHELOG}'] }]", JSON, &line.repeat(50_000));
+}
+
+#[test]
+fn frames_with_a_large_window_and_patterns_with_many_groups_stay_within_the_budget() {
+    let program = Program::new(Path::new(PROGRAM)).unwrap();
+    // A frame with a window of 128 MiB, and blocks that repeat a byte.
+    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 17 << 3];
+    let mut block = |count: u32, byte: u8, last: u32| {
+        frame.extend_from_slice(&(last | 1 << 1 | count << 3).to_le_bytes()[..3]);
+        frame.push(byte);
+    };
+    for _ in 0..1200 {
+        block(100_000, b'x', 0);
+        block(1, b'\n', 0);
+    }
+    block(1, b'\n', 1);
+    program.write("in/a.zst", frame).unwrap();
+    let config = "memory: 32MiB\nsources: { in: { files: { path: in } } }\npipelines: { main: { from: in, transforms: \
+                  [lines: {}], to: out } }\nsinks: { out: { discard: {} } }\n";
+    program.write("pipeline.yaml", config).unwrap();
+    let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+    assert!(ended.peak_kib <= BUDGET + BESIDE, "{} KiB: {}", ended.peak_kib, ended.log);
+    let letters = program.dead_letters("state").unwrap();
+    assert_eq!(letters.len(), 1, "{}", ended.log);
+
+    let groups: Vec<String> = (0..100).map(|number| format!(r"(?P<w{number}>\w+)")).collect();
+    let config = format!(
+        "memory: 32MiB\nsources: {{ in: {{ generate: {{ message: '{}', count: 9 }} }} }}\npipelines: {{ main: {{ from: in, \
+         transforms: [parse_regex: {{ pattern: '{}' }}], to: out }} }}\nsinks: {{ out: {{ discard: {{}} }} }}\n",
+        vec!["word"; 100].join(" "),
+        groups.join(" "),
+    );
+    program.write("pipeline.yaml", config).unwrap();
+    let ended =
+        program.start(&Launch { state: None, ..Launch::of("pipeline.yaml") }).unwrap().wait().unwrap();
+    assert!(ended.log.contains("to find its 100 groups"), "{}", ended.log);
+    assert!(ended.peak_kib <= BUDGET + BESIDE, "{} KiB: {}", ended.peak_kib, ended.log);
+}
+
+/// A long text, an object of many members, and deep nesting: a few of each, so that the walk stays short.
+fn hostile() -> String {
+    let text = "a \"b\", c=d [x] <y> ".repeat(50_000);
+    let members: Vec<String> = (0..10_000).map(|number| format!("\"k{number}\":{number}")).collect();
+    let numbers: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
+    let lines = [
+        text,
+        format!("{{{}}}", members.join(",")),
+        format!("{}1{}", "{\"a\":".repeat(1000), "}".repeat(1000)),
+        format!("{}{}", "[".repeat(1000), "]".repeat(1000)),
+        format!("{{\"s\":\"{}\"}}", "x".repeat(1_000_000)),
+        format!("[{}]", numbers.join(",")),
+    ];
+    (lines.join("\n") + "\n").repeat(4)
+}
+
+#[test]
+fn every_transform_stays_within_the_budget_with_hostile_messages() {
+    let input = hostile();
+    // Each output of a route needs a pipeline of its own.
+    let routes = ["route", "route_by"];
+    for case in messages::ALL.iter().filter(|case| !routes.contains(&case.component)) {
+        let sink = if case.component == "pack" { "directory: { path: out }" } else { JSON };
+        check_with(8 << 10, FILE, &format!("[{}: {}]", case.component, case.options), sink, &input);
+    }
 }
 
 /// Returns the most memory that was resident, in KiB, after this number of requests, each on its own

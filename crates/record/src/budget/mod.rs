@@ -32,6 +32,10 @@ use arrow_data::ArrayData;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
+/// The bytes beside a buffer: its owner, its reservation, and its part of the array. Thousands of columns
+/// with few values take more of them than of values.
+const OWNER: usize = 192;
+
 /// The process-wide limit on memory for data in flight. A clone is another handle on the same budget.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
@@ -232,8 +236,9 @@ impl std::fmt::Debug for Budget {
 /// reservation is dropped. The peak is therefore updated after all buffers of a batch are claimed, not here.
 impl MemoryPool for Budget {
     fn reserve(&self, size: usize) -> Box<dyn MemoryReservation> {
-        self.0.state.lock().used += size;
-        Box::new(Lease { budget: self.clone(), share: None, bytes: size })
+        let bytes = size + OWNER;
+        self.0.state.lock().used += bytes;
+        Box::new(Lease { budget: self.clone(), share: None, bytes })
     }
 
     fn available(&self) -> isize {
