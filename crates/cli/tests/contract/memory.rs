@@ -159,7 +159,7 @@ fn frames_with_a_large_window_and_patterns_with_many_groups_stay_within_the_budg
     program.write("pipeline.yaml", config).unwrap();
     let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
     assert!(ended.peak_kib <= BUDGET + BESIDE, "{} KiB: {}", ended.peak_kib, ended.log);
-    let letters = program.dead_letters("state").unwrap();
+    let letters = program.dead_letters().unwrap();
     assert_eq!(letters.len(), 1, "{}", ended.log);
 
     let groups: Vec<String> = (0..100).map(|number| format!(r"(?P<w{number}>\w+)")).collect();
