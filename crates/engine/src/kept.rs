@@ -115,7 +115,7 @@ mod tests {
                     Field::new("s", DataType::Utf8View, true).with_metadata(json),
                     Arc::new(StringViewArray::from_iter(rows.iter().map(|r| r.3.clone()))),
                 ),
-                (Field::new("t", time.data_type().clone(), true), Arc::new(time)),
+                (Field::new("t", arrow_array::Array::data_type(&time).clone(), true), Arc::new(time)),
             ];
             let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
             let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
