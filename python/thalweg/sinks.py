@@ -65,9 +65,10 @@ def directory(
         name: The name of the file in the folder, a template. It may contain subfolders. The default is
             `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
         on_exists: The action if a file of that name exists. The default is `replace`; for files of a source that
-            gets them only once, such as uploads, it is `rename`.
+            gets them only once, such as uploads, and beside `remove`, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`
-            (permissions). The default is both.
+            (permissions). The default is both. A copy is never more accessible than its source: new folders have
+            at most the permissions of the folders that they are copies of.
         fsync: Whether each file is flushed to the disk before it counts as delivered. The default is `false`.
             Flushing takes about a millisecond for each file, or more. By default `false`.
     """
@@ -291,7 +292,7 @@ def objects(
         name: The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its
             place relative to the folder that the source reads.
         on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
-            only once, such as uploads, it is `rename`.
+            only once, such as uploads, and beside `remove`, it is `rename`.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
@@ -374,7 +375,13 @@ def proxy(
 def remove(*, original: bool | None = None) -> Component:
     """Removes files from the disk and ends their processing.
 
-    The removed file is the current one: the file that was read, or the file that earlier transforms made of it.
+    The removed file is the current one: the file that was read, or the file that earlier transforms made of it. A
+    file that was replaced or changed since it was found is another file: it stays where it is, with a warning.
+    With `watch` the source sends it again; without, the next run does.
+
+    Removed files cannot be read again. So the sinks and transforms of a graph with `remove` keep what earlier
+    runs have written: `on_exists` of `directory`, `write`, `objects` and `upload` is `rename` by default, and the
+    sink `file` appends.
 
     Args:
         original: True to remove the file that was read as well, if the current file is another one. The default

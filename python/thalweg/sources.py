@@ -62,6 +62,7 @@ def file(
     read_from: Literal["beginning", "end"] | None = None,
     poll_interval: str | timedelta | None = None,
     scan_interval: str | timedelta | None = None,
+    rotate_wait: str | timedelta | None = None,
     ignore_older: str | timedelta | None = None,
     symlinks: Literal["inside", "files", "follow", "skip"] | None = None,
     on_missing: Literal["error", "ignore"] | None = None,
@@ -98,6 +99,9 @@ def file(
             `"250ms"`.
         scan_interval: With `follow`: the time between two searches for new files. The default is `poll_interval`.
             Increase it if a pattern matches very many files, because the search takes time.
+        rotate_wait: With `follow`: how long a file that was renamed out of the search must be quiet before it is
+            no longer read. Its writer keeps it open until it has noticed, perhaps until its next line. The
+            default is `5m`. Of several such files, the 64 youngest are kept for this time. By default `"5m"`.
         ignore_older: Ignores files that were not changed for this time, for example `7d`. By default no file is
             ignored.
         symlinks: The action for symbolic links that a pattern finds. The default is `inside`: a link that leads
@@ -120,6 +124,7 @@ def file(
                 "read_from": read_from,
                 "poll_interval": poll_interval,
                 "scan_interval": scan_interval,
+                "rotate_wait": rotate_wait,
                 "ignore_older": ignore_older,
                 "symlinks": symlinks,
                 "on_missing": on_missing,
@@ -167,8 +172,9 @@ def files(
             that is still being written is not sent: set it to more than the longest pause of those who write.
             Without `watch` there is none.
         max_age: The maximum time since a file was last modified. By default there is none.
-        watch: The interval at which to look for new and changed files, at least 10 ms. By default the source ends
-            after the last file.
+        watch: The interval at which to look for new and changed files, at least 10 ms. A file that a transform of
+            the run rewrites in its place does not count as changed. By default the source ends after the last
+            file.
         order: The order in which the files of a folder are sent. The default is `any`; with `--state` it is
             always `name`.
     """
@@ -302,12 +308,13 @@ def http(
         rejected_status: The status of the answer if some messages were rejected, 200 to 599. These messages leave
             by `errors`; a client that resends them gets them rejected again. The default is that of `status`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
-            answer: first those that never sent a message with content, then those of the address with the most
-            connections, the one without a message for the longest time. It must have been without a message for
-            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
-            acknowledgements may lose the next message that it sends into a closed connection, so make this number
-            larger than that of the senders. By default `1024`.
+            disconnects or loses its place. That is first one that never sent a message with content, then one of
+            the address with the most connections: the one without a message for the longest time. It must have
+            been without a message for 10 seconds, or for a second if its address has at least two connections
+            more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
+            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
+            the next message that it sends into a closed connection, so make this number larger than that of the
+            senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -393,12 +400,13 @@ def http_upload(
             body, and how long a request may wait for memory. After this time, a body must also have arrived with
             at least 1 KiB per second on average. By default `"30s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
-            answer: first those that never sent a message with content, then those of the address with the most
-            connections, the one without a message for the longest time. It must have been without a message for
-            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
-            acknowledgements may lose the next message that it sends into a closed connection, so make this number
-            larger than that of the senders. By default `1024`.
+            disconnects or loses its place. That is first one that never sent a message with content, then one of
+            the address with the most connections: the one without a message for the longest time. It must have
+            been without a message for 10 seconds, or for a second if its address has at least two connections
+            more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
+            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
+            the next message that it sends into a closed connection, so make this number larger than that of the
+            senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -525,7 +533,8 @@ def pipe(
     """Reads messages from a named pipe (made by `mkfifo`): lines, or parts separated by another delimiter or a
     pattern.
 
-    The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer. The
+    The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer. A
+    pipe that is removed and made again is opened again within about a second after its last writer closes it. The
     input cannot be read a second time, so a run that is killed loses the messages in flight. With `--state`, the
     next run rejects what comes before the first delimiter, because the killed run may have read the beginning of
     that message. A run that is asked to stop keeps the beginning for the next run.
@@ -592,12 +601,13 @@ def proxy(
         write_timeout: How long a client may take to accept an answer. After that its connection is closed. By
             default `"10s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
-            answer: first those that never sent a message with content, then those of the address with the most
-            connections, the one without a message for the longest time. It must have been without a message for
-            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
-            acknowledgements may lose the next message that it sends into a closed connection, so make this number
-            larger than that of the senders. By default `1024`.
+            disconnects or loses its place. That is first one that never sent a message with content, then one of
+            the address with the most connections: the one without a message for the longest time. It must have
+            been without a message for 10 seconds, or for a second if its address has at least two connections
+            more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
+            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
+            the next message that it sends into a closed connection, so make this number larger than that of the
+            senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -687,12 +697,13 @@ def socket(
         acknowledge_timeout: How long a client may take to accept `acknowledge`. After that its connection is
             closed. By default `"1s"`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
-            answer: first those that never sent a message with content, then those of the address with the most
-            connections, the one without a message for the longest time. It must have been without a message for
-            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
-            acknowledgements may lose the next message that it sends into a closed connection, so make this number
-            larger than that of the senders. By default `1024`.
+            disconnects or loses its place. That is first one that never sent a message with content, then one of
+            the address with the most connections: the one without a message for the longest time. It must have
+            been without a message for 10 seconds, or for a second if its address has at least two connections
+            more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
+            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
+            the next message that it sends into a closed connection, so make this number larger than that of the
+            senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -835,12 +846,13 @@ def syslog(
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         max_connections: The largest number of connected clients. Further clients wait until another one
-            disconnects. Sources of messages over TCP and unix sockets then close a connection that waits for no
-            answer: first those that never sent a message with content, then those of the address with the most
-            connections, the one without a message for the longest time. It must have been without a message for
-            10 seconds, or for a second if the waiting client's address has fewer connections. A sender without
-            acknowledgements may lose the next message that it sends into a closed connection, so make this number
-            larger than that of the senders. By default `1024`.
+            disconnects or loses its place. That is first one that never sent a message with content, then one of
+            the address with the most connections: the one without a message for the longest time. It must have
+            been without a message for 10 seconds, or for a second if its address has at least two connections
+            more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
+            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
+            the next message that it sends into a closed connection, so make this number larger than that of the
+            senders. By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or

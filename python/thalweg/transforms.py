@@ -479,7 +479,9 @@ def encode(
         exclude: The fields that are not written if `fields` is not given. A name also excludes the fields whose
             names begin with it and a dot. `*` matches any characters. The default is none.
         nulls: For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`.
-            Give `fields` with `keep`: without it, the fields are those that any message of the same batch has.
+            `keep` needs `fields`: a message itself does not tell which other fields exist. To keep the `null`
+            members of JSON messages, use `parse_json` with `nulls: keep` instead: `omit` leaves these as they
+            are.
         nested: For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
             object `a`, the reverse of `parse_json` with `flatten`. If the field `a` has a value as well, `a.b`
             keeps its name. The default is `false`.
@@ -560,8 +562,11 @@ def exec(
 
     No shell is involved: each argument reaches the command exactly as it is, even if a file's name contains
     spaces, quotes or other bytes. The standard input of the command is empty. If the command exits with a code
-    other than 0, the file is rejected, and the reason contains the end of the command's output. The command and
-    all processes that it started are killed if it exceeds `timeout` or the run is stopped.
+    other than 0, the file is rejected, and the reason contains the end of the command's output.
+
+    The command and all processes that it started are killed if it exceeds `timeout`, and if the run is stopped or
+    killed. When the command ends, the processes that it left behind are killed. A process that left the command's
+    process group (`setsid`) stays. If the run is killed on a machine without `sh`, only the command is killed.
 
     If a template contains `{path}`, a file that is only in memory is first written to a temporary file.
 
@@ -570,7 +575,9 @@ def exec(
         args: The arguments. Names may begin with a dash: write `--` before an argument that is not a whole path,
             if the command supports it. The default is none.
         output: The path to which the command writes its result. The file then has that content and that name. By
-            default the file continues unchanged.
+            default the file continues unchanged. For a command that changes the file itself, write `"{path}"`:
+            changes while the command runs then count as its own. Otherwise `remove` leaves a changed file where
+            it is, and `watch` sends it again.
         output_cleanup: How the file at `output` is treated when the run no longer needs it. The default is
             `keep`.
         timeout: The maximum duration of the command. By default there is no limit.
@@ -1243,7 +1250,13 @@ def parse_user_agent(
 def remove(*, original: bool | None = None) -> Component:
     """Removes files from the disk and ends their processing.
 
-    The removed file is the current one: the file that was read, or the file that earlier transforms made of it.
+    The removed file is the current one: the file that was read, or the file that earlier transforms made of it. A
+    file that was replaced or changed since it was found is another file: it stays where it is, with a warning.
+    With `watch` the source sends it again; without, the next run does.
+
+    Removed files cannot be read again. So the sinks and transforms of a graph with `remove` keep what earlier
+    runs have written: `on_exists` of `directory`, `write`, `objects` and `upload` is `rename` by default, and the
+    sink `file` appends.
 
     Args:
         original: True to remove the file that was read as well, if the current file is another one. The default
@@ -1573,8 +1586,10 @@ def template(*, template: str, into: str | None = None, root: str | None = None)
     `{% for %}` and filters such as `{{ name|upper }}` are available.
 
     A message for which the template cannot be rendered leaves by the `errors` output. Loops and widths may depend
-    on data, so this includes a message that takes more than five million steps, makes a text of more than 16 MiB,
-    or makes values of more than 128 MiB on the way. For texts with only fields in them, `encode` is faster.
+    on data, so this includes a message that takes more than five million steps, makes a text of more than an
+    eighth of `memory` (at least 512 KiB and at most 16 MiB, but always the size of the message), or makes values
+    of more than half of `memory` on the way (at least 2 MiB and at most 128 MiB). For texts with only fields in
+    them, `encode` is faster.
 
     Args:
         template: The template, in the notation of Jinja.
@@ -1676,7 +1691,7 @@ def upload(
         name: The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its
             place relative to the folder that the source reads.
         on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
-            only once, such as uploads, it is `rename`.
+            only once, such as uploads, and beside `remove`, it is `rename`.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
@@ -1728,9 +1743,10 @@ def write(
         name: The name of the file in the folder, a template. It may contain subfolders. The default is
             `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
         on_exists: The action if a file of that name exists. The default is `replace`; for files of a source that
-            gets them only once, such as uploads, it is `rename`.
+            gets them only once, such as uploads, and beside `remove`, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`
-            (permissions). The default is both.
+            (permissions). The default is both. A copy is never more accessible than its source: new folders have
+            at most the permissions of the folders that they are copies of.
         fsync: Whether each file is flushed to the disk before it counts as delivered. The default is `false`.
             Flushing takes about a millisecond for each file, or more. By default `false`.
     """
