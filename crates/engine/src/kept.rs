@@ -87,9 +87,7 @@ pub(crate) fn restore(rows: &[&[KeptField]]) -> Result<RecordBatch, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{
-        Array, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
-    };
+    use arrow_array::{BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray};
     use proptest::prelude::*;
 
     type Row = (Option<i64>, Option<f64>, Option<bool>, Option<String>, Option<i32>);

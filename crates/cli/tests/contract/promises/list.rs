@@ -325,6 +325,21 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("The next run with `--state` may send it again.", "says what is not promised"),
     shown(
+        "A followed file that was rewritten is read from its beginning, also if it begins like the old one and is longer.",
+        &["local: a_file_that_was_rewritten_with_the_same_beginning_is_read_again"],
+    ),
+    shown(
+        "A file that is renamed out of the search is read until it was quiet for `rotate_wait`.",
+        &[
+            "local: a_renamed_file_is_read_for_as_long_as_its_writer_may_need",
+            "local: a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning",
+        ],
+    ),
+    shown(
+        "Without `--state`, a `pipe` that is stopped within a message delivers the part that it has read.",
+        &["cli: a_run_without_state_delivers_the_part_of_a_message_that_it_has_read"],
+    ),
+    shown(
         "A client is answered after the checkpoint that covers its messages; without `--state`, when they are delivered.",
         &[
             "cli: acknowledged_messages_survive_kill_9_and_the_run_that_continues",
@@ -562,8 +577,9 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `stdin`, `pipe`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint. | at most once, if the sink does not have to try again |",
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `stdin`, `pipe`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
         &[
+            "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
             "cli: every_source_into_every_sink",
             "matrix: socket -> file",
             "matrix: syslog -> file",
