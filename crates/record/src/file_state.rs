@@ -31,6 +31,11 @@ impl FileState {
         }
     }
 
+    /// True if this is a file that had the other state before it was renamed, which changes only one time.
+    pub fn is_renamed(&self, before: &Self) -> bool {
+        Self { changed: before.changed, ..*self } == *before
+    }
+
     /// Returns the change time (Unix's ctime), in nanoseconds since 1970.
     pub fn changed_ns(&self) -> i128 {
         i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1)

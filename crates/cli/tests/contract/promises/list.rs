@@ -475,10 +475,17 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown(
         "`remove` leaves a file where it is, with a warning, if the file was replaced or changed since it was found.",
-        &["files: a_file_that_is_another_one_by_now_stays"],
+        &[
+            "files: a_file_that_is_another_one_by_now_stays",
+            "files: a_file_that_is_replaced_at_the_last_moment_gets_its_name_back",
+        ],
     ),
     explains(
-        "A version that comes in the microseconds between this comparison and the removal is lost: no system call does both.",
+        "A write through an open descriptor while the file is being removed is lost.",
+        "says what is not promised",
+    ),
+    explains(
+        "A kill in that moment may leave the file as `.thalweg-…` in its folder.",
         "says what is not promised",
     ),
     shown(

@@ -1,12 +1,9 @@
 //! Removes files from the disk.
 //!
 //! A producer may have replaced a file since it was read, or written to it: what is there now was never read,
-//! so it stays. No system call removes a name only if it still leads to a certain file. So the file is looked
-//! at directly before it is removed.
-//!
-//! Rejected: renaming the file to a hidden name first, to look at it there. A run that is killed would leave
-//! it there, producers that wait for a free name would find one, and a program that has the file open could
-//! still write to it.
+//! so it stays. No system call removes a name only if it leads to a certain file, and a removal waits for a
+//! replacement in progress. So the file first gets a hidden name, is looked at once more, and gets its name
+//! back if it is another one. A kill in this moment leaves it under the hidden name.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,14 +11,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_beneath::Place;
+use thalweg_beneath::unfinished::hidden_name;
 use thalweg_engine::{Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
-use thalweg_record::{Content, File, Origin, Outcome};
+use thalweg_record::{Content, File, FileState, Origin, Outcome};
 use thalweg_runtime::Failpoint;
 
 use crate::content::is_other;
+use crate::directory::names::numbered;
 
 /// Removes files from the disk and ends their processing.
 ///
@@ -95,14 +96,45 @@ impl FileTransform for Remove {
 
 /// Removes a file, unless it is another one by now.
 fn remove(origin: &Origin, path: &Path, place: &Place) -> io::Result<()> {
-    if is_other(origin, path, place) {
-        tracing::warn!(
-            "`{}` stays: it was replaced or changed after it was found. It counts as a new file",
-            path.display()
-        );
-        return Ok(());
+    let found = place.metadata().ok().map(|found| FileState::of(&found));
+    let is_known = origin.path.as_deref() == Some(path) && origin.state().is_some();
+    match found {
+        _ if is_other(origin, path, place) => {}
+        Some(found) if is_known => {
+            if remove_aside(place, found)? {
+                return Ok(());
+            }
+        }
+        _ => return place.remove(),
     }
-    place.remove()
+    tracing::warn!(
+        "`{}` stays: it was replaced or changed after it was found. It counts as a new file",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Removes the file in a place if it is in this state: under a hidden name, which no producer uses. Returns
+/// false if it is another file, which stays.
+fn remove_aside(place: &Place, found: FileState) -> io::Result<bool> {
+    let hidden = place.folder_path().join(hidden_name(fastrand::u64(..)));
+    match rustix::fs::renameat_with(CWD, place.path(), CWD, &hidden, RenameFlags::NOREPLACE) {
+        // The file system does not have this call.
+        Err(Errno::INVAL | Errno::NOSYS) => return place.remove().map(|()| true),
+        renamed => renamed?,
+    }
+    if fs::metadata(&hidden).is_ok_and(|now| FileState::of(&now).is_renamed(&found)) {
+        return fs::remove_file(&hidden).map(|()| true);
+    }
+    let back = (1..).map(|number| numbered(&place.path(), number));
+    for back in back {
+        match rustix::fs::renameat_with(CWD, &hidden, CWD, &back, RenameFlags::NOREPLACE) {
+            // A producer found the name free.
+            Err(Errno::EXIST) => {}
+            renamed => return Ok(renamed.map(|()| false)?),
+        }
+    }
+    Ok(false)
 }
 
 fn irremovable(path: &Path, error: &io::Error) -> FileError {
@@ -128,6 +160,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use thalweg_beneath::Beneath;
     use thalweg_engine::testing::{apply_to_file, file_at, file_of};
 
     const DELIVERED: Result<Disposition, thalweg_record::Problem> = Ok(Disposition::End(Outcome::Delivered));
@@ -180,6 +213,21 @@ mod tests {
                 assert!(fs::read_to_string(&path).unwrap().ends_with('2'), "{number} {yaml}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_at_the_last_moment_gets_its_name_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "1").unwrap();
+        let found = FileState::of(&fs::metadata(&path).unwrap());
+        let place = Beneath::chosen().place(&path).unwrap();
+        fs::write(&path, "new").unwrap();
+        assert!(!remove_aside(&place, found).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        let found = FileState::of(&fs::metadata(&path).unwrap());
+        assert!(remove_aside(&place, found).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]
