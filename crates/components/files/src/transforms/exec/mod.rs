@@ -50,9 +50,7 @@ pub struct Exec {
     #[schemars(example = ["-o", "/tmp/{id}.webp", "{path}"])]
     args: Vec<FileTemplate>,
     /// The path to which the command writes its result. The file then has that content and that name. By
-    /// default the file continues unchanged. For a command that changes the file itself, write `"{path}"`:
-    /// changes while the command runs then count as its own. Otherwise `remove` leaves a changed file where
-    /// it is, and `watch` sends it again.
+    /// default the file continues, with the changes that the command makes to it in its place.
     output: Option<FileTemplate>,
     /// How the file at `output` is treated when the run no longer needs it. The default is `keep`.
     #[serde(default)]
@@ -162,7 +160,7 @@ impl FileTransform for Running {
         if templates().any(|template| template.uses(Variable::Path)) {
             put_on_disk(file, &self.temporary)?;
         }
-        let before = state(file)?;
+        let before = metadata(file)?.as_ref().and_then(state);
         let mut render = |template: &FileTemplate| template.render(file).map_err(not_rendered);
         let program = render(&options.command)?;
         let arguments = options.args.iter().map(&mut render).collect::<Result<Vec<OsString>, FileError>>()?;
@@ -181,7 +179,9 @@ impl FileTransform for Running {
             .filter(|output| options.output_cleanup == Cleanup::Remove && !is_of(file, output));
         let removed = removed.map(|output| Temporary::new(output.clone()));
         let origin = file.origin().clone();
-        let change = output.as_deref().filter(|output| is_found(file, output)).map(|_| origin.begin_change());
+        // Changes of the file while the command runs count as its work: `watch` does not send it again.
+        let is_changed = is_found(file, output.as_deref().or(file.path()).unwrap_or(Path::new("")));
+        let change = is_changed.then(|| origin.begin_change());
         let command = Command {
             environment: options.env.clone().into_iter().collect(),
             directory: options.directory.clone(),
@@ -200,10 +200,13 @@ impl FileTransform for Running {
             None => {
                 // The command may have changed the file in place. If the command removed the file, that was
                 // its purpose.
-                if let Some(after) = state(file).ok().flatten()
-                    && Some(&after) != before.as_ref()
-                {
-                    file.set_content(file.content().clone(), after.0);
+                if let Some(after) = metadata(file).ok().flatten() {
+                    if state(&after) != before {
+                        file.set_content(file.content().clone(), after.len());
+                    }
+                    if let Some(change) = change {
+                        change.end(FileState::of(&after));
+                    }
                 }
             }
         }
@@ -211,11 +214,14 @@ impl FileTransform for Running {
     }
 }
 
-/// Returns size and modification time of the file at its path, or `None` if it has no path.
-fn state(file: &File) -> Result<Option<(u64, std::time::SystemTime)>, FileError> {
-    let Some(path) = file.path() else { return Ok(None) };
-    let state = fs::metadata(path).and_then(|found| Ok((found.len(), found.modified()?)));
-    state.map(Some).map_err(|error| unreadable(&error))
+/// Returns the metadata of the file at its path, or `None` if it has no path.
+fn metadata(file: &File) -> Result<Option<fs::Metadata>, FileError> {
+    file.path().map(fs::metadata).transpose().map_err(|error| unreadable(&error))
+}
+
+/// Returns its size and modification time.
+fn state(found: &fs::Metadata) -> Option<(u64, std::time::SystemTime)> {
+    Some((found.len(), found.modified().ok()?))
 }
 
 /// Reports every rejection by a template as a template that cannot be rendered. Failures to read the file

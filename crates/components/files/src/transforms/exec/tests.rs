@@ -41,15 +41,15 @@ async fn arguments_arrive_byte_by_byte_whatever_the_name_is() {
 }
 
 #[tokio::test]
-async fn a_file_that_the_command_says_to_change_is_known_in_its_new_state() {
+async fn a_file_that_the_command_changes_is_known_in_its_new_state() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("in.txt");
-    for (more, is_known) in [("output: '{path}'", true), ("", false)] {
+    for more in ["output: '{path}'", ""] {
         std::fs::write(&path, "text").unwrap();
         let mut file = file_at(&path);
         assert_eq!(run(&shell("echo more >> \"$1\"", "'{path}'", more), &mut file).await, Ok(()));
         let state = FileState::of(&std::fs::metadata(&path).unwrap());
-        assert_eq!(file.origin().state() == Some(state), is_known);
+        assert_eq!(file.origin().state(), Some(state));
     }
 }
 
