@@ -351,13 +351,25 @@ pub fn start<C: Component + SourceConfig>(
 /// # Panics
 /// Never.
 pub fn start_source(
+    source: Box<dyn Source>,
+    batch_bytes: usize,
+    saved: BTreeMap<String, Value>,
+) -> RunningSource {
+    start_source_within(&Budget::new(64 << 20), source, batch_bytes, saved)
+}
+
+/// As [`start_source`], with a memory budget.
+///
+/// # Panics
+/// Never.
+pub fn start_source_within(
+    budget: &Budget,
     mut source: Box<dyn Source>,
     batch_bytes: usize,
     saved: BTreeMap<String, Value>,
 ) -> RunningSource {
     let stop = Stop::default();
-    let budget = Budget::new(64 << 20);
-    let (mut output, main, errors) = source_output(stop.clone(), &budget, batch_bytes, saved);
+    let (mut output, main, errors) = source_output(stop.clone(), budget, batch_bytes, saved);
     let positions = output.positions().cloned().expect("a source has positions");
     let task = tokio::spawn(async move { source.run(&mut output).await });
     RunningSource { main, errors, stop, task, positions }

@@ -44,6 +44,7 @@ mod local;
 mod origin;
 mod patience;
 mod read;
+mod repeats;
 mod store;
 mod transport;
 mod upload;

@@ -13,6 +13,7 @@ use crate::answers::guarded;
 use crate::attempt::{AttemptError, patient};
 use crate::folders::Folders;
 use crate::local::working;
+use crate::repeats::{Remembered, Returned};
 use crate::transport::Seen;
 use crate::url::Kind;
 use crate::walk::{Found, Walk};
@@ -108,6 +109,10 @@ pub struct Listing {
     found: VecDeque<Found>,
     /// The last returned path. After a failure the listing continues after it, if the store lists in order.
     last: Option<String>,
+    /// The names that were returned, of the present folder or of the latest pages.
+    returned: Returned,
+    /// How many names the server has repeated.
+    repeated: u64,
     failed: u32,
     /// True if links to files outside of the listed folder are followed.
     follows: bool,
@@ -123,6 +128,8 @@ struct Lister {
     empty: Arc<AtomicU32>,
     /// The entries up to this path were returned before the listing failed.
     after: Option<String>,
+    /// True if a listing of the same names has failed before: they may have been returned.
+    repeats: bool,
 }
 
 impl Listing {
@@ -135,6 +142,8 @@ impl Listing {
             walk: None,
             found: VecDeque::new(),
             last: None,
+            returned: Returned::default(),
+            repeated: 0,
             failed: 0,
             follows: false,
         }
@@ -152,6 +161,11 @@ impl Listing {
     pub fn after(mut self, path: Option<String>) -> Self {
         self.last = path;
         self
+    }
+
+    /// Returns how many names the server has repeated. Each was returned once.
+    pub fn repeated(&self) -> u64 {
+        self.repeated
     }
 
     /// Returns the next object, or `None` at the end. Entries of other kinds are skipped.
@@ -247,7 +261,10 @@ impl Listing {
             }
             match &mut self.folders {
                 None => return Ok(None),
-                Some(folders) => folders.done(),
+                Some(folders) => {
+                    folders.done();
+                    self.returned.forget();
+                }
             }
         }
     }
@@ -268,7 +285,7 @@ impl Listing {
             }
         }
         let entries = opening.await.map_err(|error| self.failure(&error, &seen))?;
-        Ok(Lister { operator, seen, entries, empty, after })
+        Ok(Lister { operator, seen, entries, empty, after, repeats: self.failed > 0 })
     }
 
     /// Returns the next entry of the present folder, or `None` at its end.
@@ -306,8 +323,14 @@ impl Listing {
                 _ if lister.after.as_ref().is_some_and(|after| path <= *after) => continue,
                 _ => {}
             }
+            if self.returned.contains(&path) {
+                self.repeated += u64::from(!lister.repeats);
+                continue;
+            }
             let Some(metadata) = self.complete(lister, &path, metadata).await? else { continue };
             self.last = Some(path.clone());
+            let remembered = if self.folders.is_some() { Remembered::All } else { Remembered::Latest };
+            self.returned.add(&path, remembered);
             let state = Fingerprint::new(metadata.content_length(), &metadata);
             return Ok(Some(Entry::Object(Object::new(self.store.clone(), path, state))));
         }

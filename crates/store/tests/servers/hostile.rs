@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use thalweg_store::{Entry, Retries, Store};
+use thalweg_store::{Entry, Listing, Retries, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -31,12 +31,17 @@ impl Hostile {
         Self { address, requests }
     }
 
-    /// Lists everything. Returns the objects, the names that were refused, and the error.
-    async fn list(&self, url: &str) -> (Vec<String>, Vec<String>, Option<String>) {
+    /// Begins a listing without retries.
+    fn listing(&self, url: &str) -> Listing {
         let url = url.replace("SERVER", &self.address);
         let retries = Retries { attempts: 1, ..Retries::default() };
         let (store, prefix) = Store::with_retries(&url, retries).unwrap();
-        let (mut listing, mut objects, mut refused) = (store.list(&prefix), Vec::new(), Vec::new());
+        store.list(&prefix)
+    }
+
+    /// Lists everything. Returns the objects, the names that were refused, and the error.
+    async fn list(&self, url: &str) -> (Vec<String>, Vec<String>, Option<String>) {
+        let (mut listing, mut objects, mut refused) = (self.listing(url), Vec::new(), Vec::new());
         loop {
             match listing.next_entry().await {
                 Ok(Some(Entry::Object(object))) => objects.push(object.path().to_owned()),
@@ -141,6 +146,29 @@ async fn pages_without_names_end_with_an_error_but_some_of_them_do_not() {
     let expected = "the store has sent 1000 pages of the listing in a row without a name";
     assert!(error.as_ref().is_some_and(|error| error.contains(expected)), "{error:?}");
     assert_eq!((objects, server.requests()), (vec!["d/f".to_owned()], 1900));
+}
+
+/// The second page of Amazon's listing begins with names of the first one, and has one in another order.
+#[tokio::test]
+async fn a_name_that_a_listing_repeats_is_returned_once() {
+    let amazon: fn(&str) -> Body = |path| match path.contains("continuation-token=") {
+        false => page(&["d/a", "d/c", "d/c", "d/d"], Some("more")),
+        true => page(&["d/c", "d/d", "d/b", "d/e"], None),
+    };
+    let webdav: fn(&str) -> Body = |path| match path {
+        "/d/" => folder(&["/d/", "/d/f", "/d/s/", "/d/a", "/d/f", "/d/a"]),
+        _ => folder(&["/d/s/", "/d/s/f", "/d/s/f"]),
+    };
+    for (url, answer, expected) in
+        [(AMAZON, amazon, "d/a d/c d/d d/b d/e"), (WEBDAV, webdav, "d/f d/a d/s/f")]
+    {
+        let server = Hostile::start(answer).await;
+        let (mut listing, mut found) = (server.listing(url), Vec::new());
+        while let Some(object) = listing.next().await.unwrap() {
+            found.push(object.path().to_owned());
+        }
+        assert_eq!((found.join(" ").as_str(), listing.repeated()), (expected, 3));
+    }
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use thalweg_engine::testing::{Arrived, OutputReceiver, RunningSource, start_source};
+use thalweg_engine::testing::{Arrived, OutputReceiver, RunningSource, start_source_within};
 use thalweg_engine::{Error, Source};
-use thalweg_record::{Batch, Outcome};
+use thalweg_record::{Batch, Budget, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -29,7 +29,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a source and waits until it listens.
     pub(crate) async fn start(source: impl Source + 'static, announce: Announce) -> Self {
-        let source = start_source(Box::new(source), 1 << 20, Default::default());
+        Self::start_within(64 << 20, source, announce).await
+    }
+
+    /// As [`start`](Self::start), with a memory budget of this number of bytes.
+    pub(crate) async fn start_within(
+        memory: usize,
+        source: impl Source + 'static,
+        announce: Announce,
+    ) -> Self {
+        let budget = Budget::new(memory);
+        let source = start_source_within(&budget, Box::new(source), 1 << 20, Default::default());
         let mut at = announce.watch();
         let address = within(at.wait_for(Option::is_some)).await.unwrap().clone().unwrap();
         Self { source, address }

@@ -425,6 +425,14 @@ impl Objects {
             out.send_files(group.take(), resume).await?;
         }
         links.report(out.name(), "`follow_links: true`, or `--links follow` of `copy`,");
+        if listing.repeated() > 0 {
+            let name = location.store.name(prefix);
+            tracing::warn!(
+                "`{}`: the store listed {} names below `{name}` more than once; each is read once",
+                out.name(),
+                listing.repeated()
+            );
+        }
         if found == 0 {
             tracing::warn!("`{}`: no object is below `{}`", out.name(), location.store.name(prefix));
         }

@@ -56,7 +56,8 @@ pub struct HttpSource {
     /// output.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// The largest body, in bytes after decompression. A request with a larger one is answered with 413.
+    /// The largest body, in bytes after decompression. A request with a larger one is answered with 413. So
+    /// is a request that can never fit into three quarters of `memory`.
     #[serde(default = "default_body")]
     max_body_bytes: ByteSize,
     /// How long a client may take to send the head of a request, and again to send its body.

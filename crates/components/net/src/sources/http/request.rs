@@ -15,7 +15,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCOD
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
 use thalweg_engine::{Error, Received, SourceOutput};
-use thalweg_record::Lease;
+use thalweg_record::{Lease, size_text};
 
 use super::{Payload, Server};
 use crate::net::{Cut, Cuts, Format, Incomplete, Part, Plain, Rejected, Respond, Sent, growth};
@@ -204,9 +204,12 @@ impl Server {
         if length > self.config.max_body_bytes.bytes() {
             return Err(self.too_large());
         }
+        if length > attainable(out) as u64 {
+            return Err(beyond_memory(out));
+        }
         let part = self.incomplete.begin();
         let read = async {
-            let mut growing = Growing::begin(&self.incomplete, &part, out, 0).await;
+            let mut growing = Growing::begin(&self.incomplete, &part, out, 0).await?;
             self.read(body, &mut growing).await?;
             match compression {
                 // The compressed body is held until it has been read.
@@ -240,7 +243,7 @@ impl Server {
             if data.len() > self.config.max_body_bytes.as_usize() - into.memory.len() {
                 return Err(self.too_large());
             }
-            into.reserve(data.len().max(announced.saturating_sub(into.memory.len()))).await;
+            into.reserve(data.len().max(announced.saturating_sub(into.memory.len()))).await?;
             into.memory.extend_from_slice(&data);
         }
         Ok(())
@@ -255,9 +258,9 @@ impl Server {
         let Growing { incomplete, part, out, .. } = body;
         let memory = out.share().budget().limit();
         let mut decoder = Decoder::new(compression, Cursor::new(&body.memory)).within(memory);
-        let mut decoded = Growing::begin(incomplete, part, out, body.lease.bytes()).await;
+        let mut decoded = Growing::begin(incomplete, part, out, body.lease.bytes()).await?;
         loop {
-            decoded.reserve(STEP).await;
+            decoded.reserve(STEP).await?;
             let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded.memory);
             let read = read.map_err(|error| {
                 Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be decompressed: {error}"))
@@ -304,24 +307,56 @@ struct Growing<'b> {
 }
 
 impl<'b> Growing<'b> {
-    async fn begin(incomplete: &'b Incomplete, part: &'b Part, out: &'b SourceOutput, beside: usize) -> Self {
+    async fn begin(
+        incomplete: &'b Incomplete,
+        part: &'b Part,
+        out: &'b SourceOutput,
+        beside: usize,
+    ) -> Result<Self, Refusal> {
+        if_attainable(out, beside, STEP)?;
         let lease = incomplete.reserve(out.share(), STEP, Some(part)).await;
         part.hold(beside + STEP);
-        Self { incomplete, part, out, memory: Vec::with_capacity(STEP), lease, beside }
+        Ok(Self { incomplete, part, out, memory: Vec::with_capacity(STEP), lease, beside })
     }
 
-    /// Makes capacity for `more` bytes, at least doubling the memory.
-    async fn reserve(&mut self, more: usize) {
-        if self.memory.capacity() - self.memory.len() < more {
-            let held = self.beside + self.lease.bytes();
-            let more = growth(self.out.share(), held, more, more.max(self.memory.len()));
-            let room = self.incomplete.reserve(self.out.share(), more, Some(self.part)).await;
-            // Both leases belong to one share, so the merge always succeeds.
-            drop(self.lease.merge(room));
-            self.memory.reserve_exact(more);
-            self.part.hold(self.beside + self.lease.bytes());
+    /// Makes capacity for `more` bytes, at least doubling the memory. Refuses the request if the budget can
+    /// never grant them.
+    async fn reserve(&mut self, more: usize) -> Result<(), Refusal> {
+        let free = self.memory.capacity() - self.memory.len();
+        if free >= more {
+            return Ok(());
         }
+        let (held, least) = (self.beside + self.lease.bytes(), more - free);
+        if_attainable(self.out, held, least)?;
+        let more = growth(self.out.share(), held, least, more.max(self.memory.len()));
+        let room = self.incomplete.reserve(self.out.share(), more, Some(self.part)).await;
+        // Both leases belong to one share, so the merge always succeeds.
+        drop(self.lease.merge(room));
+        self.memory.reserve_exact(free + more);
+        self.part.hold(self.beside + self.lease.bytes());
+        Ok(())
     }
+}
+
+/// Returns how many bytes one request can ever hold: what sources may fill, or the first step, which is
+/// granted to a source that holds nothing.
+fn attainable(out: &SourceOutput) -> usize {
+    out.share().budget().ceiling().max(STEP)
+}
+
+/// Refuses a request that holds `held` bytes and needs `more` if the budget can never grant them: it would
+/// wait for its own memory.
+fn if_attainable(out: &SourceOutput, held: usize, more: usize) -> Result<(), Refusal> {
+    if held + more > attainable(out) { Err(beyond_memory(out)) } else { Ok(()) }
+}
+
+fn beyond_memory(out: &SourceOutput) -> Refusal {
+    let reason = format!(
+        "a request may hold at most {}, three quarters of `memory`, and a compressed one holds its \
+         decompressed body as well; send less in one request, or raise `memory`",
+        size_text(attainable(out))
+    );
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
 }
 
 /// Returns the head of a request in its HTTP/1.1 form, for a body of `length` bytes that is neither

@@ -11,10 +11,21 @@ use crate::net::testing::{Server as Running, rest, trickle, within};
 use crate::tls::{TlsClient, test_files};
 
 async fn start(yaml: &str) -> Running {
+    start_within(64 << 20, yaml).await
+}
+
+/// Starts the source with a memory budget of this number of bytes.
+async fn start_within(memory: usize, yaml: &str) -> Running {
     let config: HttpSource = options(yaml);
     assert_eq!(config.check(), []);
     let announce = Announce::new("test");
-    Running::start(Http { config, announce: announce.clone() }, announce).await
+    Running::start_within(memory, Http { config, announce: announce.clone() }, announce).await
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
 }
 
 fn client() -> Client {
@@ -214,11 +225,6 @@ async fn a_whole_request_can_be_the_message() {
 #[tokio::test]
 async fn compressed_bodies_are_decompressed() {
     let server = start("{ address: 127.0.0.1:0, max_body_bytes: 300000 }").await;
-    let gzip = |text: &[u8]| {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(text).unwrap();
-        encoder.finish().unwrap()
-    };
     let text = "some text ".repeat(20_000);
     let request = post(&server, "/").header("Content-Encoding", "gzip").body(gzip(text.as_bytes()));
     let (status, batch) = delivered(&server, request).await;
@@ -232,6 +238,42 @@ async fn compressed_bodies_are_decompressed() {
     assert_eq!(self::status(encoded("gzip", gzip(&[0; 400_000]))).await, 413);
     assert_eq!(self::status(encoded("gzip", b"not gzip".to_vec())).await, 400);
     assert_eq!(self::status(encoded("br", Vec::new())).await, 415);
+}
+
+/// Sources may fill three quarters of a budget: 768 KiB.
+#[tokio::test]
+async fn a_body_that_can_never_fit_into_the_memory_is_refused_at_once() {
+    let server = start_within(1 << 20, "{ address: 127.0.0.1:0, read_timeout: 10min }").await;
+    let most = 768 << 10;
+    let expected = "a request may hold at most 768 KiB, three quarters of `memory`, and a compressed one holds \
+                    its decompressed body as well; send less in one request, or raise `memory`\n";
+    let zipped = |body: Vec<u8>| post(&server, "/").header("Content-Encoding", "gzip").body(body);
+    for request in [
+        post(&server, "/").body(vec![b'x'; most + 1]),
+        zipped(gzip(&vec![b'x'; most + 1])),
+        zipped(gzip(&vec![b'x'; 15 << 20])),
+    ] {
+        let answer = within(request.send()).await.unwrap();
+        assert_eq!((answer.status().as_u16(), answer.text().await.unwrap().as_str()), (413, expected));
+    }
+    // The same without a length in the head.
+    let mut raw = server.connect().await;
+    let head = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let body = format!("{:x}\r\n{}\r\n0\r\n\r\n", most + 1, "x".repeat(most + 1));
+    within(raw.write_all((head.to_owned() + &body).as_bytes())).await.unwrap();
+    assert!(rest(&mut raw).await.starts_with("HTTP/1.1 413 "));
+    for fits in [post(&server, "/").body(vec![b'x'; most]), zipped(gzip(&vec![b'x'; most - (64 << 10)]))] {
+        assert_eq!(delivered(&server, fits).await.0, 200);
+    }
+}
+
+/// A budget that is smaller than what is read at once: the first piece of a body is read nevertheless.
+#[tokio::test]
+async fn without_memory_small_bodies_are_taken_and_others_are_refused() {
+    let server = start_within(0, "{ address: 127.0.0.1:0, read_timeout: 10min }").await;
+    assert_eq!(delivered(&server, post(&server, "/").body(vec![b'x'; 16 << 10])).await.0, 200);
+    assert_eq!(status(post(&server, "/").body(vec![b'x'; (16 << 10) + 1])).await, 413);
+    assert_eq!(status(post(&server, "/").header("Content-Encoding", "gzip").body(gzip(b"x"))).await, 413);
 }
 
 #[tokio::test]
