@@ -24,6 +24,10 @@ const REMEMBERED: usize = 4096;
 /// The maximum length of a text in the cache, in bytes.
 const LONGEST: usize = 1024;
 
+/// The most of a text that is parsed, in bytes: servers accept no longer headers. Its products take many
+/// times its memory.
+const PARSED: usize = 16 << 10;
+
 /// The bytes of an entry of the cache beside its texts.
 const ENTRY: usize = 64;
 
@@ -32,7 +36,7 @@ const STEP: usize = 1 << 16;
 
 /// Parses user agents, the HTTP header `User-Agent`.
 ///
-/// A fact that the text does not contain is NULL.
+/// A fact that the text does not contain is NULL. Only the first 16 KiB of a text are read.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseUserAgent {
@@ -179,6 +183,7 @@ impl RowParser for UserAgentParser {
     }
 
     fn parse(&mut self, text: &str) -> Result<(), String> {
+        let text = text.get(..text.floor_char_boundary(PARSED)).unwrap_or(text);
         if let Some(found) = self.known.get(text) {
             return push(&mut self.columns, found);
         }
@@ -303,6 +308,13 @@ mod tests {
         );
         assert_eq!(own.get("mozilla"), None);
         assert_eq!(parsed(""), json!({"bot": false, "mobile": false}));
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_long_text_is_read() {
+        let text = format!("example/1 {}", "ä".repeat(PARSED));
+        assert_eq!(parsed(&text)["browser"], json!("example"));
+        assert_eq!(parsed(&format!("{} iPhone", " ".repeat(PARSED)))["mobile"], json!(false));
     }
 
     #[test]
