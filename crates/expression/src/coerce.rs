@@ -140,24 +140,14 @@ impl Rules<'_> {
     fn numbers(&self, left: Expr, right: Expr) -> (Expr, Expr) {
         let exact = [&left, &right].into_iter().any(beyond_floats);
         let one = |expr: Expr| match self.kind(&expr) {
-            Kind::Text => self.number(expr, exact),
+            // A value that cannot be calculated is an error; a condition on it is not met.
+            Kind::Text if !self.condition && !exact && literal_text(&expr).is_none() => {
+                cast(expr, DataType::Float64)
+            }
+            Kind::Text => number(expr, exact),
             _ => expr,
         };
         (one(left), one(right))
-    }
-
-    /// Converts text to a number.
-    fn number(&self, text: Expr, exact: bool) -> Expr {
-        if self.must_fit(&text) && !exact {
-            return cast(text, DataType::Float64);
-        }
-        number(text, exact)
-    }
-
-    /// True if a text that cannot be converted is an error: the value cannot be calculated. A condition on
-    /// such a text is not met.
-    fn must_fit(&self, text: &Expr) -> bool {
-        !self.condition && literal_text(text).is_none()
     }
 
     fn alike<const N: usize>(&self, operands: [Expr; N], equality: bool) -> [Expr; N] {
@@ -188,21 +178,16 @@ impl Rules<'_> {
                     .collect();
             }
             let exact = operands.iter().any(beyond_floats);
-            convert(&|operand| self.number(operand, exact))
+            convert(&|operand| number(operand, exact))
         } else if kinds.contains(&Kind::Bool) {
-            convert(&|operand| match self.must_fit(&operand) {
-                true => cast(operand, DataType::Boolean),
-                false => truth_of_text(operand),
-            })
+            convert(&truth_of_text)
         } else if let Some(time) =
             operands.iter().zip(&kinds).find(|(_, kind)| **kind == Kind::Time).map(|(operand, _)| operand)
             && let Ok(data_type) = time.get_type(self.schema)
         {
-            // A literal that is not a time is an error. In a condition, a text in a message that is not a
-            // time is NULL.
+            // A literal that is not a time is an error; a text in a message that is not a time is NULL.
             convert(&|operand| match literal_text(&operand) {
                 Some(_) => operand,
-                None if !self.condition => cast(operand, data_type.clone()),
                 None => Expr::TryCast(TryCast::new(Box::new(operand), data_type.clone())),
             })
         } else {

@@ -22,12 +22,11 @@
 //! - **A value keeps its own type.** An expression is evaluated for each message with the types of its own
 //!   values, even if the column holds others too: beside `1.5` or `"a"`, `1` is an integer. The result for a
 //!   message does not depend on the other messages of its batch.
-//! - **Text beside a number** is read as a number, in arithmetic (`size + 1`) and in comparisons: `status >=
-//!   500` on a text column parses each text. A text that is not a number is an error of that message. In a
-//!   condition it is NULL instead. `TRY_CAST(status AS DOUBLE) >= 500` is NULL in both. Texts are parsed as
-//!   64-bit floats, or as integers beside an integer literal beyond 2^53. The same applies to booleans and
-//!   times. Only a text literal that is not a number is compared as text, for equality: `status <>
-//!   'unknown'`.
+//! - **Text beside a number** is read as a number: `status >= 500` on a text column parses each text. In a
+//!   comparison, an unparsable text is NULL. In arithmetic, as in `size + 1`, it is an error of that message,
+//!   except in a condition. Texts are parsed as 64-bit floats, or as integers beside an integer literal
+//!   beyond 2^53. The same applies to booleans and times. Only a text literal that is not a number is
+//!   compared as text, for equality: `status <> 'unknown'`.
 //! - **A JSON column** (irregular or nested values kept as JSON text) is used as the values it holds: a JSON
 //!   string is text, a JSON number is a number, and an object or array is JSON text. JSON `null` is NULL.
 //! - **A message fails alone.** A division by zero, a failed `CAST` or an overflow makes that message's value

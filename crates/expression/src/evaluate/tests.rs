@@ -173,28 +173,6 @@ fn text_beside_a_number_is_read_as_one() {
     assert_eq!(yes("n < 'unknown'", &batch), [None; 5]);
 }
 
-/// A condition on such a text is not met, but a value cannot be calculated.
-#[test]
-fn a_text_that_cannot_be_compared_is_an_error_of_a_value() {
-    let batch = with(vec![texts("t", vec![Some("500"), Some("abc"), None])]);
-    for (sql, reason) in [
-        ("t > 1", "`t > 1` failed: `abc` is not a number."),
-        ("1 = t", "`1 = t` failed: `abc` is not a number."),
-        ("t BETWEEN 1 AND 3", "`t BETWEEN 1 AND 3` failed: `abc` is not a number."),
-        ("t IN (1, 2)", "`t IN (1, 2)` failed: `abc` is not a number."),
-        ("t + 1 > 2", "`t + 1 > 2` failed: `abc` is not a number."),
-    ] {
-        let failed = evaluator(sql).evaluate(&batch).failed;
-        assert_eq!(failed, [(1, reason.to_owned())], "{sql}");
-        assert_eq!(yes(sql, &batch)[1..], [None, None], "{sql}");
-    }
-    assert_eq!(evaluator("TRY_CAST(t AS DOUBLE) > 1").evaluate(&batch).failed, []);
-    assert_eq!(evaluator("t <> 'abc' AND t > 'a'").evaluate(&batch).failed, []);
-    let failed = |sql| evaluator(sql).evaluate(&batch).failed.into_iter().map(|(row, _)| row).collect();
-    let rows: Vec<Vec<u32>> = vec![failed("t = true"), failed("t > to_timestamp('2024-01-01T00:00:00Z')")];
-    assert_eq!(rows, [vec![0, 1], vec![0, 1]]);
-}
-
 #[test]
 fn integers_beyond_the_exactness_of_floats_are_compared_exactly() {
     let batch = with(vec![
