@@ -172,7 +172,7 @@ fn files_are_not_removed_on_one_way_while_they_are_read_on_another() {
         assert!(checked.err.contains("`gone` removes files of `"), "{}", checked.err);
     }
     let checked = with(
-        "  main: { from: in, transforms: [{ write: { path: copy } }], to: { round_robin: [kept, gone] } }",
+        "  main: { from: in, transforms: [{ write: { path: copy } }], to: gone }\n  failed: { from: main.errors, to: kept }",
     );
     assert_eq!(checked.code, Some(0), "{}", checked.err);
 }

@@ -236,7 +236,8 @@ impl std::fmt::Debug for Budget {
 /// reservation is dropped. The peak is therefore updated after all buffers of a batch are claimed, not here.
 impl MemoryPool for Budget {
     fn reserve(&self, size: usize) -> Box<dyn MemoryReservation> {
-        let bytes = size + OWNER;
+        // An empty buffer has no allocation.
+        let bytes = if size == 0 { 0 } else { size + OWNER };
         self.0.state.lock().used += bytes;
         Box::new(Lease { budget: self.clone(), share: None, bytes })
     }
