@@ -300,7 +300,7 @@ def http(
         max_message_bytes: With `framing`: the largest message, in bytes. Of a larger one, the first 4 KiB leave
             by the `errors` output. By default `"1MiB"`.
         max_body_bytes: The largest body, in bytes after decompression. A request with a larger one is answered
-            with 413. By default `"16MiB"`.
+            with 413. So is a request that can never fit into three quarters of `memory`. By default `"16MiB"`.
         read_timeout: How long a client may take to send the head of a request, and again to send its body. By
             default `"30s"`.
         respond: When requests are answered. The default is `delivered`.

@@ -575,9 +575,7 @@ def exec(
         args: The arguments. Names may begin with a dash: write `--` before an argument that is not a whole path,
             if the command supports it. The default is none.
         output: The path to which the command writes its result. The file then has that content and that name. By
-            default the file continues unchanged. For a command that changes the file itself, write `"{path}"`:
-            changes while the command runs then count as its own. Otherwise `remove` leaves a changed file where
-            it is, and `watch` sends it again.
+            default the file continues, with the changes that the command makes to it in its place.
         output_cleanup: How the file at `output` is treated when the run no longer needs it. The default is
             `keep`.
         timeout: The maximum duration of the command. By default there is no limit.
@@ -1219,7 +1217,7 @@ def parse_user_agent(
 ) -> Component:
     """Parses user agents, the HTTP header `User-Agent`.
 
-    A fact that the text does not contain is NULL.
+    A fact that the text does not contain is NULL. Only the first 16 KiB of a text are read.
 
     Args:
         field: The field to read. The default is the payload. A message without the field stays unchanged. By
