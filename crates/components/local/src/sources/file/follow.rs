@@ -17,9 +17,12 @@ use super::{Files, forget_missing};
 use thalweg_codec::framing::After;
 use thalweg_stream::io_error::io_error;
 
-/// The maximum number of files that are open while following. Beyond it, the files that were quiet for
-/// longest are closed.
+/// The maximum number of files that are open while following. If more have something to be read, those that
+/// are read to their end are closed.
 const MAX_OPEN: usize = 512;
+
+/// The pause before the next search while files wait to be opened.
+const CROWDED: Duration = Duration::from_millis(10);
 
 /// The number of polls for which a deleted file must be quiet before it is dropped.
 const LINGER: u32 = 20;
@@ -35,14 +38,15 @@ impl Files {
     pub(super) async fn follow(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let interval = self.config.poll_interval.duration();
         loop {
-            let looked = Instant::now();
             let scan = self.config.scan_interval.map_or(interval, TimeSpan::duration);
             if self.looked.is_none_or(|last| last.elapsed() >= scan) {
-                self.looked = Some(looked);
+                self.looked = Some(Instant::now());
                 self.look(out)?;
             }
+            // Not from the search, which may take longer than the interval.
+            let begun = Instant::now();
             let mut is_busy = true;
-            while is_busy && looked.elapsed() < interval {
+            while is_busy && begun.elapsed() < interval {
                 is_busy = false;
                 for at in 0..self.tails.len() {
                     if out.is_stopping() {
@@ -55,7 +59,11 @@ impl Files {
             if !is_busy {
                 self.ask_for_save(out);
             }
-            if out.is_stopping() || (!is_busy && out.sleep(interval).await) {
+            let pause = if self.is_crowded { CROWDED } else { interval };
+            if self.is_crowded {
+                self.looked = None;
+            }
+            if out.is_stopping() || (!is_busy && out.sleep(pause).await) {
                 return Ok(());
             }
         }
@@ -75,10 +83,11 @@ impl Files {
         }
         let mut known: HashMap<Identity, usize> =
             self.tails.iter().enumerate().map(|(at, tail)| (tail.identity(), at)).collect();
-        let mut open = self.tails.iter().filter(|tail| tail.is_open()).count();
+        let mut open = self.make_room();
+        self.is_crowded = false;
         for found in &findings.files {
             match known.remove(&found.identity) {
-                Some(at) => self.refresh(at, found),
+                Some(at) => self.refresh(at, found, &mut open),
                 None if found.is_old => {}
                 None => self.open_new(found, is_first, &mut open, out),
             }
@@ -87,18 +96,25 @@ impl Files {
         if is_first {
             self.find_renamed(&findings.files, out);
         }
-        self.close_quiet();
         Ok(())
     }
 
-    /// Updates a followed file that was found again.
-    fn refresh(&mut self, at: usize, found: &Found) {
+    /// Updates a followed file that was found again. `open` is the number of open files.
+    fn refresh(&mut self, at: usize, found: &Found, open: &mut usize) {
         let Some(tail) = self.tails.get_mut(at) else { return };
         tail.rename(&found.path);
         tail.beneath = found.beneath.clone();
         tail.is_gone = false;
+        if tail.is_open() {
+            return;
+        }
+        if *open >= MAX_OPEN {
+            self.is_crowded |= tail.is_behind(found.size);
+            return;
+        }
         match blocking(|| tail.reopen(found.size)) {
             Ok(()) => {
+                *open += usize::from(tail.is_open());
                 self.warned.remove(&found.path);
             }
             Err(error) => self.warn(found.path.clone(), &error),
@@ -113,6 +129,7 @@ impl Files {
                 self.finished.retain(|(partition, _)| *partition != tail.partition);
                 if *open >= MAX_OPEN {
                     tail.close();
+                    self.is_crowded = true;
                 }
                 *open += usize::from(tail.is_open());
                 self.tails.push(tail);
@@ -194,15 +211,21 @@ impl Files {
         }
     }
 
-    /// Closes the files that were quiet for longest, if too many are open.
-    fn close_quiet(&mut self) {
-        let mut open: Vec<&mut Tail> =
-            self.tails.iter_mut().filter(|tail| tail.is_open() && !tail.is_gone).collect();
-        if open.len() > MAX_OPEN {
-            open.sort_unstable_by_key(|tail| tail.active);
-            let surplus = open.len() - MAX_OPEN;
-            open.iter_mut().take(surplus).for_each(|tail| tail.close());
+    /// Closes files if as many are open as may be: half of those that are read to their end and were quiet
+    /// for longest, or else some others. Returns the number of open files.
+    fn make_room(&mut self) -> usize {
+        let open = self.tails.iter().filter(|tail| tail.is_open()).count();
+        if open < MAX_OPEN {
+            return open;
         }
+        let mut may_close: Vec<&mut Tail> =
+            self.tails.iter_mut().filter(|tail| tail.is_open() && !tail.is_gone).collect();
+        may_close.sort_by_cached_key(|tail| (tail.expected() > 0, tail.active));
+        let read = may_close.iter().filter(|tail| tail.expected() == 0).count();
+        let most = open - MAX_OPEN / 2;
+        let count = most.min(read.max(MAX_OPEN / 8));
+        may_close.iter_mut().take(count).for_each(|tail| tail.close());
+        self.tails.iter().filter(|tail| tail.is_open()).count()
     }
 
     /// Reads a piece of a followed file. Returns true if there may be more.

@@ -196,6 +196,7 @@ impl SourceConfig for FileSource {
             reader: Reader { arenas: Arenas::new(context.batch_bytes) },
             has_begun: false,
             looked: None,
+            is_crowded: false,
             waiting: VecDeque::new(),
             current: None,
             failed: Vec::new(),
@@ -215,6 +216,8 @@ struct Files {
     has_begun: bool,
     /// With `follow`: the time of the last search for files.
     looked: Option<Instant>,
+    /// With `follow`: true if files wait to be opened, because too many are open.
+    is_crowded: bool,
     /// Without `follow`: the files to read, the file being read, and the errors of the files before it.
     waiting: VecDeque<Found>,
     current: Option<Tail>,

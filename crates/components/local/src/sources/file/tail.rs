@@ -551,9 +551,14 @@ impl Tail {
         }
     }
 
-    /// Opens it again if its size is no longer the one at which it was closed.
+    /// True if its size is no longer the one up to which it was read.
+    pub fn is_behind(&self, size: u64) -> bool {
+        size != self.used
+    }
+
+    /// Opens it again if its size is no longer the one up to which it was read.
     pub fn reopen(&mut self, size: u64) -> io::Result<()> {
-        if self.file.is_none() && size != self.used {
+        if self.file.is_none() && self.is_behind(size) {
             let file = self.beneath.open(&self.path)?;
             if Identity::of(&file.metadata()?) == self.identity {
                 self.file = Some(Arc::new(file));

@@ -1,6 +1,6 @@
 //! Tests of the whole source with real files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Write;
 use std::time::Duration;
@@ -464,6 +464,29 @@ async fn a_renamed_file_is_read_for_as_long_as_its_writer_may_need() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     folder.append("a.log.1", "late\n");
     following.expect(&["late"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn more_files_than_may_be_open_are_read_at_once_and_when_they_grow() {
+    let folder = Folder::new();
+    let names: Vec<String> = (0..1200).map(|number| format!("{number:04}.log")).collect();
+    for name in &names {
+        folder.write(name, format!("{name}\n"));
+    }
+    let mut following = Following::start(&folder.yaml("*.log", FOLLOW), State::new());
+    for _ in 0..2 {
+        let mut found = HashSet::new();
+        while found.len() < names.len() {
+            let taken = tokio::time::timeout(PATIENCE, following.running.main.take()).await;
+            let Ok(Some((_, Arrived::Messages(mut batch)))) = taken else {
+                panic!("only {} came", found.len())
+            };
+            found.extend(payloads(&batch));
+            batch.take_ack().settle(Outcome::Delivered);
+        }
+        names.iter().for_each(|name| folder.append(name, format!("{name}\n")));
+    }
     following.stop().await;
 }
 
