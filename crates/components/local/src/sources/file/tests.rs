@@ -474,7 +474,7 @@ async fn more_files_than_may_be_open_are_read_at_once_and_when_they_grow() {
     for name in &names {
         folder.write(name, format!("{name}\n"));
     }
-    let mut following = Following::start(&folder.yaml("*.log", FOLLOW), State::new());
+    let following = Following::start(&folder.yaml("*.log", FOLLOW), State::new());
     for _ in 0..2 {
         let mut found = HashSet::new();
         while found.len() < names.len() {
