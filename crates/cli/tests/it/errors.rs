@@ -538,7 +538,8 @@ sinks: { out: { discard: {} } }
     for (arguments, folder) in [(&[][..], ".thalweg"), (&["--state", "kept"], "kept")] {
         let said = house.run(&[&["run", "c.yaml"], arguments].concat());
         assert_eq!(said.code, Some(0), "{}", said.err);
-        assert!(said.err.lines().count() < 20, "{}", said.err);
+        // Two lines for each ten seconds that it takes.
+        assert!(said.err.lines().count() < 200, "{}", said.err);
         assert!(said.err.contains("1,000,000 messages could not be processed"), "{}", said.err);
         assert!(said.err.contains("dead letters dropped, the oldest first"), "{}", said.err);
         let listed = house.run(&[&["errors", "list", "c.yaml", "--limit", "1"], arguments].concat()).out;
