@@ -76,7 +76,7 @@ impl Flows {
     }
 
     /// Returns the flows that a feed may carry, as far as they are known.
-    fn fed(&self, graph: &Graph, feed: &Feed) -> Vec<Flow> {
+    pub(crate) fn fed(&self, graph: &Graph, feed: &Feed) -> Vec<Flow> {
         let given = |name: &str| graph.sources.iter().find(|source| *source.name == *name);
         let end = |pipeline: &Pipeline| match pipeline.transforms.last() {
             Some(last) => Some(last.config.gives()),

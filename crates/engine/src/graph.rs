@@ -234,8 +234,8 @@ impl Graph {
         names
     }
 
-    /// Returns the name of a transform or sink that removes the files that sources read, if a sink or
-    /// pipeline of this name leads to one.
+    /// Returns the name of a transform or sink that removes the files that enter this sink or pipeline.
+    /// Messages that are made of them, and files that are made of messages, are not followed.
     pub fn removal(&self, name: &Arc<str>) -> Option<Arc<str>> {
         let (mut open, mut seen) = (vec![name.clone()], Vec::new());
         while let Some(name) = open.pop() {
@@ -247,14 +247,17 @@ impl Graph {
                 return Some(name);
             }
             if let Some(pipeline) = self.pipeline(&name) {
-                let removes = |step: &Step| matches!(step, Step::Files(config) if config.removes_input());
-                let own = pipeline.transforms.iter().find(|transform| removes(&transform.config));
-                if let Some(transform) = own {
+                let of_files = |step: &Step| step.takes() == Flow::Files && step.gives() == Flow::Files;
+                let end = pipeline.transforms.iter().position(|transform| !of_files(&transform.config));
+                let mut reached = pipeline.transforms.iter().take(end.unwrap_or(usize::MAX));
+                if let Some(transform) = reached.find(|transform| transform.config.removes_input()) {
                     return Some(transform.name.clone());
                 }
-                let fed = self.fed_by(&Feed::Pipeline(name.clone()));
-                open.extend(fed.into_iter().map(|at| self.pipelines[at].name.clone()));
-                open.extend(pipeline.to.names().iter().cloned());
+                if end.is_none() {
+                    let fed = self.fed_by(&Feed::Pipeline(name.clone()));
+                    open.extend(fed.into_iter().map(|at| self.pipelines[at].name.clone()));
+                    open.extend(pipeline.to.names().iter().cloned());
+                }
             }
             seen.push(name);
         }

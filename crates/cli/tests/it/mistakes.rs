@@ -155,10 +155,10 @@ fn a_configuration_from_the_standard_input_leaves_none_for_a_source() {
 
 #[test]
 fn files_are_not_removed_on_one_way_while_they_are_read_on_another() {
-    let with = |pipelines: &str| {
+    let with = |kept: &str, pipelines: &str| {
         let config = format!(
             "sources: {{ in: {{ files: {{ path: in }} }} }}\npipelines:\n{pipelines}\n\
-             sinks: {{ kept: {{ directory: {{ path: out }} }}, gone: remove }}\n"
+             sinks: {{ kept: {{ {kept}: {{ path: out }} }}, gone: remove }}\n"
         );
         House::with(&[("pipeline.yaml", &config)]).run(&["check", "pipeline.yaml"])
     };
@@ -167,12 +167,26 @@ fn files_are_not_removed_on_one_way_while_they_are_read_on_another() {
         "  one: { from: in, to: kept }\n  other: { from: in, to: gone }",
         "  main: { from: in, to: kept }\n  more: { from: main, to: last }\n  last: { to: gone }",
     ] {
-        let checked = with(pipelines);
+        let checked = with("directory", pipelines);
         assert_eq!(checked.code, Some(2), "{pipelines}");
         assert!(checked.err.contains("`gone` removes files of `"), "{}", checked.err);
     }
-    let checked = with(
-        "  main: { from: in, transforms: [{ write: { path: copy } }], to: gone }\n  failed: { from: main.errors, to: kept }",
-    );
-    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    // A file goes to one of two targets, a file is written before, and packed files are not those of the source.
+    for (kept, pipelines) in [
+        (
+            "directory",
+            "  main: { from: in, transforms: [{ write: { path: copy } }], to: gone }\n  failed: { from: main.errors, to: kept }",
+        ),
+        (
+            "directory",
+            "  main: { from: in, to: kept }\n  packed: { from: in, transforms: [lines, pack: { name: all }], to: gone }",
+        ),
+        (
+            "file",
+            "  main: { from: in, transforms: [lines], to: [kept, packed] }\n  packed: { transforms: [pack: { name: all }], to: gone }",
+        ),
+    ] {
+        let checked = with(kept, pipelines);
+        assert_eq!(checked.code, Some(0), "{pipelines} {}", checked.err);
+    }
 }

@@ -64,6 +64,11 @@ impl Step {
         }
     }
 
+    /// True if it removes the files that sources read.
+    pub fn removes_input(&self) -> bool {
+        matches!(self, Step::Files(config) if config.removes_input())
+    }
+
     /// True if it begins a segment: no transform is called together with one before it.
     pub fn is_first(&self) -> bool {
         matches!(self, Step::Waits(_) | Step::FileReader(_))

@@ -107,8 +107,7 @@ pub struct Segment {
 impl Segment {
     /// True if an operator removes the files that sources read.
     pub fn removes_input(&self) -> bool {
-        let removes = |step: &Step| matches!(step, Step::Files(config) if config.removes_input());
-        self.operators.iter().any(|operator| removes(&operator.node.config))
+        self.operators.iter().any(|operator| operator.node.config.removes_input())
     }
 
     /// True if an operator with these properties can join the segment.

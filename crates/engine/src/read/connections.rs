@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thalweg_config::{Node, Span, nearest};
 
 use super::{Reader, list};
+use crate::component::Flow;
 use crate::flow::{Flows, Mismatch, MismatchPart};
 use crate::graph::{Feed, Graph};
 
@@ -68,7 +69,9 @@ impl Reader<'_> {
     fn removals(&mut self, root: &Node, graph: &Graph) {
         let sources = graph.sources.iter().map(|source| Feed::Source(source.name.clone()));
         let pipelines = graph.pipelines.iter().map(|pipeline| Feed::Pipeline(pipeline.name.clone()));
-        for feed in sources.chain(pipelines) {
+        let flows = Flows::of(graph);
+        let carries_files = |feed: &Feed| flows.fed(graph, feed).contains(&Flow::Files);
+        for feed in sources.chain(pipelines).filter(carries_files) {
             let copies = graph.copies_of(&feed);
             let Some((removed, removal)) = copies
                 .iter()
