@@ -171,7 +171,8 @@ fn files_are_not_removed_on_one_way_while_they_are_read_on_another() {
         assert_eq!(checked.code, Some(2), "{pipelines}");
         assert!(checked.err.contains("`gone` removes files of `"), "{}", checked.err);
     }
-    // A file goes to one of two targets, a file is written before, and packed files are not those of the source.
+    // A file goes to one of two targets, a file is written before, and packed files are not those of the
+    // source.
     for (kept, pipelines) in [
         (
             "directory",
