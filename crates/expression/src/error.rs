@@ -95,7 +95,8 @@ fn wrong_types(text: &str) -> Option<String> {
         let function = lowered(function.trim_start_matches("Internal error: "));
         return Some(format!("{function} does not take values of these types"));
     }
-    if !text.contains(" to the signature ") {
+    let names_classes = text.contains(" expects ") && text.contains(" but received ");
+    if !names_classes && !text.contains(" to the signature ") {
         return None;
     }
     let name = NAME.as_ref()?.captures(text).and_then(|captures| captures.get(1));
@@ -181,6 +182,10 @@ mod tests {
             (
                 "Function 'power' requires Float64, but received String (DataType: Utf8View).",
                 "function 'power' requires number, but received text",
+            ),
+            (
+                "Function 'abs' expects Numeric but received String",
+                "function 'abs' does not take values of these types",
             ),
             (
                 "Function 'concat' user-defined coercion failed with: Error during planning: concat takes values",

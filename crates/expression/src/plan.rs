@@ -249,8 +249,9 @@ fn checked(physical: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
 fn field_type(data_type: &DataType) -> Result<Option<DataType>> {
     use DataType::{
         Binary, BinaryView, Boolean, Date32, Date64, Decimal32, Decimal64, Decimal128, Decimal256, Duration,
-        FixedSizeBinary, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Interval, LargeBinary,
-        LargeUtf8, Null, Time32, Time64, Timestamp, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
+        FixedSizeBinary, FixedSizeList, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Interval,
+        LargeBinary, LargeList, LargeListView, LargeUtf8, List, ListView, Null, Time32, Time64, Timestamp,
+        UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
     };
     Ok(match data_type {
         Int64 | Float64 | Boolean | Utf8View => None,
@@ -260,9 +261,10 @@ fn field_type(data_type: &DataType) -> Result<Option<DataType>> {
         | Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => Some(Utf8View),
         Timestamp(TimeUnit::Microsecond, Some(zone)) if **zone == *"UTC" => None,
         Timestamp(..) => Some(Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
-        other => {
-            return Err(DataFusionError::Plan(format!("it returns a {other}, which a field cannot hold")));
+        List(_) | LargeList(_) | FixedSizeList(..) | ListView(_) | LargeListView(_) => {
+            return Err(DataFusionError::Plan("it returns a list, which a field cannot hold".to_owned()));
         }
+        _ => return Err(DataFusionError::Plan("it returns what a field cannot hold".to_owned())),
     })
 }
 

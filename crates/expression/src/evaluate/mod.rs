@@ -158,7 +158,12 @@ impl Evaluator {
     /// bounds of one expression.
     pub fn evaluate_beside(&mut self, held: usize, batch: &Batch) -> Evaluated {
         within(&self.bounds.clone(), held, || {
-            let mut evaluated = self.values(batch);
+            let mut evaluated = self.values(batch, false);
+            if !evaluated.failed.is_empty() && !evaluated.is_too_large && self.depends_on_nulls(batch) {
+                drop(evaluated);
+                set_made(held);
+                evaluated = self.values(batch, true);
+            }
             // A result on the way may be in use no longer.
             let made = made().saturating_sub(held);
             evaluated.held = held + made.min(evaluated.values.get_buffer_memory_size());
@@ -166,10 +171,10 @@ impl Evaluator {
         })
     }
 
-    fn values(&mut self, batch: &Batch) -> Evaluated {
+    fn values(&mut self, batch: &Batch, split_nulls: bool) -> Evaluated {
         let rows = batch.rows();
         let expression = self.expression.clone();
-        let groups = match self.groups(batch, Purpose::Value) {
+        let groups = match self.groups(batch, Purpose::Value, split_nulls) {
             Ok(Some(groups)) => groups,
             Ok(None) => {
                 let compiled = self.compiled(batch, Purpose::Value);
@@ -214,13 +219,20 @@ impl Evaluator {
     /// Returns the results for a batch. If the expression is not a condition for the types of a message, that
     /// message fails.
     pub fn condition(&mut self, batch: &Batch) -> Condition {
-        within(&self.bounds.clone(), 0, || self.results(batch))
+        within(&self.bounds.clone(), 0, || {
+            let condition = self.results(batch, false);
+            if condition.failed.is_empty() || !self.depends_on_nulls(batch) {
+                return condition;
+            }
+            set_made(0);
+            self.results(batch, true)
+        })
     }
 
-    fn results(&mut self, batch: &Batch) -> Condition {
+    fn results(&mut self, batch: &Batch, split_nulls: bool) -> Condition {
         let rows = batch.rows();
         let expression = self.expression.clone();
-        let groups = match self.groups(batch, Purpose::Condition) {
+        let groups = match self.groups(batch, Purpose::Condition, split_nulls) {
             Ok(Some(groups)) => groups,
             Ok(None) => {
                 let compiled = self.compiled(batch, Purpose::Condition);
@@ -246,17 +258,33 @@ impl Evaluator {
         Condition { values: results.into(), failed }
     }
 
-    /// Returns the groups of messages with the same types, or `None` if the types of the columns are those of
-    /// all values.
-    fn groups(&mut self, batch: &Batch, purpose: Purpose) -> Result<Option<Vec<Group>>, ArrowError> {
-        let names = self.expression.possible_columns();
+    /// True if messages that fail may not fail alone: `CAST(a AS BIGINT) + b` is NULL if `b` is a NULL
+    /// without a type, and `a` is not even read then.
+    fn depends_on_nulls(&self, batch: &Batch) -> bool {
+        let columns = self.columns(batch);
+        columns.len() > 1 && columns.iter().flatten().any(Present::has_nulls)
+    }
+
+    /// Returns the fields of a batch that the expression may read.
+    fn columns(&self, batch: &Batch) -> Vec<Option<Present>> {
         let schema = batch.fields().schema_ref();
-        let columns: Vec<Option<Present>> =
-            names.iter().map(|name| Present::field(schema, batch, name)).collect();
-        let has_nulls = |column: &Present| column.values.logical_null_count() > 0;
+        let names = self.expression.possible_columns();
+        names.iter().map(|name| Present::field(schema, batch, name)).collect()
+    }
+
+    /// Returns the groups of messages with the same types, or `None` if the types of the columns are those of
+    /// all values. With `split_nulls`, NULLs form groups of their own in any case.
+    fn groups(
+        &mut self,
+        batch: &Batch,
+        purpose: Purpose,
+        split_nulls: bool,
+    ) -> Result<Option<Vec<Group>>, ArrowError> {
+        let columns = self.columns(batch);
         let is_mixed = |column: &Present| column.kind != Kind::Plain;
-        let split_nulls = columns.iter().flatten().any(has_nulls)
-            && (self.expression.chooses()
+        let split_nulls = columns.iter().flatten().any(Present::has_nulls)
+            && (split_nulls
+                || self.expression.chooses()
                 || columns.iter().flatten().any(is_mixed)
                 // Types that only NULLs have may be why the expression cannot be evaluated.
                 || self.compiled(batch, purpose).plan.is_err());
@@ -327,6 +355,10 @@ impl Present {
             _ => Kind::Plain,
         };
         Some(Self { values: batch.fields().column(place).clone(), column, kind })
+    }
+
+    fn has_nulls(&self) -> bool {
+        self.values.logical_null_count() > 0
     }
 }
 

@@ -6,7 +6,8 @@
 //! Otherwise `a / 2` would depend on whether another message of the batch has `1.5` in `a`.
 //!
 //! Whether NULLs have a type matters only if the expression chooses among values, as `coalesce` does: all
-//! other operators and functions return NULL for NULL. So NULLs form groups of their own only there.
+//! other operators and functions return NULL for NULL. So NULLs form groups of their own only there, and
+//! where a message fails: an operand that would fail is not even evaluated beside a NULL without a type.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -60,9 +60,14 @@ fn line() -> impl Strategy<Value = String> {
     })
 }
 
-const SETS: [&str; 14] = [
+const SETS: [&str; 19] = [
     "{c: a + 1}",
     "{c: a / 2}",
+    "{c: a + b}",
+    "{c: CAST(a AS BIGINT) + abs(b)}",
+    "{c: 'CAST(a AS BIGINT) > b'}",
+    "{c: a > b}",
+    "{c: 'a % b', d: b - a}",
     "{c: a}",
     "{c: 'coalesce(a, 1)'}",
     "{c: \"coalesce(a, b, 'none')\"}",
@@ -78,7 +83,7 @@ const SETS: [&str; 14] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(384))]
     #[test]
     fn a_message_looks_the_same_alone_and_among_others(
         lines in prop::collection::vec(line(), 1..8),
@@ -125,6 +130,11 @@ fn arithmetic_on_a_text_is_an_error_of_its_message() {
     let lines = [r#"{"s":"x"}"#.to_owned(), r#"{"s":"4"}"#.to_owned()];
     let found = outputs("{}", "{b: s + 1}", "{}", &[&lines]);
     assert_eq!(found[0], [r#"{"b":5.0,"s":"4"}"#]);
+    // Beside NULL it is not read, whether or not the other field is a number in another message.
+    let lines = [r#"{"n":1,"s":"1"}"#, r#"{"n":null,"s":"x"}"#, r#"{"s":"y"}"#].map(str::to_owned);
+    let beside = outputs("{}", "{b: s + n}", "{}", &[&lines]);
+    assert_eq!(beside, outputs("{}", "{b: s + n}", "{}", &lines.chunks(1).collect::<Vec<_>>()));
+    assert_eq!((beside[0].len(), beside[1].len()), (3, 0));
     assert_eq!(found[1], ["{\"s\":\"x\"}: `b` cannot be set: `s + 1` failed: `x` is not a number."]);
 }
 
