@@ -164,6 +164,8 @@ async fn a_message_in_one_segment_with_the_end_of_the_handshake_arrives_at_once(
     let batch = within(server.next()).await;
     assert_eq!(payloads(&batch), ["early"]);
     batch.settle(Outcome::Delivered);
+    // Not even tickets to resume the session: see `without_tickets`.
+    assert!(is_silent(&mut stream).await);
 }
 
 #[tokio::test]
