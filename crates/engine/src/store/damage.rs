@@ -151,6 +151,10 @@ fn a_directory_of_an_older_version_is_accepted_and_what_was_removed_from_it_is_m
         assert!(text.contains(&format!("{name}` is missing")), "{text}");
         assert!(files(folder.path()) == damaged, "{name}");
     }
+    whole.retain(|name, _| !name.starts_with("keyspaces"));
+    let folder = restored(&whole);
+    let text = Store::open(folder.path()).err().expect("no keyspace is left").full();
+    assert!(text.contains("keyspaces/0` is missing") && files(folder.path()) == whole, "{text}");
 }
 
 #[test]

@@ -44,6 +44,8 @@ static ZEROS: [u8; PIECE] = [0; PIECE];
 
 pub(super) const VERSION: &str = "version";
 pub(super) const KEYSPACES: &str = "keyspaces";
+/// The keyspace with the names of the others. The database creates it before it writes `version`.
+const NAMES: &str = "0";
 const CURRENT: &str = "current";
 const TABLES: &str = "tables";
 const JOURNAL: &str = "jnl";
@@ -394,6 +396,9 @@ fn check_traces(folder: &Path) -> Result<(), Damage> {
         return Err(damage(folder.join("0.jnl"), "is missing"));
     }
     let keyspaces = folder.join(KEYSPACES);
+    if is_versioned && !keyspaces.join(NAMES).exists() {
+        return Err(damage(keyspaces.join(NAMES), "is missing"));
+    }
     for name in directories(&keyspaces).map_err(unreadable)? {
         let current = keyspaces.join(&name).join(CURRENT);
         if !current.exists() && has_tables(&keyspaces.join(&name)).map_err(unreadable)? {
