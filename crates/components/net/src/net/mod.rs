@@ -28,6 +28,7 @@ mod listener;
 mod options;
 mod places;
 mod serve;
+mod sockets;
 mod stream;
 mod stream_reader;
 #[cfg(test)]
