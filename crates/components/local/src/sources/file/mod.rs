@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Reads, Source, SourceConfig, SourceOutput};
 
 use find::{Finder, Findings, Found};
 use read::Reader;
@@ -186,6 +186,11 @@ sinks:
 }
 
 impl SourceConfig for FileSource {
+    fn reads(&self) -> Vec<Reads> {
+        let all = self.path.all().iter().flat_map(|text| Reads::of(text));
+        all.map(|reads| reads.filtered(&[], &self.exclude)).collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let ignore_older = self.ignore_older.map(TimeSpan::duration);
         Ok(Box::new(Files {
