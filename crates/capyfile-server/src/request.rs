@@ -3,23 +3,21 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::Request;
 use hyper::StatusCode;
-use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use thalweg_dialects::capyfile;
 use thalweg_dialects::capyfile::Operation;
 use thalweg_dialects::capyfile::response::{self, Answer};
 use thalweg_net::upload::{self, Accept, Refusal, Room, Uploads, pairs, percent_decoded};
-use thalweg_net::web;
+use thalweg_net::web::{self, ArrivingBody};
 
 use crate::health;
 use crate::server::Server;
 
 impl Server {
     /// Answers a request, and logs the answer.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Arc<str>) -> web::Answer {
+    pub(super) async fn answer(self: Arc<Self>, request: web::Request, peer: Arc<str>) -> web::Answer {
         let begun = Instant::now();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answer = self.clone().of_request(request).await;
@@ -32,7 +30,7 @@ impl Server {
         given
     }
 
-    async fn of_request(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+    async fn of_request(self: Arc<Self>, request: web::Request) -> Answer {
         if let Some(check) =
             self.settings.check.as_ref().filter(|check| check.endpoint == request.uri().path())
         {
@@ -89,7 +87,12 @@ impl Server {
     }
 
     /// Reads the files and fields of a request in the form that the processor expects.
-    async fn read(&self, head: &Parts, body: Incoming, operations: &[Operation]) -> Result<Uploads, Refusal> {
+    async fn read(
+        &self,
+        head: &Parts,
+        body: ArrivingBody,
+        operations: &[Operation],
+    ) -> Result<Uploads, Refusal> {
         let has = |operation| operations.contains(&operation);
         // Commands read their files by path.
         let room = Room { in_memory: !has(Operation::CommandExec), ..self.room.clone() };

@@ -35,8 +35,8 @@ pub mod testing;
 
 pub use component::{
     Component, Context, Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform,
-    FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig, Step, Transform,
-    TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
+    FileTransformConfig, Flow, InFlight, Mistake, Reads, Sink, SinkConfig, Source, SourceConfig, Step,
+    Transform, TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};

@@ -4,10 +4,10 @@
 //! engine's own counters at the time of the request. An exporter library was rejected: it would count
 //! everything a second time.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::Full;
@@ -18,18 +18,23 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_engine::{ComponentCounts, Error, Handle};
-use thalweg_job::LoadError;
+use thalweg_job::{LoadError, descriptors_for_clients};
 use thalweg_redact::redacted;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 
 /// The paths that are served.
 const PATHS: &str = "/metrics  counters, for Prometheus\n/health   200 if all is well, 503 and why if not\n";
 
-/// The connections that are served at the same time.
+/// The largest number of connections that are served at the same time. It is smaller if this process may have
+/// few files open.
 const MOST_CONNECTIONS: usize = 64;
-/// How long one may take.
+/// The same, as a part of the descriptors that the clients of sources may take.
+const PART_OF_DESCRIPTORS: usize = 6;
+/// How long a connection may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The oldest connection is closed after this time if another client waits.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// The server.
 pub struct MetricsServer {
@@ -59,8 +64,9 @@ impl MetricsServer {
     /// Serves until it is dropped. Each connection gets one answer, so that a limited number of connections
     /// serves every client in a bounded time. Other clients wait in the queue of the system.
     pub async fn run(self) {
-        let free = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        while let Ok(permit) = free.clone().acquire_owned().await {
+        let most = MOST_CONNECTIONS.min(descriptors_for_clients() / PART_OF_DESCRIPTORS).max(1);
+        let mut open = Open::default();
+        loop {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -70,23 +76,60 @@ impl MetricsServer {
                     continue;
                 }
             };
-            let (handle, begun) = (self.handle.clone(), self.begun);
-            tokio::spawn(async move {
-                let service = service_fn(|request| {
-                    let answer = answer(&request, &handle, begun);
-                    async { Ok::<_, Infallible>(answer) }
-                });
-                let mut server = http1::Builder::new();
-                server.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).keep_alive(false);
-                let served = server.serve_connection(TokioIo::new(stream), service);
-                match tokio::time::timeout(TIMEOUT, served).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::debug!("a connection for /metrics ended: {error}"),
-                    Err(_) => tracing::debug!("a client of /metrics was too slow"),
-                }
-                drop(permit);
-            });
+            open.make_room(most).await;
+            open.begin(converse(stream, self.handle.clone(), self.begun));
         }
+    }
+}
+
+/// The connections that are served.
+#[derive(Default)]
+struct Open {
+    tasks: JoinSet<()>,
+    /// When each began, the oldest first. Some may have ended.
+    ages: VecDeque<(tokio::time::Instant, AbortHandle)>,
+}
+
+impl Open {
+    fn begin(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(connection);
+        self.ages.push_back((tokio::time::Instant::now(), task));
+    }
+
+    /// Waits until fewer than `most` connections are open. A client that connects and sends nothing must not
+    /// keep others waiting, so the oldest one is closed after [`LEAST`].
+    async fn make_room(&mut self, most: usize) {
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            self.ages.retain(|(_, task)| !task.is_finished());
+            let Some((begun, oldest)) = self.ages.front().filter(|_| self.tasks.len() >= most) else {
+                return;
+            };
+            match tokio::time::timeout_at(*begun + LEAST, self.tasks.join_next()).await {
+                Ok(_) => {}
+                Err(_) => {
+                    tracing::debug!("a client of /metrics was too slow, and others wait");
+                    oldest.abort();
+                    self.tasks.join_next().await;
+                }
+            }
+        }
+    }
+}
+
+/// Answers a client's request.
+async fn converse(stream: TcpStream, handle: Handle, begun: Instant) {
+    let service = service_fn(|request| {
+        let answer = answer(&request, &handle, begun);
+        async { Ok::<_, Infallible>(answer) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).keep_alive(false);
+    let served = server.serve_connection(TokioIo::new(stream), service);
+    match tokio::time::timeout(TIMEOUT, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!("a connection for /metrics ended: {error}"),
+        Err(_) => tracing::debug!("a client of /metrics was too slow"),
     }
 }
 
@@ -191,4 +234,39 @@ fn head(out: &mut String, name: &str, help: &str) {
 /// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_connection_is_closed_only_if_another_client_waits() {
+        let mut open = Open::default();
+        let (kept, mut closed) = (Arc::new(()), Vec::new());
+        for _ in 0..3 {
+            open.make_room(3).await;
+            let held = Arc::new(());
+            closed.push(Arc::downgrade(&held));
+            open.begin(async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            });
+        }
+        tokio::time::advance(LEAST * 5).await;
+        assert_eq!(open.tasks.len(), 3);
+        for at in 0..3 {
+            open.make_room(3).await;
+            assert_eq!(closed.iter().filter(|held| held.strong_count() == 0).count(), at + 1);
+            assert_eq!(closed[at].strong_count(), 0);
+            let kept = kept.clone();
+            open.begin(async move {
+                std::future::pending::<()>().await;
+                drop(kept);
+            });
+        }
+        assert_eq!(Arc::strong_count(&kept), 4);
+    }
 }

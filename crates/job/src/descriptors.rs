@@ -2,9 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thalweg_engine::Error;
-
-/// The descriptors of a run with one file at a time: of the runtime, the state directory and the streams.
-const LEAST: u64 = 32;
+use thalweg_runtime::descriptors::{LEAST, limit};
 
 /// Raises the limit of this process to what the system allows it. Systems set a low one for programs that use
 /// `select`, which this one does not. Call it at the start of a program.
@@ -23,7 +21,7 @@ pub fn raise_descriptor_limit() {
 /// # Errors
 /// If this process may have too few files open.
 pub(crate) fn check_descriptor_limit() -> Result<(), Error> {
-    match getrlimit(Resource::Nofile).current {
+    match limit() {
         Some(limit) if limit < LEAST => Err(Error::permanent(format!(
             "this process may have {limit} files open, and a run needs at least {LEAST}: raise the limit, for example \
              with `ulimit -n 1024`"

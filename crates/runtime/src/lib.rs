@@ -15,6 +15,7 @@
 
 mod at_once;
 mod channel;
+pub mod descriptors;
 pub mod evaluation;
 mod failpoint;
 pub mod limit;

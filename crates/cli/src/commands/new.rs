@@ -1,6 +1,6 @@
 //! `thalweg new`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use thalweg_frontend::{CommandError, Exit, Paint, print, write_new};
@@ -11,6 +11,8 @@ struct Template {
     name: &'static str,
     summary: &'static str,
     text: &'static str,
+    /// The input that it reads: the name of a file, and its text.
+    sample: Option<(&'static str, &'static str)>,
 }
 
 const TEMPLATES: [Template; 4] = [
@@ -18,21 +20,25 @@ const TEMPLATES: [Template; 4] = [
         name: "jsonl",
         summary: "JSON lines from files: parsed, filtered, written to a file (this one is written by default)",
         text: include_str!("../../templates/jsonl.yaml"),
+        sample: Some(("input/sample.jsonl", include_str!("../../templates/sample.jsonl"))),
     },
     Template {
         name: "access-log",
         summary: "the access log of a web server: parsed by a pattern, errors apart from the rest",
         text: include_str!("../../templates/access-log.yaml"),
+        sample: Some(("logs/access.log", include_str!("../../templates/access.log"))),
     },
     Template {
         name: "csv",
         summary: "CSV files with a header: parsed, computed with, written as JSON",
         text: include_str!("../../templates/csv.yaml"),
+        sample: Some(("sales/sample.csv", include_str!("../../templates/sample.csv"))),
     },
     Template {
         name: "generate",
         summary: "made-up messages to the screen: runs as it is, to try things out",
         text: include_str!("../../templates/generate.yaml"),
+        sample: None,
     },
 ];
 
@@ -76,5 +82,19 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
         return Ok(Exit::Done);
     };
     write_new(path, template.text)?;
+    template.sample.map_or(Ok(()), |(name, text)| write_sample(Path::new(name), text))?;
     Ok(Exit::Done)
+}
+
+/// Writes input for a template, so that it runs at once. A folder that exists is left as it is: it may have
+/// the user's own input.
+fn write_sample(path: &Path, text: &str) -> Result<(), CommandError> {
+    let Some(folder) = path.parent().filter(|folder| std::fs::symlink_metadata(folder).is_err()) else {
+        return Ok(());
+    };
+    let written = std::fs::create_dir(folder).and_then(|()| std::fs::write(path, text));
+    let shown = path.display();
+    written.map_err(|error| CommandError::Failed(format!("`{shown}` cannot be written: {error}")))?;
+    print::err(&format!("wrote {shown}, which it reads: replace it by your own input\n"));
+    Ok(())
 }

@@ -292,3 +292,29 @@ fn a_full_folder_for_temporary_files_is_named_and_the_run_goes_on_when_there_is_
     assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
     assert!(house.read("out/in.log") == content);
 }
+
+#[test]
+fn a_full_disk_stops_the_run_also_while_a_torn_file_is_put_in_order() {
+    let house = House::with(&[(
+        "c.yaml",
+        "sources: { in: stdin }\npipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.gz, compression: gzip, atomic: false } } }\n",
+    )]);
+    assert_eq!(
+        house.run_with_input(&["run", "c.yaml", "-q"], "a message\n".repeat(1000).as_bytes()).code,
+        Some(0)
+    );
+    let whole = std::fs::read(house.path().join("out.gz")).unwrap();
+    let torn = &whole[..whole.len() - 4];
+    std::fs::write(house.path().join("out.gz"), torn).unwrap();
+    // Without an end, the run would wait for space.
+    let mut command = Command::new("timeout");
+    command.args(["120", env!("CARGO_BIN_EXE_thalweg"), "run", "c.yaml", "-q", "--state", "state"]);
+    command.env("THALWEG_FAILPOINTS", "rename.before=full@1-").current_dir(house.path());
+    let said = crate::common::said(command.stdin(std::process::Stdio::null()).output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("cannot write to `out.gz`: no space is left on its disk"), "{}", said.err);
+    assert_eq!(std::fs::read(house.path().join("out.gz")).unwrap(), torn);
+    let said = house.run_with_input(&["run", "c.yaml", "-q", "--state", "state"], b"another\n");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+}

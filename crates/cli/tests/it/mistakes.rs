@@ -191,3 +191,40 @@ fn files_are_not_removed_on_one_way_while_they_are_read_on_another() {
         assert_eq!(checked.code, Some(0), "{pipelines} {}", checked.err);
     }
 }
+
+#[test]
+fn files_are_not_removed_for_one_source_while_another_reads_them() {
+    let with = |sources: &str, pipelines: &str| {
+        let kept = if pipelines.contains("kept") { "kept: { file: { path: out } }, " } else { "" };
+        let config = format!(
+            "sources: {{ {sources} }}\npipelines: {{ {pipelines} }}\nsinks: {{ {kept}gone: remove }}\n"
+        );
+        House::with(&[("pipeline.yaml", &config)]).run(&["check", "pipeline.yaml"])
+    };
+    let pipelines = "p: { from: a, transforms: [lines], to: kept }, q: { from: b, to: gone }";
+    for (one, other) in [("in", "./in"), ("in/**/*.csv", "in/below"), ("in/*", "in/a.csv")] {
+        let checked = with(
+            &format!("a: {{ files: {{ path: '{one}' }} }}, b: {{ files: {{ path: '{other}' }} }}"),
+            pipelines,
+        );
+        assert_eq!(checked.code, Some(2), "{one} {other}");
+        let said = "`gone` removes files of `b` that `a` may not have read yet.";
+        assert!(
+            checked.err.contains(said) && checked.err.contains("[pipeline.yaml:1:12]"),
+            "{}",
+            checked.err
+        );
+    }
+    let followed = "a: { file: { path: 'in/*' } }, b: { files: { path: in } }";
+    let checked = with(followed, "p: { from: a, to: kept }, q: { from: b, to: gone }");
+    assert_eq!(checked.code, Some(2));
+    // Names that exclude each other, separate folders, and one removal of both.
+    let named = "a: { files: { path: in/*.csv } }, b: { files: { path: in, include: ['*.log'] } }";
+    assert_eq!(with(named, pipelines).code, Some(0));
+    assert_eq!(with("a: { files: { path: in } }, b: { files: { path: other } }", pipelines).code, Some(0));
+    let both = "a: { files: { path: in } }, b: { files: { path: in/below } }";
+    assert_eq!(
+        with(both, "p: { from: [a, b], transforms: [{ write: { path: copy } }], to: gone }").code,
+        Some(0)
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{self, House};
@@ -17,7 +17,11 @@ struct Server {
 
 impl Server {
     fn start(house: &House) -> Self {
-        let mut command = house.command(&["run", "pipeline.yaml", "--state", "state"]);
+        Self::begin(house.command(&["run", "pipeline.yaml", "--state", "state"]))
+    }
+
+    /// Waits until this command listens.
+    fn begin(mut command: Command) -> Self {
         let mut child =
             command.env("THALWEG_LOG", "info").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -49,6 +53,59 @@ impl Server {
         assert!(status.success(), "{log}");
         log
     }
+}
+
+/// Connects from an address of this machine.
+fn connected_from(address: [u8; 4], port: u16) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
+    });
+    let stream = stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// A limit of 64 open files leaves 24 for clients: 18 that are connected, and 6 that wait.
+#[test]
+fn silent_clients_do_not_use_up_the_descriptors() {
+    let house = House::with(&[(
+        "pipeline.yaml",
+        "sources: { in: { http: { address: '0.0.0.0:0' } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.log } } }\n",
+    )]);
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    command.args(["-c", "ulimit -n 64; exec \"$0\" run pipeline.yaml", program]).current_dir(house.path());
+    let server = Server::begin(command);
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(format!("127.0.0.1:{port}")).unwrap()).collect();
+    for number in 0..20 {
+        let mut other = connected_from([127, 0, 0, 2], port.parse().unwrap());
+        let request = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{number:02}");
+        other.write_all(request.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        other.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+    }
+    let folder = format!("/proc/{}/fd", server.child.id());
+    let open = std::fs::read_dir(folder).unwrap().count();
+    assert!(open < 64, "{open} files are open");
+    drop(silent);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&server.child),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    let log = server.end();
+    let warning = "`in`: `max_connections` is 1024, but this process may have only 64 files open: 18 clients can be \
+                   connected. Raise the limit";
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
+    assert!(!log.contains("cannot accept a connection"), "{log}");
 }
 
 #[test]

@@ -87,6 +87,28 @@ fn every_template_is_right_and_is_not_written_over_a_file() {
     assert!(said.out.lines().count() > 0);
 }
 
+#[test]
+fn the_first_steps_of_the_help_succeed_in_an_empty_folder() {
+    for (template, output) in [
+        (&[][..], "output/errors.jsonl"),
+        (&["access-log"], "out/failures.log"),
+        (&["csv"], "out/large.jsonl"),
+    ] {
+        let house = House::with(&[]);
+        let new = [&["new", "-o", "first.yaml"], template].concat();
+        for step in [&new[..], &["check", "first.yaml"], &["run", "first.yaml", "--strict"]] {
+            let said = house.run(step);
+            assert_eq!(said.code, Some(0), "{step:?}: {}", said.err);
+        }
+        assert!(!house.lines(output).is_empty(), "{template:?}");
+    }
+    // Input that is there already is the user's.
+    let house = House::with(&[]);
+    std::fs::create_dir(house.path().join("input")).unwrap();
+    assert_eq!(house.run(&["new", "-o", "first.yaml"]).code, Some(0));
+    assert_eq!(std::fs::read_dir(house.path().join("input")).unwrap().count(), 0);
+}
+
 fn mistakes(schema: &serde_json::Value, text: &str) -> Diagnostics {
     let document = Document::parse("example.yaml", text).unwrap();
     let mut mistakes = document.diagnostics();

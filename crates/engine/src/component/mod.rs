@@ -21,6 +21,7 @@
 //! See docs/decisions/064-one-trait-per-role.md.
 
 mod files;
+mod reads;
 mod sink;
 mod source;
 mod step;
@@ -38,6 +39,7 @@ pub use thalweg_config::Mistake;
 pub use files::{
     Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig,
 };
+pub use reads::Reads;
 pub use sink::{InFlight, Sink, SinkConfig, WriteOutcome};
 pub use source::{Source, SourceConfig};
 pub use step::Step;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Context, Flow};
+use super::{Context, Flow, Reads};
 use crate::{Error, SourceOutput};
 
 /// Reads messages or files. One instance runs as one task.
@@ -55,6 +55,11 @@ pub trait SourceConfig: Send + Sync {
     /// taken while nothing moves, so that no sink gets a message twice.
     fn rereads(&self) -> bool {
         self.resends() && self.starts_over()
+    }
+
+    /// Returns the local files that the source reads, as far as its options say it.
+    fn reads(&self) -> Vec<Reads> {
+        Vec::new()
     }
 
     /// True if the source reads the standard input of the process, which then cannot hold the configuration.

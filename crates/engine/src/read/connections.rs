@@ -62,6 +62,7 @@ impl Reader<'_> {
         self.flows(root, graph);
         if self.diagnostics.is_empty() {
             self.removals(root, graph);
+            self.shared_files(root, graph);
         }
     }
 

@@ -7,6 +7,7 @@
 //! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 mod connections;
+mod shared_files;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -224,7 +224,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `file` with `follow` | The same. A line is lost if its file is deleted before a checkpoint covers it. | - |",
+        "| `file` with `follow` | The same. A line is lost if its file is deleted or truncated (`copytruncate`) before a checkpoint covers it: after `kill -9` up to half a second of lines. | - |",
         &[
             "source: file, follow -> file",
             "cli: what_a_checkpoint_has_of_a_followed_file_stays_when_the_file_is_deleted",

@@ -24,6 +24,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::places::FAREWELL;
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
 use super::{Client, Cut, Format, Incomplete, Place, Sent, Standing, Stream, StreamReader, incomplete};
@@ -66,9 +67,6 @@ pub struct Connection {
     /// The incomplete messages of all connections.
     pub incomplete: Incomplete,
 }
-
-/// How long a connection that lost its place is read at most, to deliver what has arrived.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Such a connection ends once nothing arrives for this time.
 const LULL: Duration = Duration::from_millis(100);

@@ -28,6 +28,7 @@ mod listener;
 mod options;
 mod places;
 mod serve;
+mod sockets;
 mod stream;
 mod stream_reader;
 #[cfg(test)]
@@ -39,7 +40,7 @@ pub use datagrams::receive;
 pub use incomplete::{Incomplete, Part, growth};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
-pub use places::{Peer, Place, Places, Standing};
+pub use places::{FAREWELL, Peer, Place, Places, Standing};
 pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};

@@ -22,8 +22,10 @@ pub struct ListenOptions {
     /// most connections: the one without a message for the longest time. It must have been without a message
     /// for 10 seconds, or for a second if its address has at least two connections more than the waiting
     /// client's. If no connection was, such an address gives up a busy one. Messages that have arrived from
-    /// it are still delivered and answered. A sender without acknowledgements may lose the next message that
-    /// it sends into a closed connection, so make this number larger than that of the senders.
+    /// it are still delivered and answered; an HTTP request that has not arrived a second later is cut off
+    /// without an answer. A sender without acknowledgements may lose the next message that it sends into a
+    /// closed connection, so make this number larger than that of the senders. It is smaller, with a warning,
+    /// if the process may have too few files open (`ulimit -n`).
     #[schemars(range(min = 1))]
     max_connections: usize,
     /// Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections

@@ -19,8 +19,8 @@
 //! gives up a busy one, even one that waits for an answer: otherwise one address could keep all others out.
 //! Shares that become equal come to rest.
 //!
-//! A connection that loses its place is read until nothing more arrives, or for a second, and gets its
-//! answers. Complete messages that have arrived are therefore delivered.
+//! A connection that loses its place is read until nothing more arrives, or for a second ([`FAREWELL`]), and
+//! gets its answers. Complete messages that have arrived are therefore delivered.
 //!
 //! The rejected alternative is a default of `idle_timeout`. It would close silent connections also where no
 //! client waits.
@@ -42,6 +42,8 @@ const LEAST: Duration = Duration::from_secs(10);
 /// The same for a connection of an address that has more than its share, if it has such a connection.
 /// Messages on their way from a client that sends without pause would be lost.
 const LEAST_OF_MANY: Duration = Duration::from_secs(1);
+/// How long a connection that lost its place is read at most, to deliver what has arrived.
+pub const FAREWELL: Duration = Duration::from_secs(1);
 /// How often closed connections are reported.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
 

@@ -11,6 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::listener::Accepted;
+use super::sockets::Listening;
 use super::{Listener, Peer, Place, Places, Stream};
 use crate::tls::Acceptor;
 
@@ -23,10 +24,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often to look for a connection to close while clients wait for a place.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// The number of accepted clients that may wait for a place. If more come, the last one of the address with
-/// the most waiting clients is turned away: an address can be seen only once its client is accepted.
-const WAITING: usize = 256;
 
 /// The component for which connections are accepted.
 pub trait Owner: Clone + Send + Sync + 'static {
@@ -55,7 +52,8 @@ impl Owner for SourceOutput {
 /// The limits of a listening source.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The largest number of open connections. Further clients wait until one ends or loses its place.
+    /// The largest number of open connections. Further clients wait until one ends or loses its place. It is
+    /// smaller if this process may have too few files open.
     pub max_connections: usize,
     /// The source ends after this time without activity.
     pub end_after_idle: Option<Duration>,
@@ -86,12 +84,13 @@ impl Limits {
     }
 }
 
-/// Lets a client wait. If that makes too many, the last one of the address with the most of them is turned
-/// away, so that every address has its share. Returns that client.
-fn wait(waiting: &mut VecDeque<Arrived>, new: Arrived) -> Option<Arrived> {
+/// Lets a client wait, one of at most `most`. Of more, the last one of the address with the most of them is
+/// turned away, so that every address has its share: an address can be seen only once its client is accepted.
+/// Returns that client.
+fn wait(waiting: &mut VecDeque<Arrived>, most: usize, new: Arrived) -> Option<Arrived> {
     let (.., newest) = new;
     waiting.push_back(new);
-    if waiting.len() <= WAITING {
+    if waiting.len() <= most {
         return None;
     }
     let mut counts: HashMap<Peer, usize> = HashMap::new();
@@ -187,7 +186,10 @@ where
     let mut waiting = VecDeque::new();
     let idle_at = || limits.end_after_idle.map(|span| activity.idle_at(span));
     let mut check = idle_at();
+    let mut listening = Listening::begin();
     loop {
+        let sockets = listening.sockets(limits.max_connections, out.name());
+        let limits = Limits { max_connections: sockets.places, ..limits };
         while let Some((accepted, name, peer)) = limits.admit(&mut waiting, open.len(), &places, out.name()) {
             let place = places.take(peer);
             let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
@@ -209,7 +211,7 @@ where
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => {
                     activity.note();
-                    if let Some((_, client, _)) = wait(&mut waiting, accepted) {
+                    if let Some((_, client, _)) = wait(&mut waiting, sockets.waiting, accepted) {
                         tracing::debug!("`{}`: {client} is turned away: too many clients wait", out.name());
                     }
                 }
@@ -259,6 +261,8 @@ async fn secure(accepted: Accepted, tls: Option<Acceptor>) -> std::io::Result<St
 mod tests {
     use super::*;
 
+    const WAITING: usize = 8;
+
     #[tokio::test]
     async fn each_address_has_a_share_of_the_waiting_clients() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -271,7 +275,7 @@ mod tests {
             // The last two are of another address.
             let peer = Peer::tcp([10, 0, 0, if number > WAITING { 2 } else { 1 }].into());
             let new = (Accepted::Tcp(stream), number.to_string().into(), peer);
-            away.extend(wait(&mut waiting, new).map(|(_, name, _)| name.to_string()));
+            away.extend(wait(&mut waiting, WAITING, new).map(|(_, name, _)| name.to_string()));
         }
         let names = [WAITING, WAITING - 1, WAITING - 2].map(|number| number.to_string());
         assert_eq!(away, names);

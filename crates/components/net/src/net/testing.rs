@@ -7,7 +7,7 @@ use thalweg_engine::testing::{Arrived, OutputReceiver, RunningSource, start_sour
 use thalweg_engine::{Error, Source};
 use thalweg_record::{Batch, Budget, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::Announce;
 
@@ -91,6 +91,14 @@ async fn take(from: &OutputReceiver) -> Batch {
         Some((_, Arrived::Messages(batch))) => batch,
         other => panic!("{other:?} came"),
     }
+}
+
+/// Connects from an address of this machine.
+pub(crate) async fn connect_from(address: [u8; 4], server: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    let port = server.rsplit_once(':').unwrap().1.parse().unwrap();
+    socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
 }
 
 /// Reads exactly `length` bytes.

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use hyper::body::Incoming;
+use hyper::StatusCode;
 use hyper::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
-use hyper::{Request, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Error, Mistake};
 
 use super::htpasswd::Htpasswd;
-use super::{Answer, ConnectionOptions, text};
+use super::{Answer, ConnectionOptions, Request, text};
 
 /// The options of all sources that serve HTTP. Their configurations flatten this struct.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -89,7 +88,7 @@ impl Admission {
     ///
     /// # Errors
     /// The answer to a request that is refused.
-    pub async fn admit(&self, request: &Request<Incoming>) -> Result<Option<String>, Box<Answer>> {
+    pub async fn admit(&self, request: &Request) -> Result<Option<String>, Box<Answer>> {
         let mut user = None;
         if let Some(users) = &self.users {
             user = match request.headers().get(AUTHORIZATION) {

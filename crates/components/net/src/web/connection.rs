@@ -13,10 +13,11 @@ use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_runtime::Failpoint;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::Answer;
-use crate::net::{Client, Standing, Stream};
+use super::arriving::Arriving;
+use crate::net::{Client, FAREWELL, Standing, Stream};
 
 /// How many bytes of a request are buffered before its body is read.
 const HEAD_BYTES: usize = 64 << 10;
@@ -50,14 +51,14 @@ impl ConnectionOptions {
 }
 
 /// Answers a client's requests. Once `stopping` completes or the connection loses its place, the request in
-/// progress is the last one.
+/// progress is the last one. If its place is lost, the rest of that request must arrive within [`FAREWELL`].
 pub async fn converse<A, F>(
     client: Client,
     options: ConnectionOptions,
     stopping: impl Future<Output = ()>,
     answer: A,
 ) where
-    A: Fn(Request<Incoming>) -> F,
+    A: Fn(super::Request) -> F,
     F: Future<Output = Answer>,
 {
     let Client { stream, name: peer, activity, place } = client;
@@ -66,11 +67,11 @@ pub async fn converse<A, F>(
         place.set(Standing::Silent { since, has_spoken, is_within: false });
     };
     idle(false);
-    let is_told = AtomicBool::new(false);
-    let service = service_fn(|request| {
+    let (is_told, arriving) = (AtomicBool::new(false), Arriving::default());
+    let service = service_fn(|request: Request<Incoming>| {
         let (under_way, is_told, idle) = (activity.under_way(), &is_told, &idle);
         place.set(Standing::Busy { since: Instant::now() });
-        let answer = answer(request);
+        let answer = answer(request.map(|body| arriving.watch(body)));
         async move {
             let answer = answer.await;
             drop(under_way);
@@ -83,18 +84,27 @@ pub async fn converse<A, F>(
         }
     });
     let (mut connection, mut stopping) = (pin!(options.serve(stream, service)), pin!(stopping));
-    let mut is_stopped = false;
-    let ended = loop {
+    let (mut is_stopped, mut leaves_at) = (false, None);
+    loop {
         tokio::select! {
             biased;
-            ended = watched(connection.as_mut(), &is_told) => break ended,
+            ended = watched(connection.as_mut(), &is_told) => {
+                if let Err(error) = ended {
+                    tracing::debug!("{peer}: the connection broke: {error}");
+                }
+                return;
+            }
             () = &mut stopping, if !is_stopped => is_stopped = true,
-            () = place.closing() => {}
+            () = place.closing() => leaves_at = Some(Instant::now() + FAREWELL),
+            () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => {
+                if arriving.is_under_way() {
+                    tracing::debug!("{peer}: another client needed its place before its request had arrived");
+                    return;
+                }
+                leaves_at = None;
+            }
         }
         connection.as_mut().graceful_shutdown();
-    };
-    if let Err(error) = ended {
-        tracing::debug!("{peer}: the connection broke: {error}");
     }
 }
 

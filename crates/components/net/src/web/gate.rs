@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use hyper::Request;
-use hyper::body::Incoming;
 use parking_lot::Mutex;
 use thalweg_engine::{Error, SourceOutput};
 
-use super::{Answer, ConnectionOptions, converse};
+use super::{Answer, ConnectionOptions, Request, converse};
 use crate::net::Client;
 
 /// The way from the requests of a connection to the source output. It is closed once the run stops.
@@ -43,7 +41,7 @@ pub async fn converse_until_stopped<A, F>(
     answer: A,
 ) -> Result<(), Error>
 where
-    A: Fn(Request<Incoming>, Arc<Gate>) -> F,
+    A: Fn(Request, Arc<Gate>) -> F,
     F: Future<Output = Answer>,
 {
     let gate = Arc::new(Gate(Mutex::new(State { output: Some(out.clone()), error: None })));

@@ -1,6 +1,7 @@
 //! The HTTP server that sources and other HTTP services share.
 
 mod admission;
+mod arriving;
 mod connection;
 mod gate;
 // Public for its fuzz target.
@@ -8,12 +9,16 @@ mod gate;
 pub mod htpasswd;
 
 pub use admission::{Admission, RequestOptions};
+pub use arriving::ArrivingBody;
 pub use connection::{ConnectionOptions, converse};
 pub use gate::{Gate, converse_until_stopped};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Response, StatusCode};
+
+/// A request, whose body may be arriving.
+pub type Request = hyper::Request<ArrivingBody>;
 
 /// An answer with its whole body in memory.
 pub type Answer = Response<Full<Bytes>>;

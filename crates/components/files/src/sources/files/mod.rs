@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, Paths, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Flow, Mistake, Reads, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, FileState, Origin, Problem, Times};
 
 use thalweg_stream::io_error::io_error;
@@ -149,6 +149,11 @@ sinks:
 impl SourceConfig for FilesConfig {
     fn gives(&self) -> Flow {
         Flow::Files
+    }
+
+    fn reads(&self) -> Vec<Reads> {
+        let all = self.path.all().iter().flat_map(|text| Reads::of(text));
+        all.map(|reads| reads.filtered(&self.include, &self.exclude)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Reads, Source, SourceConfig, SourceOutput};
 
 use find::{Finder, Findings, Found};
 use read::Reader;
@@ -70,6 +70,10 @@ pub struct FileSource {
     pub exclude_regex: Option<Regex>,
     /// Whether to wait for more data at the end of a file, and for new files, until the run is stopped. A
     /// last line then becomes a message only when its line feed is written. The default is `false`.
+    ///
+    /// If a file is rotated, let `path` match the rotated names as well (`app.log*`). Otherwise lines are
+    /// lost if a file is rotated several times within `poll_interval`, or while no run reads it. A file that
+    /// is moved to another folder while no run reads it is not read to its end.
     #[serde(default)]
     pub follow: bool,
     /// The compression of all files. The default is `auto`, which recognises it by the first bytes of each
@@ -186,6 +190,11 @@ sinks:
 }
 
 impl SourceConfig for FileSource {
+    fn reads(&self) -> Vec<Reads> {
+        let all = self.path.all().iter().flat_map(|text| Reads::of(text));
+        all.map(|reads| reads.filtered(&[], &self.exclude)).collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let ignore_older = self.ignore_older.map(TimeSpan::duration);
         Ok(Box::new(Files {

@@ -10,16 +10,16 @@ use std::task::Poll;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::StatusCode;
+use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::{Request, StatusCode};
 use thalweg_engine::{Error, Received, SourceOutput};
 use thalweg_record::{Lease, size_text};
 
 use super::{Payload, Server};
 use crate::net::{Cut, Cuts, Format, Incomplete, Part, Plain, Rejected, Respond, Sent, growth};
-use crate::web::{Answer, Gate, text};
+use crate::web::{Answer, ArrivingBody, Gate, Request, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
 /// How many bytes are reserved before a body arrives. More are reserved only as it arrives: what a client
@@ -119,7 +119,7 @@ impl Format for WithFields {
 
 impl Server {
     /// Sends the messages of a request and returns the answer.
-    pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate, peer: &Arc<str>) -> Answer {
+    pub(super) async fn answer(&self, request: Request, gate: &Gate, peer: &Arc<str>) -> Answer {
         let user = match self.admission.admit(&request).await {
             Ok(user) => user,
             Err(refused) => return *refused,
@@ -151,7 +151,7 @@ impl Server {
 
     async fn take(
         &self,
-        request: Request<Incoming>,
+        request: Request,
         user: Option<String>,
         peer: &Arc<str>,
         mut out: SourceOutput,
@@ -188,7 +188,7 @@ impl Server {
     async fn body(
         &self,
         parts: &Parts,
-        body: Incoming,
+        body: ArrivingBody,
         out: &SourceOutput,
     ) -> Result<(Vec<u8>, Lease), Refusal> {
         let compression = match parts.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
@@ -232,7 +232,7 @@ impl Server {
 
     /// Reads a body as the budget permits. When its first bytes have come, memory for all of it is reserved:
     /// bodies that grow bit by bit would wait for each other. Not if it is a large part of the budget.
-    async fn read(&self, mut body: Incoming, into: &mut Growing<'_>) -> Result<(), Refusal> {
+    async fn read(&self, mut body: ArrivingBody, into: &mut Growing<'_>) -> Result<(), Refusal> {
         let announced = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(usize::MAX);
         let announced = if announced > into.out.share().budget().limit() / 3 { 0 } else { announced };
         while let Some(frame) = body.frame().await {

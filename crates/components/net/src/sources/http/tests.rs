@@ -7,7 +7,7 @@ use thalweg_record::Outcome;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
-use crate::net::testing::{Server as Running, rest, trickle, within};
+use crate::net::testing::{Server as Running, connect_from, read, rest, trickle, within};
 use crate::tls::{TlsClient, test_files};
 
 async fn start(yaml: &str) -> Running {
@@ -313,6 +313,39 @@ async fn a_client_that_stalls_or_disconnects_in_the_middle_sends_nothing() {
     let (status, batch) = delivered(&server, post(&server, "/").body("whole")).await;
     assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec!["whole".to_owned()]));
     assert!(server.stop().await.main.is_empty());
+}
+
+/// A connection that lost its place may finish its request, but not for as long as the client likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_arrive_byte_by_byte_keep_no_other_address_out() {
+    let server = start("{ address: '0.0.0.0:0', max_connections: 4, read_timeout: 1h }").await;
+    let (address, stop, delivered) = server.deliver();
+    let mut slow = Vec::new();
+    for _ in 0..24 {
+        let mut client = connect_from([127, 0, 0, 1], &address).await;
+        slow.push(tokio::spawn(async move {
+            let head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n";
+            let mut sent = client.write_all(head).await;
+            while sent.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                sent = client.write_all(b"x").await;
+            }
+        }));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // They stay connected, so each one takes another place of the slow ones.
+    let mut others = Vec::new();
+    for last in 2..5 {
+        let mut other = connect_from([127, 0, 0, last], &address).await;
+        let request = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n{last}");
+        other.write_all(request.as_bytes()).await.unwrap();
+        assert_eq!(read(&mut other, 12).await, "HTTP/1.1 200");
+        others.push(other);
+    }
+    // A stopped source waits for requests that have begun.
+    slow.into_iter().for_each(|client| client.abort());
+    stop.request();
+    assert_eq!(within(delivered).await.unwrap().payloads, ["2", "3", "4"]);
 }
 
 #[tokio::test]

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use hyper::body::Incoming;
+use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Request, StatusCode};
 use serde::Serialize;
 use thalweg_engine::{Error, SourceOutput};
 use thalweg_record::{Ending, File, Outcome, Report, Settlement};
 
 use super::{Respond, Server};
 use crate::upload::{self, Refusal, Uploads};
-use crate::web::{self, Answer, Gate};
+use crate::web::{self, Answer, Gate, Request};
 
 /// The answer to a request.
 #[derive(Serialize)]
@@ -35,7 +34,7 @@ struct FileResponse {
 
 impl Server {
     /// Sends the files of a request on and returns the answer.
-    pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate) -> Answer {
+    pub(super) async fn answer(&self, request: Request, gate: &Gate) -> Answer {
         if let Err(refused) = self.admission.admit(&request).await {
             return *refused;
         }
@@ -58,7 +57,7 @@ impl Server {
 
     async fn take(
         &self,
-        request: Request<Incoming>,
+        request: Request,
         mut out: SourceOutput,
     ) -> Result<Result<(StatusCode, Response), Refusal>, Error> {
         let (head, body) = request.into_parts();

@@ -367,5 +367,9 @@ fn begin_error(path: &Path, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::AlreadyExists {
         return io_error("open", path, &io::ErrorKind::NotADirectory.into());
     }
-    io_error("open", path, error)
+    match error.kind() {
+        // A torn file of an earlier run is put in order before it is written to.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => writing::write_error(path, error),
+        _ => io_error("open", path, error),
+    }
 }

@@ -11,12 +11,12 @@ use thalweg_engine::ErrorKind;
 use thalweg_engine::testing::{context, messages, options, payloads, refused, rows};
 use thalweg_record::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixStream};
+use tokio::net::{TcpStream, UdpSocket, UnixDatagram, UnixStream};
 use tokio_rustls::rustls::ClientConnection;
 
 use super::*;
 use crate::net::Dial;
-use crate::net::testing::{Server, is_silent, read, rest, trickle, within};
+use crate::net::testing::{Server, connect_from, is_silent, read, rest, trickle, within};
 use crate::tls::{TlsClient, test_files};
 
 async fn start(yaml: &str) -> Server {

@@ -99,14 +99,6 @@ async fn more_clients_than_may_be_connected_wait_for_their_turn() {
     assert_eq!(read(&mut other, 2).await, "OK");
 }
 
-/// Connects from an address of this machine.
-async fn connect_from(address: [u8; 4], server: &str) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((address, 0).into()).unwrap();
-    let port = server.rsplit_once(':').unwrap().1.parse().unwrap();
-    socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
-}
-
 /// Sends a line now and then until the source closes the connection. Returns the number of answers.
 async fn chatter(mut client: TcpStream, name: usize) -> usize {
     let (mut receiver, mut sender) = client.split();
