@@ -116,6 +116,18 @@ fn long_results_of_expressions_stay_within_the_budget() {
 }
 
 #[test]
+fn texts_that_are_joined_stay_within_the_budget() {
+    let chain = vec!["s"; 30].join(" || ");
+    let line = |bytes: usize| format!("{{\"s\":\"{}\"}}\n", "x".repeat(bytes)).repeat(20);
+    for budget in [8 << 10, 32 << 10] {
+        let join = |set: &str| format!("[parse_json: {{}}, set: {{ {set} }}]");
+        check_with(budget, FILE, &join(&format!("x: \"{chain}\"")), NOWHERE, &line(400_000));
+        let doubled = "a: s || s, b: a || a, c: b || b, d: c || c, e: d || d, f: e || e";
+        check_with(budget, FILE, &join(doubled), NOWHERE, &line(200_000));
+    }
+}
+
+#[test]
 fn a_large_unfinished_file_in_the_state_stays_within_the_budget() {
     let lines = "a line of a text that is long enough\n".repeat(6_000_000);
     let transforms = "[pack: { name: 'p-{number}', max_size: 2GiB }]";
