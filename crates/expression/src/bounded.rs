@@ -19,12 +19,10 @@ use datafusion_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 use regex::Regex;
-use thalweg_record::{Budget, Turn, size_text};
+use thalweg_record::{Budget, LONGEST_TEXT, Turn, size_text};
 
-/// The maximum size of a result with enough memory, in bytes.
-const LONGEST: usize = 16 << 20;
-
-/// Results of this size are made without a turn, in bytes.
+/// Results of this size are made without a turn, in bytes. With more memory, they may be larger: ordinary
+/// batches must not wait for one another.
 const FREE: usize = 512 << 10;
 
 /// The maximum sizes of results, in bytes.
@@ -37,19 +35,23 @@ pub(crate) struct Bounds {
     most_of_one: usize,
     /// Of all functions for a batch.
     most: usize,
+    /// Of all functions without a turn.
+    free: usize,
 }
 
 impl Bounds {
     /// The bounds without a budget.
     pub(crate) const fn largest() -> Self {
-        Self { budget: None, longest: LONGEST, most_of_one: 128 << 20, most: 256 << 20 }
+        let longest = LONGEST_TEXT;
+        Self { budget: None, longest, most_of_one: 8 * longest, most: 16 * longest, free: FREE }
     }
 
     /// The bounds with a budget.
     pub(crate) fn within(budget: &Budget) -> Self {
         let longest = budget.longest_text();
         let most = (budget.limit() / 8).max(longest);
-        Self { budget: Some(budget.clone()), longest, most_of_one: budget.most_values(), most }
+        let free = (budget.limit() / 128).clamp(FREE, 4 * FREE);
+        Self { budget: Some(budget.clone()), longest, most_of_one: budget.most_values(), most, free }
     }
 }
 
@@ -103,11 +105,16 @@ pub(crate) fn too_many() -> String {
 
 /// Counts a result for one of `rows` messages, made of a text of `given` bytes.
 fn add(bytes: usize, given: usize, rows: usize) -> Result<()> {
+    let longest = NOW.with_borrow(|now| now.bounds.longest).max(given.min(LONGEST_TEXT));
+    if bytes > longest {
+        return Err(failed(&format!("the result has more than {}", size_text(longest))));
+    }
+    add_all(bytes, rows)
+}
+
+/// Counts results for `rows` messages.
+fn add_all(bytes: usize, rows: usize) -> Result<()> {
     let reason = NOW.with_borrow_mut(|now| {
-        let longest = now.bounds.longest.max(given.min(LONGEST));
-        if bytes > longest {
-            return Some(format!("the result has more than {}", size_text(longest)));
-        }
         now.made = now.made.saturating_add(bytes);
         let (most, whose) = match rows {
             0 | 1 => (now.bounds.most_of_one, "a message"),
@@ -116,12 +123,39 @@ fn add(bytes: usize, given: usize, rows: usize) -> Result<()> {
         if now.made > most {
             return Some(format!("the results for {whose} have more than {}", size_text(most)));
         }
-        if now.made > FREE && now.turn.is_none() {
+        if now.made > now.bounds.free && now.turn.is_none() {
             now.turn = now.bounds.budget.as_ref().map(Budget::turn);
         }
         None
     });
     reason.map_or(Ok(()), |reason| Err(failed(&reason)))
+}
+
+/// The sizes of results that are about to be made. Those of short results are counted together.
+pub(crate) struct Sizes {
+    rows: usize,
+    short: usize,
+}
+
+impl Sizes {
+    /// Begins to count the results for `rows` messages.
+    pub(crate) fn of(rows: usize) -> Self {
+        Self { rows, short: 0 }
+    }
+
+    /// Adds a result. `given` returns the size of the different texts of which it is made.
+    pub(crate) fn add(&mut self, bytes: usize, given: impl FnOnce() -> usize) -> Result<()> {
+        if bytes <= FREE {
+            self.short = self.short.saturating_add(bytes);
+            return Ok(());
+        }
+        add(bytes, given(), self.rows)
+    }
+
+    /// Counts the short results.
+    pub(crate) fn end(self) -> Result<()> {
+        add_all(self.short, self.rows)
+    }
 }
 
 /// The most pairs of characters that `levenshtein` compares. Its time is proportional to them.
@@ -138,11 +172,21 @@ enum Growth {
     Replace,
     /// `regexp_replace(text, pattern, to, flags)`
     ReplacePattern,
+    /// `concat(text, text, ...)`; the text of `overlay` has all of its two texts at most.
+    Join,
+    /// `concat_ws(separator, text, text, ...)`
+    JoinSeparated,
+    /// `encode(text, encoding)`
+    Encode,
     /// `levenshtein(text, text)`: not in size but in time.
     Compare,
 }
 
-const GROWING: [(&str, Growth); 6] = [
+const GROWING: [(&str, Growth); 10] = [
+    ("concat", Growth::Join),
+    ("concat_ws", Growth::JoinSeparated),
+    ("encode", Growth::Encode),
+    ("overlay", Growth::Join),
     ("lpad", Growth::Pad),
     ("rpad", Growth::Pad),
     ("repeat", Growth::Repeat),
@@ -241,6 +285,14 @@ impl ScalarUDFImpl for Bounded {
                     add(size, given.len(), rows)?;
                 }
             }
+            Growth::Join | Growth::JoinSeparated | Growth::Encode => {
+                let joined = joined(self.growth, &args.args, rows);
+                let mut sizes = Sizes::of(rows);
+                for (all, distinct) in joined {
+                    sizes.add(all, || distinct)?;
+                }
+                sizes.end()?;
+            }
             Growth::Compare => {
                 let (Some(left), Some(right)) = (texts(0)?, texts(1)?) else { return self.call(args) };
                 for (left, right) in left.iter().zip(&right) {
@@ -304,6 +356,58 @@ fn sizes(
         _ => (count, text.len().saturating_mul(count)),
     };
     (Some(i64::try_from(count).unwrap_or(i64::MAX)), size)
+}
+
+/// Returns for each message an upper bound for the size of a text that is made of all arguments, and the size
+/// of the different ones.
+fn joined(growth: Growth, args: &[ColumnarValue], rows: usize) -> Vec<(usize, usize)> {
+    let mut joined = vec![(0_usize, 0_usize); rows];
+    for (at, arg) in args.iter().enumerate() {
+        let times = match (growth, at) {
+            (Growth::JoinSeparated, 0) => args.len().saturating_sub(2),
+            (Growth::Encode, 0) => 2,
+            _ => 1,
+        };
+        let is_new = !args.iter().take(at).any(|other| is_same(arg, other));
+        let add = |(all, distinct): &mut (usize, usize), size: usize| {
+            *all = all.saturating_add(size.saturating_mul(times));
+            *distinct += if is_new { size } else { 0 };
+        };
+        match arg {
+            ColumnarValue::Scalar(value) => {
+                let size = value.try_as_str().flatten().map_or(0, str::len);
+                joined.iter_mut().for_each(|sums| add(sums, size));
+            }
+            ColumnarValue::Array(values) => {
+                joined.iter_mut().enumerate().for_each(|(row, sums)| add(sums, length(values, row)));
+            }
+        }
+    }
+    joined
+}
+
+/// True if two arguments are the same column.
+fn is_same(one: &ColumnarValue, other: &ColumnarValue) -> bool {
+    match (one, other) {
+        (ColumnarValue::Array(one), ColumnarValue::Array(other)) => Arc::ptr_eq(one, other),
+        _ => false,
+    }
+}
+
+/// Returns the size of a text or binary value in bytes.
+fn length(values: &dyn Array, row: usize) -> usize {
+    // The length of a view is its first 32 bits.
+    let view = |view: Option<&u128>| view.map_or(0, |view| *view as u32 as usize);
+    match values.data_type() {
+        _ if row >= values.len() || values.is_null(row) => 0,
+        DataType::Utf8View => view(values.as_string_view().views().get(row)),
+        DataType::BinaryView => view(values.as_binary_view().views().get(row)),
+        DataType::Utf8 => values.as_string::<i32>().value_length(row) as usize,
+        DataType::LargeUtf8 => values.as_string::<i64>().value_length(row) as usize,
+        DataType::Binary => values.as_binary::<i32>().value_length(row) as usize,
+        DataType::LargeBinary => values.as_binary::<i64>().value_length(row) as usize,
+        _ => 0,
+    }
 }
 
 /// Returns the size of a text after a replacement, in bytes, or an upper bound for it.

@@ -31,8 +31,9 @@
 //!   string is text, a JSON number is a number, and an object or array is JSON text. JSON `null` is NULL.
 //! - **A message fails alone.** A division by zero, a failed `CAST` or an overflow makes that message's value
 //!   NULL and reports the reason. The rest of the batch is not affected.
-//! - **A result has at most 16 MiB.** `lpad`, `rpad`, `repeat`, `replace` and `regexp_replace` fail for a
-//!   message whose result would be larger, since the length may come from the message.
+//! - **A text has at most 16 MiB**, or an eighth of the memory. `||`, `concat`, `concat_ws`, `encode`,
+//!   `lpad`, `overlay`, `regexp_replace`, `repeat`, `replace` and `rpad` fail for a message whose result
+//!   would be larger.
 //! - **`now()`** is the time at which the batch is evaluated.
 //!
 //! There are no aggregates, windows, subqueries or parameters: an expression looks at one message.
@@ -56,6 +57,7 @@ mod evaluate;
 mod expression;
 mod functions;
 mod isolate;
+mod join;
 mod json;
 mod names;
 mod payload_search;

@@ -44,6 +44,7 @@ use crate::{
     error::{ExpressionError, range, words},
     functions,
     isolate::isolated,
+    join::join_chains,
     names::{self, Found},
     payload_search::PAYLOAD_BYTES,
     syntax, walk,
@@ -213,7 +214,7 @@ fn plan_resolved(
         (Purpose::Value, Some(wanted)) => (cast(expr, wanted.clone()), wanted),
         _ => (expr, data_type),
     };
-    let expr = simplifier.simplify(expr)?;
+    let expr = simplifier.simplify(join_chains(expr, &schema)?)?;
 
     let used: HashSet<String> =
         expr.column_refs().into_iter().map(|column: &Column| column.name.clone()).collect();

@@ -18,6 +18,7 @@ mod batch;
 mod budget;
 mod file;
 mod file_state;
+mod join;
 mod outputs;
 mod own_change;
 mod passage;
@@ -26,11 +27,12 @@ mod views;
 
 pub use ack::{Ack, Outcome, Settlement};
 pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
-pub use budget::{Arena, Budget, Lease, Share, Turn, size_text};
+pub use budget::{Arena, Budget, LONGEST_TEXT, Lease, Share, Turn, size_text};
 pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
 pub use file_state::FileState;
+pub use join::{Joined, Part};
 pub use outputs::{Output, Outputs, split_rejected};
 pub use own_change::{OwnChange, OwnChanges};
 pub use passage::Passage;

@@ -162,6 +162,18 @@ fn outline_view(value: &[u8], block: u32, offset: u32) -> u128 {
     value.len() as u128 | u128::from(prefix) << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
+/// Returns the view of a value that is at `offset` of buffer number `block`, and true if the value is stored
+/// in the view itself.
+#[inline]
+pub(crate) fn view_of(value: &[u8], block: u32, offset: usize) -> (u128, bool) {
+    let end = offset + value.len();
+    assert!(end <= u32::MAX as usize, "a column is far smaller than its offsets allow");
+    match value.len() {
+        0..=INLINE => (inline_view(value), true),
+        _ => (outline_view(value, block, offset as u32), false),
+    }
+}
+
 /// Builds a column of text over base buffers. Every value is a `str` when it is added, so the column is valid
 /// UTF-8 without another check.
 #[derive(Debug)]
@@ -347,7 +359,7 @@ const LONG: usize = 16 << 10;
 
 /// The only module that skips Arrow's validation.
 #[allow(unsafe_code)]
-mod trusted {
+pub(crate) mod trusted {
     use super::*;
     use arrow_buffer::NullBuffer;
 
@@ -360,13 +372,13 @@ mod trusted {
         // SAFETY: every view comes from `inline_view`, which contains its bytes, or from `outline_view` (a
         // test compares both with Arrow's own). The bytes of the latter were at the given offset of the given
         // buffer when the view was made: `locate` and `push_range` check that the range is inside the buffer.
-        // The side buffer and the buffer of the writer only grow after that. Each stays below `BLOCK` plus
-        // one value. NULLs are the view 0, the empty inline value. `nulls` was appended to once for each
-        // view.
+        // `Joined` takes views of the end of its buffer, and cuts off only bytes that a view contains. The
+        // side buffer and the buffer of the writer only grow after that. Each stays below `BLOCK` plus one
+        // value. NULLs are the view 0, the empty inline value. `nulls` was appended to once for each view.
         unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
     }
 
-    /// Like [`binary`], for values that were each a `str` when added: the only caller accepts `&str`.
+    /// Like [`binary`], for values that were each a `str` when added, or joined of such values.
     pub fn text(
         views: ScalarBuffer<u128>,
         buffers: Arc<[Buffer]>,

@@ -49,6 +49,26 @@ fn many_different_fields_stay_within_the_budget() {
 }
 
 #[test]
+fn messages_of_thousands_of_fields_stay_within_the_budget() {
+    let line = |names: &mut dyn Iterator<Item = String>| {
+        let members: Vec<String> = names.map(|name| format!("\"{name}\":\"v\"")).collect();
+        format!("{{{}}}\n", members.join(","))
+    };
+    let same = line(&mut (0..20_000).map(|number| format!("f{number}"))).repeat(30);
+    let differing: String =
+        (0..30).map(|record| line(&mut (0..2000).map(|number| format!("f{number}_{record}")))).collect();
+    for budget in [8 << 10, 32 << 10] {
+        for transform in
+            ["set: { x: \"'a'\" }", "set: { x: 'CAST(payload AS BIGINT)' }", "encode: json", "encode: csv"]
+        {
+            let transforms = format!("[parse_json: {{ max_fields: 65536 }}, {transform}]");
+            check_with(budget, FILE, &transforms, NOWHERE, &same);
+            check_with(budget, FILE, &transforms, NOWHERE, &differing);
+        }
+    }
+}
+
+#[test]
 fn an_outer_key_that_is_part_of_a_thousand_names_stays_within_the_budget() {
     let members: Vec<String> = (0..1000).map(|number| format!("\"{number}\":1")).collect();
     let line = format!("{{\"{}\":{{{}}}}}\n", "k".repeat(500_000), members.join(","));
@@ -112,6 +132,18 @@ fn long_results_of_expressions_stay_within_the_budget() {
     ] {
         let transforms = format!("[set: {{ a: \"{expression}\", b: \"{expression}\" }}]");
         check_with(budget, FILE, &transforms, JSON, &"x\n".repeat(60));
+    }
+}
+
+#[test]
+fn texts_that_are_joined_stay_within_the_budget() {
+    let chain = vec!["s"; 30].join(" || ");
+    let line = |bytes: usize| format!("{{\"s\":\"{}\"}}\n", "x".repeat(bytes)).repeat(20);
+    for budget in [8 << 10, 32 << 10] {
+        let join = |set: &str| format!("[parse_json: {{}}, set: {{ {set} }}]");
+        check_with(budget, FILE, &join(&format!("x: \"{chain}\"")), NOWHERE, &line(400_000));
+        let doubled = "a: s || s, b: a || a, c: b || b, d: c || c, e: d || d, f: e || e";
+        check_with(budget, FILE, &join(doubled), NOWHERE, &line(200_000));
     }
 }
 

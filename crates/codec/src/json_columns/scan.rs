@@ -13,7 +13,7 @@ use crate::json::find_special;
 pub(super) enum Fault {
     Syntax { at: usize, what: &'static str },
     Unfit { at: usize, name: Box<str>, wanted: FieldType },
-    TooMany { at: usize, most: usize },
+    TooMany { at: usize, most: usize, limit: &'static str },
     LongNames { at: usize, most: usize },
     TooLong,
 }
@@ -23,8 +23,8 @@ impl fmt::Display for Fault {
         match self {
             Fault::Syntax { at, what } => write!(f, "is not a JSON object: {what} at byte {at}"),
             Fault::Unfit { at, name, wanted } => write!(f, "`{name}` at byte {at} is not {}", wanted.noun()),
-            Fault::TooMany { at, most } => {
-                write!(f, "has a new field at byte {at}, but there are {most} already (see `max_fields`)")
+            Fault::TooMany { at, most, limit } => {
+                write!(f, "has a new field at byte {at}, but there are {most} already (see `{limit}`)")
             }
             Fault::LongNames { at, most } => write!(
                 f,

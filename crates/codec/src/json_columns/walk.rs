@@ -14,6 +14,9 @@ use crate::columns::FieldType;
 use crate::json::find_special;
 use crate::timestamps::{TimeFormat, TimeParser};
 
+/// The option that limits the fields if there is no memory for more.
+const MEMORY_LIMIT: &str = "memory";
+
 /// The index that means no node, no column or no group.
 const NONE: u32 = u32::MAX;
 
@@ -26,6 +29,11 @@ const CELLS: usize = 1 << 19;
 
 /// A walk makes one value for this many bytes of the memory. A worker on each core holds its walk.
 const MEMORY: usize = 256;
+
+/// A walk knows one field for this many bytes of the memory, but always [`FIELDS`]. A field takes about 2 KiB
+/// with its name, its part of the schema and its array.
+const FIELD_MEMORY: usize = 4 << 10;
+const FIELDS: usize = 1024;
 
 /// The maximum length of the names of all fields, nested ones in full: this many bytes, or this many for each
 /// field that is allowed. An outer key is part of the name of each field in it, and is in the record once.
@@ -86,6 +94,8 @@ pub(super) struct Walk {
     prefix: String,
     pub(super) nulls: Nulls,
     max_fields: usize,
+    /// The most fields for which there is memory.
+    room: usize,
     /// The most values that one walk makes.
     cells: usize,
     nodes: Vec<Node>,
@@ -110,6 +120,7 @@ impl Walk {
             prefix,
             nulls,
             max_fields,
+            room: usize::MAX,
             cells: CELLS,
             nodes: Vec::new(),
             groups: vec![Group { first: NONE, ..Group::default() }],
@@ -122,12 +133,14 @@ impl Walk {
         }
     }
 
-    /// Limits the values of one walk to a part of this memory, in bytes.
+    /// Limits the fields and the values of one walk to a part of this memory, in bytes.
     pub(super) fn within(&mut self, memory: usize) {
+        self.room = (memory / FIELD_MEMORY).max(FIELDS);
         self.cells = (memory / MEMORY).clamp(CELLS / 32, CELLS);
     }
 
-    /// Walks the payloads of a batch, or the first of them if all would take too much memory.
+    /// Walks the payloads of a batch, or the first of them if all would take too much memory. Stops early if
+    /// [`overflowed`](Self::overflowed).
     ///
     /// Fields that no longer occur stay for a while, as NULLs, so that the schema is the same from batch to
     /// batch.
@@ -152,7 +165,12 @@ impl Walk {
                 Ok(text) => texts.push(text),
                 Err(fault) => {
                     let is_full = matches!(fault, Fault::TooMany { .. } | Fault::LongNames { .. });
-                    self.overflowed |= carried && is_full;
+                    self.overflowed = carried && is_full;
+                    // Alone, the record may fit.
+                    let is_part = matches!(fault, Fault::TooMany { limit: MEMORY_LIMIT, .. }) && row > 0;
+                    if self.overflowed || is_part {
+                        return Walked { texts, failed, rows: row };
+                    }
                     failed.push((row as u32, fault.to_string()));
                 }
             }
@@ -340,7 +358,10 @@ impl Walk {
             return Ok(column);
         }
         if self.columns.len() >= self.max_fields {
-            return Err(Fault::TooMany { at, most: self.max_fields });
+            return Err(Fault::TooMany { at, most: self.max_fields, limit: "max_fields" });
+        }
+        if self.columns.len() >= self.room {
+            return Err(Fault::TooMany { at, most: self.room, limit: MEMORY_LIMIT });
         }
         let column = self.columns.len() as u32;
         let forced = self.types.get(path).copied();

@@ -36,6 +36,9 @@ use tokio::sync::{Notify, oneshot};
 /// with few values take more of them than of values.
 const OWNER: usize = 192;
 
+/// The maximum size of a text that a transform makes of a message, in bytes, with enough memory.
+pub const LONGEST_TEXT: usize = 16 << 20;
+
 /// The process-wide limit on memory for data in flight. A clone is another handle on the same budget.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
@@ -108,12 +111,12 @@ impl Budget {
     /// Returns the maximum size of a text that a transform makes of a message, in bytes: it is held several
     /// times on its way to a sink.
     pub fn longest_text(&self) -> usize {
-        (self.0.limit / 8).clamp(512 << 10, 16 << 20) >> 19 << 19
+        (self.0.limit / 8).clamp(512 << 10, LONGEST_TEXT) >> 19 << 19
     }
 
     /// Returns the maximum size of all values that a transform makes of one message, in bytes.
     pub fn most_values(&self) -> usize {
-        (self.0.limit / 2).clamp(2 << 20, 128 << 20) >> 20 << 20
+        (self.0.limit / 2).clamp(2 << 20, 8 * LONGEST_TEXT) >> 20 << 20
     }
 
     /// Returns the bytes that sources may fill; the rest is left for the stages downstream.

@@ -45,7 +45,8 @@ pub struct ParseJsonConfig {
     /// members of the same name are then kept as JSON text too, which is slower.
     nulls: Nulls,
     /// The maximum number of different fields in a batch. A message with further members leaves by the
-    /// `errors` output. The limit protects against data that uses values as names. The default is 1024.
+    /// `errors` output. The limit protects against data that uses values as names. A batch has no more fields
+    /// than one for each 4 KiB of `memory`, or 1024. The default is 1024.
     #[schemars(range(min = 1, max = 65_536))]
     max_fields: usize,
 }

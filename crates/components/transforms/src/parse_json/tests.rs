@@ -201,6 +201,35 @@ fn names_that_are_values_do_not_pile_up() {
 }
 
 #[test]
+fn fields_for_which_there_is_no_memory_are_refused_or_parsed_later() {
+    let record = |names: std::ops::Range<u32>| {
+        let members: Vec<String> = names.map(|n| format!("\"{n}\":1")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let mut context = context();
+    context.memory = thalweg_record::Budget::new(8 << 20).share();
+    let mut parser = options::<ParseJsonConfig>("{ max_fields: 65536 }").build(&context).unwrap();
+    let mut out = Outputs::new("parse_json".into());
+    let lines = [record(0..1500), record(1500..3000), record(0..2049), record(0..2048), record(5000..5002)];
+    parser.apply(batch(&lines), &mut out).unwrap();
+    let mut parts = Vec::new();
+    loop {
+        for (output, batch) in out.take() {
+            let is_error = output == Output::Errors;
+            parts.push((is_error, batch.rows(), batch.fields().num_columns()));
+        }
+        if out.take_held().is_none() {
+            break;
+        }
+        parser.resume(&mut out).unwrap();
+    }
+    let main: Vec<_> =
+        parts.iter().filter(|part| !part.0).map(|(_, rows, fields)| (*rows, *fields)).collect();
+    assert_eq!(main, [(1, 1500), (1, 1500), (1, 2048), (1, 2)]);
+    assert_eq!(parts.iter().filter(|part| part.0).map(|part| part.1).sum::<usize>(), 1);
+}
+
+#[test]
 fn a_rejected_record_leaves_no_trace() {
     let given = parsed(
         "{ flatten: true }",

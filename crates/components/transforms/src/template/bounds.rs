@@ -16,16 +16,13 @@ use std::fmt::{self, Write as _};
 use arrow_buffer::MemoryReservation as _;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter, tests};
-use thalweg_record::{Budget, Lease, Turn, size_text};
+use thalweg_record::{Budget, LONGEST_TEXT, Lease, Turn, size_text};
 
 /// The maximum number of steps for one message. A step of a loop takes about five.
 const STEPS: u64 = 5_000_000;
 
-/// The maximum size of a text with enough memory, in bytes. Expressions have the same limit.
-pub(super) const LONGEST: usize = 16 << 20;
-
 /// The maximum size of all values that are made for one message with enough memory, in bytes.
-const MOST_MADE: usize = 8 * LONGEST;
+const MOST_MADE: usize = 8 * LONGEST_TEXT;
 
 /// Values of this size are made without a turn, and are not counted on the budget, in bytes.
 const FREE: usize = 1 << 20;
@@ -66,7 +63,7 @@ struct Message {
 thread_local! {
     /// The present message.
     static NOW: RefCell<Message> = const {
-        RefCell::new(Message { budget: None, longest: LONGEST, most_made: MOST_MADE, made: 0, large: None })
+        RefCell::new(Message { budget: None, longest: LONGEST_TEXT, most_made: MOST_MADE, made: 0, large: None })
     };
 }
 
@@ -85,7 +82,7 @@ pub(super) fn begin(budget: &Budget, size: usize) -> Rendering {
     NOW.with_borrow_mut(|now| {
         *now = Message {
             budget: Some(budget.clone()),
-            longest: budget.longest_text().max(size.min(LONGEST)),
+            longest: budget.longest_text().max(size.min(LONGEST_TEXT)),
             most_made: budget.most_values(),
             made: 0,
             large: None,

@@ -4,10 +4,10 @@
 
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters};
+use thalweg_record::LONGEST_TEXT;
 
 use super::bounds::{
-    GROUP, LONGEST, MOST_ITEMS, count, count_items, count_text, escaped_size, item_count, longest, made,
-    text_size,
+    GROUP, MOST_ITEMS, count, count_items, count_text, escaped_size, item_count, longest, made, text_size,
 };
 
 /// The arguments of a filter, with and without names.
@@ -173,7 +173,7 @@ fn replaced(value: &Value, arguments: &[ValueOrKwargs]) -> Result<(), Error> {
 fn largest(arguments: &[ValueOrKwargs]) -> usize {
     let number = |value: &Value| {
         let is_number = value.kind() == ValueKind::Number;
-        if is_number { usize::try_from(value.clone()).unwrap_or(MOST_ITEMS.max(LONGEST) + 1) } else { 0 }
+        if is_number { usize::try_from(value.clone()).unwrap_or(MOST_ITEMS.max(LONGEST_TEXT) + 1) } else { 0 }
     };
     let named = |value: &Value| {
         let keys = value.try_iter().into_iter().flatten();
