@@ -86,8 +86,11 @@ def file(
         exclude_regex: A regular expression for the paths of files not to read. With `include_regex` as well, a
             file that matches both is read, and so is a file that matches neither.
         follow: Whether to wait for more data at the end of a file, and for new files, until the run is stopped. A
-            last line then becomes a message only when its line feed is written. The default is `false`. By
-            default `false`.
+            last line then becomes a message only when its line feed is written. The default is `false`.
+
+            If a file is rotated, let `path` match the rotated names as well (`app.log*`). Otherwise lines are
+            lost if a file is rotated several times within `poll_interval`, or while no run reads it. A file that
+            is moved to another folder while no run reads it is not read to its end. By default `false`.
         compression: The compression of all files. The default is `auto`, which recognises it by the first bytes
             of each file. By default `"auto"`.
         framing: How a file is cut into messages. By default each line is a message.
@@ -312,9 +315,10 @@ def http(
             the address with the most connections: the one without a message for the longest time. It must have
             been without a message for 10 seconds, or for a second if its address has at least two connections
             more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
-            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
-            the next message that it sends into a closed connection, so make this number larger than that of the
-            senders. By default `1024`.
+            that have arrived from it are still delivered and answered; an HTTP request that has not arrived a
+            second later is cut off without an answer. A sender without acknowledgements may lose the next message
+            that it sends into a closed connection, so make this number larger than that of the senders. It is
+            smaller, with a warning, if the process may have too few files open (`ulimit -n`). By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -404,9 +408,10 @@ def http_upload(
             the address with the most connections: the one without a message for the longest time. It must have
             been without a message for 10 seconds, or for a second if its address has at least two connections
             more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
-            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
-            the next message that it sends into a closed connection, so make this number larger than that of the
-            senders. By default `1024`.
+            that have arrived from it are still delivered and answered; an HTTP request that has not arrived a
+            second later is cut off without an answer. A sender without acknowledgements may lose the next message
+            that it sends into a closed connection, so make this number larger than that of the senders. It is
+            smaller, with a warning, if the process may have too few files open (`ulimit -n`). By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -605,9 +610,10 @@ def proxy(
             the address with the most connections: the one without a message for the longest time. It must have
             been without a message for 10 seconds, or for a second if its address has at least two connections
             more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
-            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
-            the next message that it sends into a closed connection, so make this number larger than that of the
-            senders. By default `1024`.
+            that have arrived from it are still delivered and answered; an HTTP request that has not arrived a
+            second later is cut off without an answer. A sender without acknowledgements may lose the next message
+            that it sends into a closed connection, so make this number larger than that of the senders. It is
+            smaller, with a warning, if the process may have too few files open (`ulimit -n`). By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -701,9 +707,10 @@ def socket(
             the address with the most connections: the one without a message for the longest time. It must have
             been without a message for 10 seconds, or for a second if its address has at least two connections
             more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
-            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
-            the next message that it sends into a closed connection, so make this number larger than that of the
-            senders. By default `1024`.
+            that have arrived from it are still delivered and answered; an HTTP request that has not arrived a
+            second later is cut off without an answer. A sender without acknowledgements may lose the next message
+            that it sends into a closed connection, so make this number larger than that of the senders. It is
+            smaller, with a warning, if the process may have too few files open (`ulimit -n`). By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or
@@ -850,9 +857,10 @@ def syslog(
             the address with the most connections: the one without a message for the longest time. It must have
             been without a message for 10 seconds, or for a second if its address has at least two connections
             more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
-            that have arrived from it are still delivered and answered. A sender without acknowledgements may lose
-            the next message that it sends into a closed connection, so make this number larger than that of the
-            senders. By default `1024`.
+            that have arrived from it are still delivered and answered; an HTTP request that has not arrived a
+            second later is cut off without an answer. A sender without acknowledgements may lose the next message
+            that it sends into a closed connection, so make this number larger than that of the senders. It is
+            smaller, with a warning, if the process may have too few files open (`ulimit -n`). By default `1024`.
         tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
             are not encrypted.
         end_after_idle: End the source after this time without data from clients, unless a message, request or

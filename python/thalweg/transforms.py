@@ -1086,8 +1086,8 @@ def parse_json(
             NULL, as if it were missing. `keep` makes it the JSON value `null`, which `encode: json` writes again.
             Other members of the same name are then kept as JSON text too, which is slower.
         max_fields: The maximum number of different fields in a batch. A message with further members leaves by
-            the `errors` output. The limit protects against data that uses values as names. The default is 1024.
-            By default `1024`.
+            the `errors` output. The limit protects against data that uses values as names. A batch has no more
+            fields than one for each 4 KiB of `memory`, or 1024. The default is 1024. By default `1024`.
     """
     return Component(
         "parse_json",
