@@ -44,7 +44,7 @@ static ZEROS: [u8; PIECE] = [0; PIECE];
 
 pub(super) const VERSION: &str = "version";
 pub(super) const KEYSPACES: &str = "keyspaces";
-/// The keyspace with the names of the others. The database creates it before it writes `version`.
+/// The keyspace with the names of the others. The database creates it before it has a record.
 const NAMES: &str = "0";
 const CURRENT: &str = "current";
 const TABLES: &str = "tables";
@@ -389,16 +389,22 @@ fn check_traces(folder: &Path) -> Result<(), Damage> {
     let unreadable = |error: io::Error| damage(folder.to_owned(), missing(&error));
     let version = folder.join(VERSION);
     let is_versioned = std::fs::metadata(&version).is_ok_and(|version| version.len() > 0);
-    if !is_versioned && has_records(folder).map_err(unreadable)? {
-        return Err(damage(version, "is missing or empty"));
+    let names = folder.join(KEYSPACES).join(NAMES);
+    let missing_part = match (is_versioned, names.exists()) {
+        (true, true) => None,
+        (true, false) => Some(damage(names, "is missing")),
+        (false, _) => Some(damage(version, "is missing or empty")),
+    };
+    // A store whose creation was interrupted has no records.
+    if let Some(damage) = missing_part
+        && has_records(folder).map_err(unreadable)?
+    {
+        return Err(damage);
     }
     if is_versioned && journals(folder).map_err(unreadable)?.is_empty() {
         return Err(damage(folder.join("0.jnl"), "is missing"));
     }
     let keyspaces = folder.join(KEYSPACES);
-    if is_versioned && !keyspaces.join(NAMES).exists() {
-        return Err(damage(keyspaces.join(NAMES), "is missing"));
-    }
     for name in directories(&keyspaces).map_err(unreadable)? {
         let current = keyspaces.join(&name).join(CURRENT);
         if !current.exists() && has_tables(&keyspaces.join(&name)).map_err(unreadable)? {
