@@ -218,6 +218,11 @@ fn files_are_not_removed_for_one_source_while_another_reads_them() {
     let followed = "a: { file: { path: 'in/*' } }, b: { files: { path: in } }";
     let checked = with(followed, "p: { from: a, to: kept }, q: { from: b, to: gone }");
     assert_eq!(checked.code, Some(2));
+    // The other way to the same removal may be faster, and a local folder may be read as objects.
+    let other_way =
+        "p: { from: a, transforms: [{ write: { path: copy } }], to: gone }, q: { from: b, to: gone }";
+    assert_eq!(with("a: { files: { path: in } }, b: { files: { path: in } }", other_way).code, Some(2));
+    assert_eq!(with("a: { objects: { url: in/ } }, b: { files: { path: in } }", pipelines).code, Some(2));
     // Names that exclude each other, separate folders, and one removal of both.
     let named = "a: { files: { path: in/*.csv } }, b: { files: { path: in, include: ['*.log'] } }";
     assert_eq!(with(named, pipelines).code, Some(0));
@@ -227,4 +232,21 @@ fn files_are_not_removed_for_one_source_while_another_reads_them() {
         with(both, "p: { from: [a, b], transforms: [{ write: { path: copy } }], to: gone }").code,
         Some(0)
     );
+}
+
+#[test]
+fn no_two_sinks_write_the_same_file() {
+    let with = |one: &str, other: &str| {
+        let config = format!(
+            "sources: {{ in: stdin }}\npipelines: {{ main: {{ from: in, to: [a, b] }} }}\n\
+             sinks: {{ a: {{ file: {{ path: '{one}' }} }}, b: {{ file: {{ path: '{other}' }} }} }}\n"
+        );
+        House::with(&[("pipeline.yaml", &config)]).run(&["check", "pipeline.yaml"])
+    };
+    let same = with("out/all.log", "./out/../out/all.log");
+    assert_eq!(same.code, Some(2));
+    assert!(same.err.contains("`b` writes the same file as `a`: `./out/../out/all.log`."), "{}", same.err);
+    for (one, other) in [("a.log", "b.log"), ("/dev/null", "/dev/null")] {
+        assert_eq!(with(one, other).code, Some(0), "{one} {other}");
+    }
 }

@@ -40,6 +40,7 @@ pub use files::{
     Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig,
 };
 pub use reads::Reads;
+pub(crate) use reads::normalised;
 pub use sink::{InFlight, Sink, SinkConfig, WriteOutcome};
 pub use source::{Source, SourceConfig};
 pub use step::Step;

@@ -16,6 +16,8 @@ pub struct Reads {
     pub names: Vec<String>,
     /// Patterns of names that are not read.
     pub except: Vec<String>,
+    /// Folders that are not read.
+    pub without: Vec<PathBuf>,
 }
 
 impl Reads {
@@ -28,7 +30,13 @@ impl Reads {
         let folder = |count: usize| if count == 0 { PathBuf::from(".") } else { folder(count) };
         let files = |folder, is_deep, name: Option<&str>| {
             let names = name.filter(|name| !matches!(*name, "" | "**")).map(str::to_owned);
-            Self { folder, is_deep, names: names.into_iter().collect(), except: Vec::new() }
+            Self {
+                folder,
+                is_deep,
+                names: names.into_iter().collect(),
+                except: Vec::new(),
+                without: Vec::new(),
+            }
         };
         let name = parts.last().copied();
         if plain < parts.len() {
@@ -38,14 +46,21 @@ impl Reads {
     }
 
     /// Restricts them to names that one of the patterns `include` matches, if there are any, and none of
-    /// `exclude`. A pattern with `/` is for a path: its last part is for the name.
+    /// `exclude`. A pattern with `/` is for a path: its last part is for the name. An excluded name may be
+    /// that of a folder.
     #[must_use]
     pub fn filtered(mut self, include: &[String], exclude: &[String]) -> Self {
         let name = |pattern: &String| pattern.rsplit('/').next().unwrap_or_default().to_owned();
         if !include.is_empty() {
-            self.names = include.iter().map(name).filter(|name| name != "**").collect();
+            self.names = include.iter().map(name).collect();
+            if self.names.iter().any(|name| name == "**") {
+                self.names.clear();
+            }
         }
         self.except = exclude.iter().filter(|pattern| !pattern.contains('/')).cloned().collect();
+        let folders = exclude.iter().map(|pattern| pattern.strip_suffix("/**").unwrap_or(pattern));
+        let folders = folders.filter(|folder| !folder.contains(WILD));
+        self.without = folders.map(|folder| self.folder.join(folder)).collect();
         self
     }
 
@@ -56,13 +71,22 @@ impl Reads {
         let is_one_folder = own == others
             || self.is_deep && others.starts_with(&own)
             || other.is_deep && own.starts_with(&others);
-        is_one_folder && may_share_a_name(self, other)
+        let leaves_out = |reads: &Self, folder: &Path| {
+            reads.without.iter().any(|left| folder.starts_with(normalised(left)))
+        };
+        let is_left_out = leaves_out(self, &others) || leaves_out(other, &own);
+        is_one_folder && !is_left_out && may_share_a_name(self, other)
     }
 }
 
 fn may_share_a_name(one: &Reads, other: &Reads) -> bool {
     let is_excepted = |reads: &Reads, by: &Reads| {
-        !reads.names.is_empty() && reads.names.iter().all(|name| by.except.contains(name))
+        let matches_all = |except: &String, name: &String| match except.strip_prefix('*') {
+            Some(end) if !end.contains(WILD) => name.ends_with(end),
+            _ => except == name,
+        };
+        let is_excepted = |name| by.except.iter().any(|except| matches_all(except, name));
+        !reads.names.is_empty() && reads.names.iter().all(is_excepted)
     };
     if is_excepted(one, other) || is_excepted(other, one) {
         return false;
@@ -83,7 +107,7 @@ fn may_match_one(one: &str, other: &str) -> bool {
 
 /// Returns the absolute form of a path, without `.` and `..`. Links are not followed: the check of a
 /// configuration must not depend on the files that there are.
-fn normalised(path: &Path) -> PathBuf {
+pub(crate) fn normalised(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     absolute.components().fold(PathBuf::new(), |mut found, part| {
         match part {
@@ -101,7 +125,13 @@ mod tests {
 
     fn reads(folder: &str, is_deep: bool, names: &[&str], except: &[&str]) -> Reads {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        Reads { folder: folder.into(), is_deep, names: owned(names), except: owned(except) }
+        Reads {
+            folder: folder.into(),
+            is_deep,
+            names: owned(names),
+            except: owned(except),
+            without: Vec::new(),
+        }
     }
 
     #[test]
@@ -112,8 +142,11 @@ mod tests {
         assert_eq!(Reads::of("in/**"), [reads("in/", true, &[], &[])]);
         assert_eq!(Reads::of("in"), [reads(".", false, &["in"], &[]), reads("in/", true, &[], &[])]);
         let [filtered] = &Reads::of("in/**")[..] else { panic!("one") };
+        let of_all = filtered.clone().filtered(&["x/**".into(), "*.csv".into()], &[]);
+        assert_eq!(of_all, *filtered);
         let filtered = filtered.clone().filtered(&["x/*.csv".into()], &["a*".into(), "b/c".into()]);
-        assert_eq!(filtered, reads("in/", true, &["*.csv"], &["a*"]));
+        let expected = reads("in/", true, &["*.csv"], &["a*"]);
+        assert_eq!(filtered, Reads { without: vec!["in/b/c".into()], ..expected });
     }
 
     #[test]
@@ -136,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn files_do_not_meet_in_a_folder_that_is_excluded() {
+        let all = reads("in", true, &[], &[]);
+        for exclude in ["done", "done/**"] {
+            let rest = all.clone().filtered(&[], &[exclude.to_owned()]);
+            let done = reads("in/done/old", true, &[], &[]);
+            assert!(!rest.may_meet(&done) && !done.may_meet(&rest) && all.may_meet(&done));
+            assert!(rest.may_meet(&reads("in/doneness", true, &[], &[])));
+        }
+    }
+
+    #[test]
     fn files_do_not_meet_if_their_names_exclude_each_other() {
         let named = |names: &[&str], except: &[&str]| reads("in", true, names, except);
         for (one, other, expected) in [
@@ -145,6 +189,7 @@ mod tests {
             (named(&["*.csv", "*.log"], &[]), named(&["app.log"], &[]), true),
             (named(&["a.log"], &[]), named(&["b.log"], &[]), false),
             (named(&["*.csv"], &[]), named(&[], &["*.csv"]), false),
+            (named(&["data-*.csv"], &[]), named(&[], &["*.csv"]), false),
             (named(&[], &[]), named(&[], &["*.csv"]), true),
         ] {
             assert_eq!(

@@ -1,5 +1,7 @@
 //! Sinks of messages.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use thalweg_record::Batch;
 
@@ -168,6 +170,11 @@ pub trait SinkConfig: Send + Sync {
     /// for the responses. An option `concurrency` should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {
         InFlight::One
+    }
+
+    /// Returns the local file that the sink writes, if it writes a single one.
+    fn writes(&self) -> Option<PathBuf> {
+        None
     }
 
     /// True if the sink writes to a standard output of the process, on which progress may be drawn.

@@ -63,6 +63,7 @@ impl Reader<'_> {
         if self.diagnostics.is_empty() {
             self.removals(root, graph);
             self.shared_files(root, graph);
+            self.shared_targets(root, graph);
         }
     }
 

@@ -1,22 +1,25 @@
-//! Checks that no source's files are removed while another source may still read them.
+//! Checks that no two components use the same local files: no source's files are removed while another source
+//! may still read them, and no file is written by two sinks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_config::Node;
 
 use super::Reader;
+use crate::component::normalised;
 use crate::graph::{Feed, Graph, SourceNode};
 
 impl Reader<'_> {
-    /// Checks each pair of sources of which one leads to a removal. Two sources that lead to nothing but the
-    /// same removal are right: each file is processed before it is removed.
+    /// Checks each pair of sources of which one leads to a removal. Two sources that lead to the same
+    /// pipelines are right: each file is processed before it is removed.
     pub(super) fn shared_files(&mut self, root: &Node, graph: &Graph) {
         let sources = root.get("sources");
         for removing in &graph.sources {
-            let Some(removal) = removals(graph, removing).into_iter().flatten().next() else { continue };
+            let Some(removal) = removal(graph, removing) else { continue };
             for reading in graph.sources.iter().filter(|source| source.name != removing.name) {
-                let is_same = removals(graph, reading).iter().all(|other| other.as_ref() == Some(&removal));
-                if is_same || !may_meet(removing, reading) {
+                let fed = |source: &SourceNode| graph.fed_by(&Feed::Source(source.name.clone()));
+                if fed(reading) == fed(removing) || !may_meet(removing, reading) {
                     continue;
                 }
                 let span = sources.and_then(|node| node.key(&reading.name)).map_or(root.span, |key| key.span);
@@ -31,12 +34,27 @@ impl Reader<'_> {
             }
         }
     }
+
+    /// Checks that each file is written by one sink. A sink that continues or replaces its file would cut off
+    /// or replace what another one wrote.
+    pub(super) fn shared_targets(&mut self, root: &Node, graph: &Graph) {
+        let mut writers = BTreeMap::new();
+        for sink in &graph.sinks {
+            let Some(path) = sink.config.writes() else { continue };
+            let Some(first) = writers.insert(normalised(&path), &sink.name) else { continue };
+            let span =
+                root.get("sinks").and_then(|node| node.key(&sink.name)).map_or(root.span, |key| key.span);
+            let message = format!("`{}` writes the same file as `{first}`: `{}`.", sink.name, path.display());
+            let help = format!("Let both pipelines lead to `{first}`, or give the sinks separate files.");
+            self.diagnostics.error(span, message).help(help);
+        }
+    }
 }
 
-/// Returns the removal that each pipeline of a source leads to.
-fn removals(graph: &Graph, source: &SourceNode) -> Vec<Option<Arc<str>>> {
+/// Returns the removal that a source leads to.
+fn removal(graph: &Graph, source: &SourceNode) -> Option<Arc<str>> {
     let fed = graph.fed_by(&Feed::Source(source.name.clone()));
-    fed.into_iter().map(|at| graph.removal(&graph.pipelines[at].name)).collect()
+    fed.into_iter().find_map(|at| graph.removal(&graph.pipelines[at].name))
 }
 
 fn may_meet(one: &SourceNode, other: &SourceNode) -> bool {

@@ -114,6 +114,12 @@ impl SourceConfig for ObjectsSource {
         false
     }
 
+    fn reads(&self) -> Vec<thalweg_engine::Reads> {
+        let local = self.url.all().iter().map(|url| url.strip_prefix("file://").unwrap_or(url));
+        let all = local.filter(|url| !url.contains("://")).flat_map(thalweg_engine::Reads::of);
+        all.map(|reads| reads.filtered(&self.include, &self.exclude)).collect()
+    }
+
     fn gives(&self) -> Flow {
         Flow::Files
     }

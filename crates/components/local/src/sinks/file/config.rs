@@ -1,6 +1,7 @@
 //! The options of the sink `file`.
 
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use chrono::NaiveTime;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -299,6 +300,12 @@ impl FileConfig {
 impl SinkConfig for FileConfig {
     fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
+    }
+
+    fn writes(&self) -> Option<PathBuf> {
+        let path = Path::new(self.path.prefix());
+        // Several writers may share a device, such as `/dev/stdout`.
+        (self.path.is_constant() && !path.starts_with("/dev")).then(|| path.to_owned())
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
