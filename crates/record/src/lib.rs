@@ -27,7 +27,7 @@ mod views;
 
 pub use ack::{Ack, Outcome, Settlement};
 pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
-pub use budget::{Arena, Budget, LONGEST_TEXT, Lease, Share, Turn, size_text};
+pub use budget::{Arena, Budget, Incomplete, LONGEST_TEXT, Lease, Share, Turn, size_text};
 pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };

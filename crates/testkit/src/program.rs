@@ -101,6 +101,17 @@ pub struct Letter {
     pub reason: String,
 }
 
+/// A part of the reason of the first message after a kill: it may be torn, and is rejected even if it is whole.
+pub const MAYBE_TORN: &str = "a run that was killed may have read its beginning";
+
+impl Letter {
+    /// True if it may be a part of a message of a source whose input comes once. A stop or the end of a
+    /// connection cuts a message off, maybe just before its delimiter.
+    pub fn may_be_torn(&self) -> bool {
+        ["is cut off", MAYBE_TORN].iter().any(|reason| self.reason.contains(reason))
+    }
+}
+
 impl Ended {
     /// True if it ended by itself with exit code 0.
     pub fn is_done(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::disk::SmallDisk;
 use crate::feed::{Ends, Feed, Nature, Sender};
 use crate::oracle::{Oracle, Promise, Replica, Tally};
 use crate::outlet::{Delivery, Outlet, Output};
-use crate::program::{Ended, Launch, Letter, Program, Running, STATE, tail};
+use crate::program::{Ended, Launch, Letter, MAYBE_TORN, Program, Running, STATE, tail};
 use crate::read;
 use crate::records::{Form, Records};
 use crate::servers::Server;
@@ -30,9 +30,6 @@ const BESIDE_BUDGET: u64 = 48 << 20;
 const ARRIVAL: Duration = Duration::from_secs(4);
 /// After this time, a run whose disk may be full is killed.
 const FULL: Duration = Duration::from_secs(5);
-
-/// The reason for which the first message after a kill is rejected.
-const TORN: &str = "a run that was killed may have read its beginning";
 /// The interruption of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -431,7 +428,7 @@ impl<'a> Stage<'a> {
             Nature::Once if verdict.runs == 1 => vec![true; count as usize],
             Nature::Once => {
                 // The first message after a kill is rejected, since it may be torn, also if it is whole.
-                let is_first_rejected = letters.iter().any(|letter| letter.reason.contains(TORN));
+                let is_first_rejected = letters.iter().any(|letter| letter.reason.contains(MAYBE_TORN));
                 let last = self.sender.run_began_at + u64::from(is_first_rejected)..count;
                 // A job replaces its output.
                 let is_kept = self.scenario.has_state || self.scenario.feed.component != "stdin";
@@ -497,10 +494,7 @@ impl<'a> Stage<'a> {
         let oracle = self.oracle().requiring(self.required(verdict, &letters));
         let promise = self.promise(verdict);
         if matches!(self.scenario.feed.nature, Nature::Once | Nature::Datagrams) {
-            // A stop or the end of a connection cuts a message off, maybe just before its delimiter. The
-            // first message after a kill may be torn, and leaves by `errors` even if it is whole.
-            let torn = ["is cut off", TORN];
-            letters.retain(|letter| !torn.iter().any(|reason| letter.reason.contains(reason)));
+            letters.retain(|letter| !letter.may_be_torn());
         }
         let mut broken = Vec::new();
         let unfinished = read::files(&self.program.path("out")).unwrap_or_default();

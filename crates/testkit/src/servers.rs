@@ -43,12 +43,18 @@ enum Fate {
     Hangs,
 }
 
-/// The number of items after which a failing server fails rarely.
+/// The number of items after which a failing server fails rarely: a pause after each fault of a soak's hundred
+/// thousand items would take minutes.
 const OFTEN: u64 = 2000;
 
+/// Of this number of lines, one may have another fate than to be accepted. A fault for about every twentieth
+/// line would leave hardly anything in flight.
+const LINES: u64 = 16;
+
 impl Mood {
-    fn fate(self, number: u64) -> Fate {
-        let period = if number < OFTEN { 20 } else { OFTEN };
+    /// Returns the fate of an item. Faults are rare from number `often` on.
+    fn fate(self, number: u64, often: u64) -> Fate {
+        let period = if number < often { 20 } else { OFTEN };
         match (self, number % period) {
             (Mood::Failing | Mood::Hanging, 3) => Fate::Refused,
             (Mood::Failing | Mood::Hanging, 8) => Fate::CutBefore,
@@ -93,7 +99,7 @@ impl State {
     }
 
     fn fate(&self, mood: Mood) -> Fate {
-        mood.fate(self.items.fetch_add(1, Ordering::Relaxed))
+        mood.fate(self.items.fetch_add(1, Ordering::Relaxed), OFTEN)
     }
 
     fn is_dropped(&self) -> bool {
@@ -230,9 +236,8 @@ fn serve_lines(stream: TcpStream, state: &State, reply: Reply, mood: Mood) -> io
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     while let Some(line) = line(&mut reader, state)? {
-        // A fault for about every twentieth line would leave hardly anything in flight.
         let fate = match state.items.fetch_add(1, Ordering::Relaxed) {
-            number if number % 16 == 7 => mood.fate(number / 16),
+            number if number % LINES == 7 => mood.fate(number / LINES, OFTEN / LINES),
             _ => Fate::Accepted,
         };
         match fate {

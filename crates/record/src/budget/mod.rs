@@ -22,6 +22,8 @@
 //! See docs/decisions/001-a-lease-lives-in-its-buffer.md and
 //! docs/decisions/002-sources-wait-downstream-never-does.md.
 
+mod incomplete;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +33,8 @@ use arrow_buffer::{Buffer, MemoryPool, MemoryReservation};
 use arrow_data::ArrayData;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
+
+pub use incomplete::Incomplete;
 
 /// The bytes beside a buffer: its owner, its reservation, and its part of the array. Thousands of columns
 /// with few values take more of them than of values.
@@ -46,6 +50,7 @@ pub struct Budget(Arc<Shared>);
 struct Shared {
     limit: usize,
     state: Mutex<State>,
+    incomplete: Mutex<incomplete::Messages>,
     shortage: Arc<Notify>,
     /// True while a [`Turn`] is taken.
     is_taken: Mutex<bool>,
@@ -77,6 +82,7 @@ impl Budget {
         Self(Arc::new(Shared {
             limit,
             state: Mutex::default(),
+            incomplete: Mutex::default(),
             shortage: Arc::default(),
             is_taken: Mutex::default(),
             turn_ended: Condvar::new(),
@@ -126,7 +132,7 @@ impl Budget {
 
     /// Creates a share: the account of one source.
     pub fn share(&self) -> Share {
-        Share { budget: self.clone(), held: Arc::default() }
+        Share { budget: self.clone(), held: Arc::default(), incomplete: Arc::default() }
     }
 
     /// Counts bytes that a downstream stage holds already or is about to hold. Never waits, never refuses.
@@ -305,6 +311,8 @@ pub fn size_text(bytes: usize) -> String {
 pub struct Share {
     budget: Budget,
     held: Arc<AtomicUsize>,
+    /// What the incomplete messages of the source hold, in bytes.
+    incomplete: Arc<AtomicUsize>,
 }
 
 impl Share {

@@ -296,12 +296,13 @@ fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     Ok(vec![read::contents(&output.program.path("out"), output.also_unfinished)?])
 }
 
-/// The files of `out`, and the dead letters. Of a run that has not ended, only the files.
+/// The files of `out`, and the dead letters that are whole messages. Of a run that has not ended, only the files.
 fn with_letters(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     let mut replicas = in_order(output)?;
     if !output.also_unfinished {
         let letters = output.program.dead_letters()?;
-        let lines = letters.into_iter().flat_map(|letter| (letter.payload + "\n").into_bytes());
+        let whole = letters.into_iter().filter(|letter| !letter.may_be_torn());
+        let lines = whole.flat_map(|letter| (letter.payload + "\n").into_bytes());
         replicas[0].push(lines.collect());
     }
     Ok(replicas)

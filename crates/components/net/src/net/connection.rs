@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_record::Incomplete;
 use thalweg_runtime::Failpoint;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep_until};
 use super::places::FAREWELL;
 use super::serve::{Activity, UnderWay};
 use super::stream_reader::Taken;
-use super::{Client, Cut, Format, Incomplete, Place, Sent, Standing, Stream, StreamReader, incomplete};
+use super::{Client, Cut, Format, Place, Sent, Standing, Stream, StreamReader};
 use thalweg_codec::stream_framing::StreamCutter;
 
 /// The largest number of cuts of a connection that may wait for their answers. Above it, the connection is
@@ -64,8 +65,6 @@ pub struct Connection {
     pub acknowledge: Option<(Bytes, Respond)>,
     /// How long a client may take to accept an answer.
     pub write_timeout: Duration,
-    /// The incomplete messages of all connections.
-    pub incomplete: Incomplete,
 }
 
 /// Such a connection ends once nothing arrives for this time.
@@ -132,7 +131,7 @@ impl Connection {
         answers: Option<Answers>,
         mut out: SourceOutput,
     ) -> Result<(), Error> {
-        let reader = StreamReader::new(partitioner, self.limit, out.batch_bytes(), self.incomplete.clone());
+        let reader = StreamReader::new(partitioner, self.limit, out.batch_bytes(), out.share().clone());
         let Client { stream, name: peer, activity, place } = client;
         let begun = Instant::now();
         let mut talk = Talk {
@@ -222,8 +221,8 @@ impl<F: Format> Talk<'_, F> {
             Event::Drained => {
                 return self.end(End::Done, "another client needed its place", out).await.map(Some);
             }
-            Event::Dropped => return self.end(End::Done, incomplete::REASON, out).await.map(Some),
-            Event::Ready(ready) => match self.take(ready, out).await {
+            Event::Dropped => return self.end(End::Done, Incomplete::REASON, out).await.map(Some),
+            Event::Ready(ready) => match self.take(ready).await {
                 Ok(taken) => return self.send_taken(taken, out).await,
                 Err(error) => {
                     let reason = format!("the connection broke ({error})");
@@ -302,9 +301,9 @@ impl<F: Format> Talk<'_, F> {
     }
 
     /// Reads the data that has arrived.
-    async fn take(&mut self, ready: io::Result<()>, out: &SourceOutput) -> io::Result<Taken> {
+    async fn take(&mut self, ready: io::Result<()>) -> io::Result<Taken> {
         ready?;
-        let taken = self.reader.read(&mut self.stream, out, self.options.read_timeout).await;
+        let taken = self.reader.read(&mut self.stream, self.options.read_timeout).await;
         (self.last_data, self.was_quiet) = (Instant::now(), false);
         self.activity.note();
         taken

@@ -14,7 +14,7 @@
 //! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`,
 //! and a message must arrive within `read_timeout`. The connection is otherwise closed and its partial
 //! message leaves by `errors`. If incomplete messages hold all memory, the oldest is dropped
-//! ([`Incomplete`]). If all places for connections are taken, a new client gets that of another connection
+//! ([`thalweg_record::Incomplete`]). If all places for connections are taken, a new client gets that of another connection
 //! ([`Places`]).
 //!
 //! See docs/decisions/042-connections-send-by-themselves.md.
@@ -23,7 +23,6 @@ mod address;
 mod connection;
 mod datagrams;
 pub mod defaults;
-mod incomplete;
 mod listener;
 mod options;
 mod places;
@@ -37,7 +36,6 @@ pub(crate) mod testing;
 pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
-pub use incomplete::{Incomplete, Part, growth};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use places::{FAREWELL, Peer, Place, Places, Standing};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, FileMode, TimeSpan};
 use thalweg_engine::{Error, Mistake};
 
-use super::{Address, Connection, Incomplete, Limits, UnixSocket, defaults};
+use super::{Address, Connection, Limits, UnixSocket, defaults};
 use crate::tls::{Acceptor, TlsClient, TlsServer};
 
 /// The options of all listening sources.
@@ -115,7 +115,6 @@ impl SocketOptions {
             quiet: None,
             acknowledge: None,
             write_timeout: self.read_timeout.duration(),
-            incomplete: Incomplete::default(),
         }
     }
 }

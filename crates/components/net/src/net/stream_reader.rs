@@ -13,11 +13,10 @@ use arrow_array::Array;
 use arrow_buffer::{Buffer, MemoryReservation};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Reading, Received, Settled, SourceOutput};
-use thalweg_record::{Lease, ViewBuilder};
+use thalweg_record::{Incomplete, Lease, Share, ViewBuilder};
 use tokio::time::{Instant, timeout};
 
-use super::incomplete::{Incomplete, Part};
-use super::{Stream, incomplete};
+use super::Stream;
 use thalweg_codec::framing::{After, KEPT, MAX_ROWS};
 use thalweg_codec::stream_framing::StreamCutter;
 
@@ -270,8 +269,8 @@ pub struct StreamReader {
     held: Option<Held>,
     /// The rest of the last read, if it may contain more complete messages.
     uncut: Option<Uncut>,
-    /// The incomplete messages of the source.
-    incomplete: Incomplete,
+    /// The account of the source.
+    share: Share,
     /// True if the last read filled the buffer: more data may be waiting.
     has_more: bool,
     /// The error that ended the last read.
@@ -279,7 +278,7 @@ pub struct StreamReader {
 }
 
 /// Memory to read into, its lease, and when the incomplete message in it began.
-type Begun = (Vec<u8>, Lease, Option<(Instant, Part)>);
+type Begun = (Vec<u8>, Lease, Option<(Instant, Incomplete)>);
 
 /// The beginning of an incomplete message.
 #[derive(Debug)]
@@ -288,7 +287,7 @@ struct Held {
     lease: Lease,
     /// When the first byte of the message was read.
     since: Instant,
-    part: Part,
+    part: Incomplete,
 }
 
 /// A buffer out of which not all complete messages are cut.
@@ -301,14 +300,9 @@ struct Uncut {
 }
 
 impl StreamReader {
-    /// Creates a reader that reads up to about `batch_bytes` bytes at once, for a source with these
-    /// incomplete messages.
-    pub fn new(
-        partitioner: StreamCutter,
-        limit: ByteSize,
-        batch_bytes: usize,
-        incomplete: Incomplete,
-    ) -> Self {
+    /// Creates a reader that reads up to about `batch_bytes` bytes at once, for a source with this
+    /// account.
+    pub fn new(partitioner: StreamCutter, limit: ByteSize, batch_bytes: usize, share: Share) -> Self {
         let most = batch_bytes.max(LEAST);
         Self {
             partitioner,
@@ -317,7 +311,7 @@ impl StreamReader {
             size: LEAST,
             held: None,
             uncut: None,
-            incomplete,
+            share,
             has_more: false,
             broken: None,
         }
@@ -357,16 +351,11 @@ impl StreamReader {
     ///
     /// # Errors
     /// Those of the connection, once the messages that arrived before are returned.
-    pub async fn read(
-        &mut self,
-        stream: &mut Stream,
-        out: &SourceOutput,
-        patience: Duration,
-    ) -> io::Result<Taken> {
+    pub async fn read(&mut self, stream: &mut Stream, patience: Duration) -> io::Result<Taken> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
-        let (mut memory, lease, begun) = match self.room(out, patience).await {
+        let (mut memory, lease, begun) = match self.room(patience).await {
             Ok(room) => room,
             Err(reason) => return Ok(Taken::NoRoom(reason)),
         };
@@ -399,9 +388,9 @@ impl StreamReader {
     }
 
     /// Returns memory for a read. It begins with the incomplete message, if there is one.
-    async fn room(&mut self, out: &SourceOutput, patience: Duration) -> Result<Begun, &'static str> {
+    async fn room(&mut self, patience: Duration) -> Result<Begun, &'static str> {
         let Some(held) = self.held.take() else {
-            let lease = self.incomplete.reserve(out.share(), self.size, None).await;
+            let lease = self.share.reserve_for(self.size, None).await;
             return Ok((Vec::with_capacity(self.size), lease, None));
         };
         if held.memory.capacity() - held.memory.len() >= SPARE {
@@ -409,12 +398,12 @@ impl StreamReader {
         }
         // Doubled, so that a long message that arrives in many pieces is not copied for each piece.
         let doubled = self.size.max(held.memory.len());
-        let more = incomplete::growth(out.share(), held.lease.bytes(), SPARE, doubled);
+        let more = self.share.growth(held.lease.bytes(), SPARE, doubled);
         let reserved = tokio::select! {
-            room = timeout(patience, self.incomplete.reserve(out.share(), more, Some(&held.part))) => {
+            room = timeout(patience, self.share.reserve_for(more, Some(&held.part))) => {
                 room.map_err(|_| NO_CAPACITY)
             }
-            () = held.part.dropped() => Err(incomplete::REASON),
+            () = held.part.dropped() => Err(Incomplete::REASON),
         };
         match reserved {
             Ok(room) => {
@@ -459,7 +448,7 @@ impl StreamReader {
         &mut self,
         mut memory: Vec<u8>,
         mut lease: Lease,
-        begun: Option<(Instant, Part)>,
+        begun: Option<(Instant, Incomplete)>,
         after: After,
     ) -> Taken {
         let mut cut = Cut::of(Buffer::from_vec(Vec::<u8>::new()));
@@ -510,8 +499,8 @@ impl StreamReader {
     }
 
     /// Keeps the beginning of an incomplete message. `begun` is `None` if the message began with this read.
-    fn hold(&mut self, memory: Vec<u8>, lease: Lease, begun: Option<(Instant, Part)>) {
-        let (since, part) = begun.unwrap_or_else(|| (Instant::now(), self.incomplete.begin()));
+    fn hold(&mut self, memory: Vec<u8>, lease: Lease, begun: Option<(Instant, Incomplete)>) {
+        let (since, part) = begun.unwrap_or_else(|| (Instant::now(), self.share.begin_message()));
         part.hold(lease.bytes());
         self.held = Some(Held { memory, lease, since, part });
     }
@@ -530,7 +519,7 @@ mod tests {
     async fn very_many_messages_are_cut_in_parts() {
         let budget = Budget::new(1 << 20);
         let cutter = StreamFraming::default().begin(LIMIT, false);
-        let mut reader = StreamReader::new(cutter, LIMIT, 1 << 20, Incomplete::default());
+        let mut reader = StreamReader::new(cutter, LIMIT, 1 << 20, budget.share());
         let memory = [vec![b'\n'; 2 * MAX_ROWS], b"one\ntw".to_vec()].concat();
         let lease = budget.share().reserve(memory.capacity()).await;
         let mut taken = Some(reader.cut(memory, lease, None, After::More));
@@ -561,7 +550,7 @@ mod tests {
         for (end, rejected) in [("", None), ("x", Some("does not begin with a length"))] {
             let cutter = || framing.begin(LIMIT, false);
             let bytes = [b"0:".repeat(MAX_ROWS), end.as_bytes().to_vec()].concat();
-            let mut reader = StreamReader::new(cutter(), LIMIT, 1 << 20, Incomplete::default());
+            let mut reader = StreamReader::new(cutter(), LIMIT, 1 << 20, budget.share());
             let lease = budget.share().reserve(bytes.capacity()).await;
             let first = reader.cut(bytes.clone(), lease, None, After::End);
             assert!(matches!(first, Taken::Cut(cut) if cut.messages.len() == MAX_ROWS));

@@ -16,9 +16,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::net::{
-    Address, Announce, Client, Incomplete, ListenOptions, Listener, Respond, UnixSocket, defaults, serve,
-};
+use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
 use crate::web::{Admission, RequestOptions, converse_until_stopped};
 use thalweg_codec::stream_framing::StreamFraming;
 
@@ -166,8 +164,6 @@ struct Http {
 struct Server {
     config: HttpSource,
     admission: Admission,
-    /// The requests whose bodies are arriving.
-    incomplete: Incomplete,
 }
 
 #[async_trait]
@@ -178,7 +174,7 @@ impl Source for Http {
         let (tls, limits) = (config.listen.acceptor()?, config.listen.limits());
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
-        let server = Arc::new(Server { config, admission, incomplete: Incomplete::default() });
+        let server = Arc::new(Server { config, admission });
         serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))
             .await
     }

@@ -15,10 +15,10 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use thalweg_engine::{Error, Received, SourceOutput};
-use thalweg_record::{Lease, size_text};
+use thalweg_record::{Incomplete, Lease, size_text};
 
 use super::{Payload, Server};
-use crate::net::{Cut, Cuts, Format, Incomplete, Part, Plain, Rejected, Respond, Sent, growth};
+use crate::net::{Cut, Cuts, Format, Plain, Rejected, Respond, Sent};
 use crate::web::{Answer, ArrivingBody, Gate, Request, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
@@ -207,9 +207,9 @@ impl Server {
         if length > attainable(out) as u64 {
             return Err(beyond_memory(out));
         }
-        let part = self.incomplete.begin();
+        let part = out.share().begin_message();
         let read = async {
-            let mut growing = Growing::begin(&self.incomplete, &part, out, 0).await?;
+            let mut growing = Growing::begin(&part, out, 0).await?;
             self.read(body, &mut growing).await?;
             match compression {
                 // The compressed body is held until it has been read.
@@ -255,10 +255,10 @@ impl Server {
         body: &Growing<'b>,
         compression: Compression,
     ) -> Result<Growing<'b>, Refusal> {
-        let Growing { incomplete, part, out, .. } = body;
+        let Growing { part, out, .. } = body;
         let memory = out.share().budget().limit();
         let mut decoder = Decoder::new(compression, Cursor::new(&body.memory)).within(memory);
-        let mut decoded = Growing::begin(incomplete, part, out, body.lease.bytes()).await?;
+        let mut decoded = Growing::begin(part, out, body.lease.bytes()).await?;
         loop {
             decoded.reserve(STEP).await?;
             let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded.memory);
@@ -297,8 +297,7 @@ impl Server {
 
 /// A body that is arriving, in memory that grows with it.
 struct Growing<'b> {
-    incomplete: &'b Incomplete,
-    part: &'b Part,
+    part: &'b Incomplete,
     out: &'b SourceOutput,
     memory: Vec<u8>,
     lease: Lease,
@@ -307,16 +306,11 @@ struct Growing<'b> {
 }
 
 impl<'b> Growing<'b> {
-    async fn begin(
-        incomplete: &'b Incomplete,
-        part: &'b Part,
-        out: &'b SourceOutput,
-        beside: usize,
-    ) -> Result<Self, Refusal> {
+    async fn begin(part: &'b Incomplete, out: &'b SourceOutput, beside: usize) -> Result<Self, Refusal> {
         if_attainable(out, beside, STEP)?;
-        let lease = incomplete.reserve(out.share(), STEP, Some(part)).await;
+        let lease = out.share().reserve_for(STEP, Some(part)).await;
         part.hold(beside + STEP);
-        Ok(Self { incomplete, part, out, memory: Vec::with_capacity(STEP), lease, beside })
+        Ok(Self { part, out, memory: Vec::with_capacity(STEP), lease, beside })
     }
 
     /// Makes capacity for `more` bytes, at least doubling the memory. Refuses the request if the budget can
@@ -328,8 +322,8 @@ impl<'b> Growing<'b> {
         }
         let (held, least) = (self.beside + self.lease.bytes(), more - free);
         if_attainable(self.out, held, least)?;
-        let more = growth(self.out.share(), held, least, more.max(self.memory.len()));
-        let room = self.incomplete.reserve(self.out.share(), more, Some(self.part)).await;
+        let more = self.out.share().growth(held, least, more.max(self.memory.len()));
+        let room = self.out.share().reserve_for(more, Some(self.part)).await;
         // Both leases belong to one share, so the merge always succeeds.
         drop(self.lease.merge(room));
         self.memory.reserve_exact(free + more);
