@@ -17,12 +17,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Lets the allocator return memory to the system after 1 ms. The default is one second: as much freed memory
 /// stays resident as passes through the budget in that time. A copy with a budget of 64 MiB had 40 MiB more
 /// resident memory, and was no faster.
+///
+/// Memory that another thread freed is returned by the thread that allocated it, which looks for it only when
+/// it allocates. So a thread also looks before it waits. Otherwise 300 unfinished messages of 1 MB, with a
+/// budget of 32 MiB, took 116 MiB, and 85 stayed resident after them; now they take 88, and 40 stay.
 #[allow(unsafe_code, reason = "an option of a library in C")]
 fn return_memory_soon() {
     /// `mi_option_purge_delay`, for which the bindings have no name.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     // SAFETY: options must not be set while other threads read them, and there are none yet.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 1) };
+    // SAFETY: any thread may collect its own memory at any time.
+    thalweg_job::set_before_wait(|| unsafe { libmimalloc_sys::mi_collect(false) });
 }
 
 fn main() -> ExitCode {

@@ -214,6 +214,26 @@ impl Graph {
         pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
     }
 
+    /// True if what a source sends, or what is made of it, may reach this sink.
+    pub fn reaches(&self, source: &Arc<str>, sink: &Arc<str>) -> bool {
+        let (mut open, mut seen) = (vec![source], Vec::new());
+        while let Some(name) = open.pop() {
+            let comes = |feed: &Feed| {
+                matches!(feed, Feed::Source(from) if from == name) || feed.pipeline() == Some(name)
+            };
+            for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.from.iter().any(comes)) {
+                if pipeline.to.names().contains(sink) {
+                    return true;
+                }
+                if !seen.contains(&&pipeline.name) {
+                    seen.push(&pipeline.name);
+                    open.push(&pipeline.name);
+                }
+            }
+        }
+        false
+    }
+
     /// Returns the sinks and pipelines that an output leads to, if more than one of them gets each file.
     pub fn copies_of(&self, feed: &Feed) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> =

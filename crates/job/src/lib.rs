@@ -53,6 +53,7 @@ pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
 pub use run::signals;
 pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
 pub use thalweg_runtime::descriptors::for_clients as descriptors_for_clients;
+pub use thalweg_runtime::idle::set_before_wait;
 
 /// The components that come with thalweg.
 #[must_use]

@@ -18,6 +18,7 @@ mod channel;
 pub mod descriptors;
 pub mod evaluation;
 mod failpoint;
+pub mod idle;
 pub mod limit;
 #[cfg(unix)]
 pub mod private;

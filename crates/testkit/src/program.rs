@@ -101,7 +101,8 @@ pub struct Letter {
     pub reason: String,
 }
 
-/// A part of the reason of the first message after a kill: it may be torn, and is rejected even if it is whole.
+/// A part of the reason of the first message after a kill: it may be torn, and is rejected even if it is
+/// whole.
 pub const MAYBE_TORN: &str = "a run that was killed may have read its beginning";
 
 impl Letter {

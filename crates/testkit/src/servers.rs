@@ -43,8 +43,8 @@ enum Fate {
     Hangs,
 }
 
-/// The number of items after which a failing server fails rarely: a pause after each fault of a soak's hundred
-/// thousand items would take minutes.
+/// The number of items after which a failing server fails rarely: a pause after each fault of a soak's
+/// hundred thousand items would take minutes.
 const OFTEN: u64 = 2000;
 
 /// Of this number of lines, one may have another fate than to be accepted. A fault for about every twentieth

@@ -234,6 +234,33 @@ fn files_are_not_removed_for_one_source_while_another_reads_them() {
     );
 }
 
+/// 100,000 lines became 2: the sink replaced the file that was being read.
+#[test]
+fn no_sink_writes_a_file_of_its_own_source() {
+    let with = |source: &str, sink: &str| {
+        let config = format!(
+            "sources: {{ in: {{ {source} }} }}\n\
+             pipelines: {{ main: {{ from: in, to: next }}, next: {{ to: out }} }}\n\
+             sinks: {{ out: {{ file: {{ path: '{sink}' }} }} }}\n"
+        );
+        House::with(&[("pipeline.yaml", &config)]).run(&["check", "pipeline.yaml"])
+    };
+    let own = with("file: { path: 'logs/*.log' }", "./logs/all.log");
+    assert_eq!(own.code, Some(2));
+    assert!(own.err.contains("`out` writes a file that `in` reads: `./logs/all.log`."), "{}", own.err);
+    assert_eq!(with("file: { path: a.log }", "a.log").code, Some(2));
+    for (source, sink) in [
+        ("file: { path: a.log }", "b.log"),
+        ("file: { path: 'logs/*.log' }", "logs/all.out"),
+        ("file: { path: 'logs/*.log' }", "logs/old/all.log"),
+        ("file: { path: 'logs/*.log', exclude: ['all*'] }", "logs/all.log"),
+        ("stdin: {}", "logs/all.log"),
+    ] {
+        let checked = with(source, sink);
+        assert_eq!(checked.code, Some(0), "{source} {sink}: {}", checked.err);
+    }
+}
+
 #[test]
 fn no_two_sinks_write_the_same_file() {
     let with = |one: &str, other: &str| {

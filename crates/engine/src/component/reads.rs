@@ -77,6 +77,33 @@ impl Reads {
         let is_left_out = leaves_out(self, &others) || leaves_out(other, &own);
         is_one_folder && !is_left_out && may_share_a_name(self, other)
     }
+
+    /// True if this file is read for certain. A pattern with more than one `*` is not evaluated.
+    #[must_use]
+    pub fn includes(&self, file: &Path) -> bool {
+        let (file, own) = (normalised(file), normalised(&self.folder));
+        let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str()))
+        else {
+            return false;
+        };
+        let is_within = folder == own || self.is_deep && folder.starts_with(&own);
+        let is_left_out = self.without.iter().any(|left| file.starts_with(normalised(left)));
+        let is_named =
+            self.names.is_empty() || self.names.iter().any(|pattern| matches_simply(pattern, name));
+        // A pattern that is not evaluated may except it.
+        let is_excepted = self.except.iter().any(|except| except.contains(WILD) || except == name);
+        is_within && is_named && !is_left_out && !is_excepted
+    }
+}
+
+/// True if a name matches a pattern without wildcards, or with a single `*`.
+fn matches_simply(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((start, end)) if !start.contains(WILD) && !end.contains(WILD) => {
+            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+        }
+        _ => pattern == name,
+    }
 }
 
 fn may_share_a_name(one: &Reads, other: &Reads) -> bool {
@@ -176,6 +203,26 @@ mod tests {
             let done = reads("in/done/old", true, &[], &[]);
             assert!(!rest.may_meet(&done) && !done.may_meet(&rest) && all.may_meet(&done));
             assert!(rest.may_meet(&reads("in/doneness", true, &[], &[])));
+        }
+    }
+
+    #[test]
+    fn a_file_is_included_only_if_that_is_certain() {
+        let named = |names: &[&str], except: &[&str]| reads("in", false, names, except);
+        for (reads, file, expected) in [
+            (named(&[], &[]), "x/../in/all.csv", true),
+            (named(&[], &[]), "in/below/all.csv", false),
+            (named(&[], &[]), "all.csv", false),
+            (named(&["*.csv"], &[]), "in/all.csv", true),
+            (named(&["a*l.csv"], &[]), "in/al.csv", true),
+            (named(&["al*l.csv"], &[]), "in/al.csv", false),
+            (named(&["a[0-9].csv"], &[]), "in/all.csv", false),
+            (named(&["b.csv", "all.csv"], &[]), "in/all.csv", true),
+            (named(&["*.csv"], &["a*"]), "in/all.csv", false),
+            (reads("in", true, &[], &[]), "in/below/all.csv", true),
+            (reads("in", true, &[], &[]).filtered(&[], &["below".to_owned()]), "in/below/all.csv", false),
+        ] {
+            assert_eq!(reads.includes(Path::new(file)), expected, "{reads:?} {file}");
         }
     }
 

@@ -64,6 +64,7 @@ impl Reader<'_> {
             self.removals(root, graph);
             self.shared_files(root, graph);
             self.shared_targets(root, graph);
+            self.own_input(root, graph);
         }
     }
 

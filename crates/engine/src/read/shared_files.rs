@@ -1,5 +1,6 @@
 //! Checks that no two components use the same local files: no source's files are removed while another source
-//! may still read them, and no file is written by two sinks.
+//! may still read them, no file is written by two sinks, and no sink writes a file that its messages come
+//! from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +47,26 @@ impl Reader<'_> {
                 root.get("sinks").and_then(|node| node.key(&sink.name)).map_or(root.span, |key| key.span);
             let message = format!("`{}` writes the same file as `{first}`: `{}`.", sink.name, path.display());
             let help = format!("Let both pipelines lead to `{first}`, or give the sinks separate files.");
+            self.diagnostics.error(span, message).help(help);
+        }
+    }
+
+    /// Checks that no sink writes a file of its own source: a job would replace what it has not read yet, and
+    /// a run that follows the file would read its own output for ever.
+    pub(super) fn own_input(&mut self, root: &Node, graph: &Graph) {
+        for sink in &graph.sinks {
+            let Some(path) = sink.config.writes() else { continue };
+            let reads =
+                |source: &&SourceNode| source.config.reads().iter().any(|reads| reads.includes(&path));
+            let mut sources = graph.sources.iter().filter(reads);
+            let Some(source) = sources.find(|source| graph.reaches(&source.name, &sink.name)) else {
+                continue;
+            };
+            let span =
+                root.get("sinks").and_then(|node| node.key(&sink.name)).map_or(root.span, |key| key.span);
+            let message =
+                format!("`{}` writes a file that `{}` reads: `{}`.", sink.name, source.name, path.display());
+            let help = "Write to another folder, or give the file a name that the source does not read.";
             self.diagnostics.error(span, message).help(help);
         }
     }

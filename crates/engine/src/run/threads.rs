@@ -222,6 +222,7 @@ struct SharedThreads(Option<Runtime>);
 impl SharedThreads {
     fn new() -> Result<Self, RunFailure> {
         let mut builder = Builder::new_multi_thread();
+        builder.on_thread_park(thalweg_runtime::idle::before_wait);
         builder.worker_threads(SHARED_THREADS).thread_name("thalweg-shared").thread_stack_size(STACK);
         match builder.enable_all().build() {
             Ok(runtime) => Ok(Self(Some(runtime))),

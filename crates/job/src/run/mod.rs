@@ -216,6 +216,7 @@ fn drive(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.cores)
         .thread_name("thalweg")
+        .on_thread_park(thalweg_runtime::idle::before_wait)
         .enable_all()
         .build()?;
     let mut retries = Retries::default();

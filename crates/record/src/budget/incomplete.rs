@@ -35,7 +35,7 @@ pub(super) struct Messages {
 
 struct Message {
     bytes: usize,
-    /// What all incomplete messages of its source hold, in bytes.
+    /// The bytes that all incomplete messages of its source hold.
     of_source: Arc<AtomicUsize>,
     dropped: Arc<Notify>,
 }

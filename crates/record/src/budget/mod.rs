@@ -311,7 +311,7 @@ pub fn size_text(bytes: usize) -> String {
 pub struct Share {
     budget: Budget,
     held: Arc<AtomicUsize>,
-    /// What the incomplete messages of the source hold, in bytes.
+    /// The bytes that the incomplete messages of the source hold.
     incomplete: Arc<AtomicUsize>,
 }
 

@@ -296,7 +296,8 @@ fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     Ok(vec![read::contents(&output.program.path("out"), output.also_unfinished)?])
 }
 
-/// The files of `out`, and the dead letters that are whole messages. Of a run that has not ended, only the files.
+/// The files of `out`, and the dead letters that are whole messages. Of a run that has not ended, only the
+/// files.
 fn with_letters(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     let mut replicas = in_order(output)?;
     if !output.also_unfinished {

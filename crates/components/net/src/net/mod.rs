@@ -14,8 +14,8 @@
 //! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`,
 //! and a message must arrive within `read_timeout`. The connection is otherwise closed and its partial
 //! message leaves by `errors`. If incomplete messages hold all memory, the oldest is dropped
-//! ([`thalweg_record::Incomplete`]). If all places for connections are taken, a new client gets that of another connection
-//! ([`Places`]).
+//! ([`thalweg_record::Incomplete`]). If all places for connections are taken, a new client gets that of
+//! another connection ([`Places`]).
 //!
 //! See docs/decisions/042-connections-send-by-themselves.md.
 

@@ -300,8 +300,7 @@ struct Uncut {
 }
 
 impl StreamReader {
-    /// Creates a reader that reads up to about `batch_bytes` bytes at once, for a source with this
-    /// account.
+    /// Creates a reader that reads up to about `batch_bytes` bytes at once, for a source with this account.
     pub fn new(partitioner: StreamCutter, limit: ByteSize, batch_bytes: usize, share: Share) -> Self {
         let most = batch_bytes.max(LEAST);
         Self {
