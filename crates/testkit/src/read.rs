@@ -57,14 +57,22 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Returns the contents of the finished files below a folder, in the order of their paths. `also_unfinished`:
-/// also of those that are seen although they are not finished.
+/// Returns the finished files below a folder, sorted by their paths. `also_unfinished`: also those that are
+/// seen although they are not finished.
+///
+/// # Errors
+/// If it cannot be listed.
+pub fn finished(folder: &Path, also_unfinished: bool) -> io::Result<Vec<PathBuf>> {
+    let is_wanted = |path: &PathBuf| if also_unfinished { !is_hidden(path) } else { !is_unfinished(path) };
+    Ok(files(folder)?.into_iter().filter(is_wanted).collect())
+}
+
+/// Returns the contents of the same files as [`finished`].
 ///
 /// # Errors
 /// If they cannot be read.
 pub fn contents(folder: &Path, also_unfinished: bool) -> io::Result<Vec<Vec<u8>>> {
-    let wanted = |path: &PathBuf| if also_unfinished { !is_hidden(path) } else { !is_unfinished(path) };
-    files(folder)?.iter().filter(|path| wanted(path)).map(|path| content(path)).collect()
+    finished(folder, also_unfinished)?.iter().map(|path| content(path)).collect()
 }
 
 /// Returns all pieces as one, in their order. A piece without a line feed at its end gets one.

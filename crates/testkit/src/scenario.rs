@@ -28,7 +28,7 @@ const BESIDE_BUDGET: u64 = 48 << 20;
 /// How long all records may take to arrive before a source that does not end is stopped. The next run reads
 /// the rest.
 const ARRIVAL: Duration = Duration::from_secs(4);
-/// After this time, a run whose disk may be full is killed.
+/// A run whose disk may be full is killed after this time, and waits no longer for room once it is stopped.
 const FULL: Duration = Duration::from_secs(5);
 /// The interruption of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -238,7 +238,9 @@ impl<'a> Scenario<'a> {
     }
 
     fn launch(&self) -> Launch {
+        let drain_timeout = || vec!["--drain-timeout".to_owned(), format!("{}s", FULL.as_secs())];
         Launch {
+            arguments: self.disk.map(|_| drain_timeout()).unwrap_or_default(),
             has_stdin: self.feed.component == "stdin",
             has_stdout: self.outlet.component == "stdout",
             state: self.has_state.then(|| STATE.to_owned()),

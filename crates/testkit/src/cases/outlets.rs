@@ -1,5 +1,6 @@
 //! The sinks.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -97,6 +98,7 @@ fn folders() -> Vec<Outlet> {
             component: "directory",
             steps: &["pack: { name: 'part-{number:5}.jsonl', max_count: 150 }"],
             sinks: "out: { directory: { path: out } }",
+            read: Some(in_generations),
             ..FILE
         },
         Outlet {
@@ -289,6 +291,20 @@ pub fn of_files() -> Vec<Outlet> {
 /// The files of `out` one after the other, in the order of their names.
 fn in_order(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     Ok(vec![vec![read::joined(in_pieces(output)?.remove(0))]])
+}
+
+/// The packs of `out`, in the order of their names. A pack whose name is taken is called
+/// `part-00002-2.jsonl`: a run after a kill begins with a number that is taken if its source sends no message
+/// twice, and goes on behind the others. So the second packs are a piece of their own, in an order of their
+/// own, as are the third.
+fn in_generations(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    let mut generations = BTreeMap::<usize, Replica>::new();
+    for path in read::finished(&output.program.path("out"), output.also_unfinished)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let generation = name.split(['-', '.']).nth(2).and_then(|part| part.parse().ok()).unwrap_or(1);
+        generations.entry(generation).or_default().push(read::content(&path)?);
+    }
+    Ok(vec![generations.into_values().map(read::joined).collect()])
 }
 
 /// The files of `out`, each in an order of its own.
