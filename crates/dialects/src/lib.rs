@@ -109,7 +109,7 @@ pub trait Dialect: Send + Sync {
 /// All dialects. The first that recognises a document reads it; [`Native`] recognises every document.
 #[must_use]
 pub fn dialects() -> &'static [&'static dyn Dialect] {
-    &[&capyfile::Capyfile, &gollum::Gollum, &Native]
+    &[&capyfile::Capyfile, &gollum::Gollum::ANY, &Native]
 }
 
 /// The first of these dialects that recognises a document, else [`Native`].

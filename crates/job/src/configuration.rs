@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use thalweg_config::{Diagnostics, Document};
-use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, recognise};
+use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, gollum, recognise};
 use thalweg_engine::{Graph, Registry, StateDir};
 use thalweg_net::fetch::Fetch;
 use thalweg_redact::without_secrets;
@@ -48,6 +48,17 @@ impl Configuration {
         let dialect = recognise(dialects, &document);
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         Self { document, dialect, path: path.to_owned(), folder }
+    }
+
+    /// The same for a known version of gollum.
+    ///
+    /// # Errors
+    /// If it is not a configuration of gollum.
+    pub fn as_gollum(self, version: gollum::Version) -> Result<Self, LoadError> {
+        if !gollum::is_gollum(&self.document) {
+            return Err(LoadError::NotOfGollum);
+        }
+        Ok(Self { dialect: gollum::Gollum::of(version), ..self })
     }
 
     /// Reads a file, or the standard input if the path is `-`.

@@ -55,6 +55,9 @@ pub enum LoadError {
         /// The missing part, and the correction.
         why: String,
     },
+    /// A version of gollum was given for a configuration of another program.
+    #[error("`--gollum` is for configurations of gollum, and this is none")]
+    NotOfGollum,
     /// No path was given, and the environment names no service definition.
     #[error(
         "there is no service definition: give its path, or set `{url}` or `{file}`; there is no `{usual}` either"

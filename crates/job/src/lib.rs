@@ -52,6 +52,7 @@ pub use memory::{peak_memory, process_memory};
 pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
 pub use run::signals;
 pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
+pub use thalweg_dialects::gollum::Version as GollumVersion;
 pub use thalweg_runtime::descriptors::for_clients as descriptors_for_clients;
 pub use thalweg_runtime::idle::set_before_wait;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use thalweg_frontend::{CheckOptions, CommandError, Exit};
-use thalweg_job::Configuration;
+use thalweg_job::{Configuration, GollumVersion};
 
 /// Prints every mistake in a configuration, and runs nothing.
 ///
@@ -26,6 +26,10 @@ pub struct Arguments {
     /// Print the mistakes (or, if there are none, counts) as one JSON object on the standard output.
     #[arg(long)]
     json: bool,
+    /// The version of gollum that a configuration of gollum was written for: `0.4`, `0.5` or `0.6`. Without
+    /// it, the form and the plugins tell.
+    #[arg(long, value_name = "VERSION")]
+    gollum: Option<GollumVersion>,
     /// Show the plan for this number of cores. Without it, for the cores of this machine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -34,5 +38,6 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let &Arguments { plan, json, threads, .. } = arguments;
     let options = CheckOptions { plan, json, threads: threads.map(usize::from) };
-    thalweg_frontend::check(Configuration::open(&arguments.config), &options)
+    let opened = Configuration::open(&arguments.config);
+    thalweg_frontend::check(opened.and_then(|opened| super::of_gollum(opened, arguments.gollum)), &options)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use thalweg_frontend::{CommandError, Exit};
-use thalweg_job::Configuration;
+use thalweg_job::{Configuration, GollumVersion};
 
 /// Prints a configuration of another program in thalweg's own form.
 ///
@@ -23,12 +23,16 @@ pub struct Arguments {
     /// Of a service definition, only this processor: `service:processor`, or its name alone. Without it, all.
     #[arg(value_name = "PROCESSOR")]
     processor: Option<String>,
+    /// The version of gollum that a configuration of gollum was written for: `0.4`, `0.5` or `0.6`. Without
+    /// it, the form and the plugins tell.
+    #[arg(long, value_name = "VERSION")]
+    gollum: Option<GollumVersion>,
     /// Write the configuration to this file, which must not exist. Without it, to the standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
-    let configuration = Configuration::open(&arguments.config)?;
+    let configuration = super::of_gollum(Configuration::open(&arguments.config)?, arguments.gollum)?;
     thalweg_frontend::convert(&configuration, arguments.processor.as_deref(), arguments.output.as_deref())
 }

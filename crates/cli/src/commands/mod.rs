@@ -7,6 +7,7 @@ mod convert;
 #[cfg(feature = "stores")]
 mod copy;
 mod errors;
+mod gollum;
 mod new;
 mod run;
 mod schema;
@@ -22,6 +23,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_frontend::{CommandError, Early, Exit};
+use thalweg_job::{Configuration, GollumVersion, LoadError};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -65,6 +67,7 @@ enum Command {
     Convert(convert::Arguments),
     New(new::Arguments),
     Components(components::Arguments),
+    Gollum(gollum::Arguments),
     Errors(errors::Arguments),
     #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
@@ -109,11 +112,23 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
         Command::Components(arguments) => components::run(&arguments),
+        Command::Gollum(arguments) => gollum::run(&arguments),
         Command::Errors(arguments) => errors::run(arguments),
         #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
+    }
+}
+
+/// A configuration as one of a version of gollum, if a version is given.
+fn of_gollum(
+    configuration: Configuration,
+    version: Option<GollumVersion>,
+) -> Result<Configuration, LoadError> {
+    match version {
+        Some(version) => configuration.as_gollum(version),
+        None => Ok(configuration),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Show};
-use thalweg_job::{Configuration, Overrides, RunOptions, cores};
+use thalweg_job::{Configuration, GollumVersion, Overrides, RunOptions, cores};
 
 use super::{address, size, time};
 
@@ -97,6 +97,10 @@ pub struct Arguments {
     /// Accepted for compatibility with capyfile, without effect.
     #[arg(long, short = 'm', value_name = "MODE", value_parser = ["event", "lock"], hide_short_help = true)]
     concurrency_mode: Option<String>,
+    /// The version of gollum that a configuration of gollum was written for: `0.4`, `0.5` or `0.6`. Without
+    /// it, the form and the plugins tell.
+    #[arg(long, value_name = "VERSION")]
+    gollum: Option<GollumVersion>,
     /// End with exit code 0 even if files of a service failed, as capyfile does. Without it, the exit code is
     /// then 1.
     #[arg(long)]
@@ -106,6 +110,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     let definition = arguments.service_definition.as_deref();
     let (configuration, names) = Configuration::given(&arguments.config, &arguments.pipelines, definition)?;
+    let configuration = super::of_gollum(configuration, arguments.gollum)?;
     let repeat = arguments.repeat.then(|| Repeat {
         pause: arguments.sleep.unwrap_or(Repeat::PAUSE),
         iterations: arguments.iterations,

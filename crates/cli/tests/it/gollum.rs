@@ -486,3 +486,60 @@ fn a_message_that_a_producer_cannot_deliver_reaches_its_fallback_unchanged() {
     let said = house.run_with_input(&["run", "gollum.conf", "--quiet"], b"one\ntwo\n");
     assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\n"), "{}", said.err);
 }
+
+#[cfg(unix)]
+#[test]
+fn gollums_command_line_runs_its_configurations() {
+    let text = "\
+- \"consumer.Console\":
+    Stream: s
+    Fuse: f
+    NoSuchSetting: 1
+- \"producer.Console\":
+    Stream: s
+    Formatter: format.Envelope
+    EnvelopeFormatter: format.ProcessJSON
+    ProcessJSONDirectives: [\"a:rename:b\"]
+";
+    let house = House::with(&[("gollum.conf", text)]);
+    let said = house.run_with_input(
+        &["gollum", "-c", "gollum.conf", "-ll", "0", "-p", "gollum.pid", "-n", "1"],
+        b"{\"a\":1}\nno JSON\n",
+    );
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "{\"b\":1}\nno JSON\n"), "{}", said.err);
+    assert!(house.read("gollum.pid").parse::<u32>().is_ok());
+    assert_eq!(house.run(&["gollum", "-tc", "gollum.conf"]).code, Some(0));
+    let said = house.run(&["gollum", "-tc", "missing.conf"]);
+    assert!(said.code == Some(2) && said.err.contains("missing.conf"), "{}", said.err);
+    let said = house.run(&["gollum", "-x"]);
+    assert!(said.code == Some(2) && said.err.contains("gollum has no option `-x`"), "{}", said.err);
+    assert!(house.run_well(&["gollum", "-h"]).out.contains("--testconfig"));
+    assert!(house.run_well(&["gollum", "-l"]).out.contains("parse_json"));
+    assert!(house.run_well(&["gollum", "-v"]).out.starts_with("thalweg "));
+}
+
+#[test]
+fn a_version_of_gollum_can_be_given() {
+    let text = "\
+In:
+  Type: consumer.Console
+  Streams: s
+  Modulators: [format.SplitPick: { Index: 1 }, format.Envelope]
+Out: { Type: producer.Console, Streams: s }
+";
+    let house = House::with(&[("gollum.conf", text), ("own.yaml", "sources: {}\n")]);
+    for (version, expected) in [("0.5", "b,c\n"), ("0.6", "c\n")] {
+        let said = house.run_with_input(&["run", "gollum.conf", "--gollum", version], b"a:b,c\n");
+        assert_eq!((said.code, said.out.as_str()), (Some(0), expected), "{}", said.err);
+    }
+    let checked = house.run_well(&["check", "gollum.conf"]).out;
+    assert!(checked.contains("In 0.5 it was `:`"), "{checked}");
+    let said = house.run(&["check", "own.yaml", "--gollum", "0.5"]);
+    assert!(
+        said.code == Some(2) && said.err.contains("`--gollum` is for configurations of gollum"),
+        "{}",
+        said.err
+    );
+    let said = house.run(&["check", "gollum.conf", "--gollum", "0.7"]);
+    assert!(said.code == Some(2) && said.err.contains("0.4, 0.5 and 0.6"), "{}", said.err);
+}

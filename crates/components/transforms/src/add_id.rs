@@ -19,7 +19,7 @@ const IN_A_SECOND: u64 = 10_000_000;
 /// Adds an identifier to each message.
 ///
 /// With `--state`, the counters of `time`, `sequence` and `sequence_hex` continue in later runs. Without it,
-/// they start at 1 in each run.
+/// they start again in each run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddId {
@@ -33,16 +33,18 @@ pub struct AddId {
     ///   digits, as in `2601020304050000001`.
     /// - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
     ///   identifiers. A message without the field gets none.
-    /// - `sequence` and `sequence_hex`: a counter that starts at 1, in decimal or hexadecimal digits.
+    /// - `sequence` and `sequence_hex`: a counter, in decimal or hexadecimal digits.
     /// - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
     kind: Kind,
+    /// The first number of a counter. The default is 1.
+    start: u64,
     /// For `hash`: the field to hash. The default is the payload.
     field: Option<String>,
 }
 
 impl Default for AddId {
     fn default() -> Self {
-        Self { into: "id".to_owned(), kind: Kind::Time, field: None }
+        Self { into: "id".to_owned(), kind: Kind::Time, start: 1, field: None }
     }
 }
 
@@ -78,6 +80,10 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
+        if self.start != 1 && !self.is_sequential() {
+            let message = "`start` has an effect only with a counter.";
+            return vec![Mistake::new("start", message).help("Leave it out, or say `kind: sequence`.")];
+        }
         if self.field.is_some() && self.kind != Kind::Hash {
             let message = "`field` has an effect only with `kind: hash`.";
             return vec![Mistake::new("field", message).help("Leave it out, or say `kind: hash`.")];
@@ -97,6 +103,7 @@ impl TransformConfig for AddId {
             field: self.field.clone().unwrap_or_else(crate::payload),
             into: (self.into != PAYLOAD)
                 .then(|| Layout::new(vec![Arc::new(FieldType::Text.field(&self.into))])),
+            start: self.start,
             count: 0,
             saved: 0,
             random: fastrand::Rng::new(),
@@ -109,10 +116,21 @@ struct Identifier {
     field: String,
     /// The target field; `None` if the target is the payload.
     into: Option<Layout>,
+    /// The first number.
+    start: u64,
+    /// How many numbers were given.
     count: u64,
     /// The count when the state was last asked for.
     saved: u64,
     random: fastrand::Rng,
+}
+
+impl Identifier {
+    fn next(&mut self) -> u64 {
+        let number = self.start.wrapping_add(self.count);
+        self.count += 1;
+        number
+    }
 }
 
 impl Transform for Identifier {
@@ -129,18 +147,9 @@ impl Transform for Identifier {
             text.clear();
             // Writing to a `String` cannot fail.
             let _ = match self.kind {
-                Kind::Time => {
-                    self.count += 1;
-                    write!(text, "{second}{:07}", self.count % IN_A_SECOND)
-                }
-                Kind::Sequence => {
-                    self.count += 1;
-                    write!(text, "{}", self.count)
-                }
-                Kind::SequenceHex => {
-                    self.count += 1;
-                    write!(text, "{:x}", self.count)
-                }
+                Kind::Time => write!(text, "{second}{:07}", self.next() % IN_A_SECOND),
+                Kind::Sequence => write!(text, "{}", self.next()),
+                Kind::SequenceHex => write!(text, "{:x}", self.next()),
                 Kind::Uuid => write_uuid(micros / 1000, self.random.u128(..), &mut text),
                 Kind::Hash => match input.as_ref().filter(|input| input.is_valid(row)) {
                     Some(input) => write!(text, "{:x}", fnv1a(input.value(row))),

@@ -9,8 +9,9 @@ use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, Tra
 use thalweg_record::Batch;
 
 use crate::base64::{base64, check_alphabet};
+use crate::on_error::OnError;
 use thalweg_codec::columns::FieldType;
-use thalweg_codec::target::{Editor, Target};
+use thalweg_codec::target::{Edit, Editor, Target};
 
 /// Decodes base64.
 ///
@@ -24,6 +25,9 @@ pub struct DecodeBase64 {
     target: Target,
     /// The 64 characters of the alphabet. The default is the alphabet of RFC 4648.
     alphabet: Option<String>,
+    /// How a text is treated that is not base64: `reject` (the default) sends the message to the `errors`
+    /// output, `keep` leaves the text unchanged, and `clear` empties it.
+    on_error: OnError,
 }
 
 impl Component for DecodeBase64 {
@@ -49,28 +53,37 @@ sinks:
 impl TransformConfig for DecodeBase64 {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let engine = base64(self.alphabet.as_deref()).map_err(Error::permanent)?;
-        Ok(Box::new(Decoder { editor: self.target.editor(FieldType::Text), engine, joined: Vec::new() }))
+        Ok(Box::new(Decoder {
+            editor: self.target.editor(FieldType::Text),
+            engine,
+            on_error: self.on_error,
+            joined: Vec::new(),
+        }))
     }
 }
 
 struct Decoder {
     editor: Editor,
     engine: GeneralPurpose,
+    on_error: OnError,
     /// The text without its line ends; used only for texts that have some.
     joined: Vec<u8>,
 }
 
 impl Transform for Decoder {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let Self { editor, engine, joined } = self;
-        Ok(editor.write(batch, out, |value, out| {
-            let mut value = value;
+        let Self { editor, engine, on_error, joined } = self;
+        Ok(editor.edit(batch, out, |given, out| {
+            let mut value = given;
             if memchr2(b'\r', b'\n', value).is_some() {
                 joined.clear();
                 joined.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')));
                 value = joined;
             }
-            engine.decode_vec(value, out).map_err(|error| format!("is not base64: {error}"))
+            match engine.decode_vec(value, out) {
+                Ok(()) => Ok(Edit::Written),
+                Err(error) => on_error.edit(given, format!("is not base64: {error}")),
+            }
         })?)
     }
 }

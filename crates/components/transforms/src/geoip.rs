@@ -51,7 +51,7 @@ fn usual() -> Vec<Fact> {
 /// A fact about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Fact {
+pub(crate) enum Fact {
     /// The name of the city, in English.
     City,
     /// The name of the country, in English.
@@ -133,21 +133,32 @@ sinks:
 
 impl TransformConfig for GeoIp {
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        let database = self.open(&context.memory)?;
+        let lookup = self.lookup(&context.memory)?;
         let named = self.fields.iter().map(|fact| (format!("{}{}", self.prefix, fact.name()), fact.kind()));
         let types = named.clone().collect();
         Ok(Box::new(Locator {
             input: self.input.clone(),
-            database,
-            facts: self.fields.clone(),
+            lookup,
             columns: Columns::new(Typing::new(&types, None), named.map(|(name, _)| name)),
-            last: None,
-            found: vec![None; self.fields.len()],
         }))
     }
 }
 
 impl GeoIp {
+    /// Creates the options for other transforms, which look up these facts.
+    pub(crate) fn of(database: PathBuf, fields: Vec<Fact>) -> Self {
+        Self { input: Input::default(), database, fields, prefix: String::new(), opened: Arc::default() }
+    }
+
+    /// Reads the database, for looking up the facts.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn lookup(&self, memory: &Share) -> Result<Lookup, Error> {
+        let found = vec![None; self.fields.len()];
+        Ok(Lookup { database: self.open(memory)?, facts: self.fields.clone(), last: None, found })
+    }
+
     /// Reads the database, or shares that of another worker of the run.
     fn open(&self, memory: &Share) -> Result<Arc<Database>, Error> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,6 +178,15 @@ impl GeoIp {
     }
 }
 
+/// Looks up addresses one after the other.
+pub(crate) struct Lookup {
+    database: Arc<Database>,
+    facts: Vec<Fact>,
+    /// The last address, and the facts that were found for it.
+    last: Option<IpAddr>,
+    found: Vec<Option<String>>,
+}
+
 /// A database, which all workers of a run share.
 struct Database {
     reader: Reader<Vec<u8>>,
@@ -175,12 +195,8 @@ struct Database {
 
 struct Locator {
     input: Input,
-    database: Arc<Database>,
-    facts: Vec<Fact>,
+    lookup: Lookup,
     columns: Columns,
-    /// The last address, and the facts that were found for it.
-    last: Option<IpAddr>,
-    found: Vec<Option<String>>,
 }
 
 impl RowParser for Locator {
@@ -195,19 +211,27 @@ impl RowParser for Locator {
     fn parse(&mut self, text: &str) -> Result<(), String> {
         let address: IpAddr =
             text.trim_ascii().parse().map_err(|_| format!("`{}` is not an address", shortened(text)))?;
-        if self.last != Some(address) {
-            self.last = None;
-            self.look_up(address).map_err(|error| format!("`{address}` cannot be looked up: {error}"))?;
-            self.last = Some(address);
-        }
-        for (column, found) in self.found.iter().enumerate() {
+        for (column, found) in self.lookup.of(address)?.iter().enumerate() {
             self.columns.push_if_any(column, found.as_deref())?;
         }
         Ok(())
     }
 }
 
-impl Locator {
+impl Lookup {
+    /// Returns the facts about an address, in the order in which they were asked for.
+    ///
+    /// # Errors
+    /// The reason why the database cannot tell.
+    pub(crate) fn of(&mut self, address: IpAddr) -> Result<&[Option<String>], String> {
+        if self.last != Some(address) {
+            self.last = None;
+            self.look_up(address).map_err(|error| format!("`{address}` cannot be looked up: {error}"))?;
+            self.last = Some(address);
+        }
+        Ok(&self.found)
+    }
+
     fn look_up(&mut self, address: IpAddr) -> Result<(), maxminddb::MaxMindDbError> {
         let Self { database, facts, found, .. } = self;
         let result = database.reader.lookup(address)?;

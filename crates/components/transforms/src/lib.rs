@@ -16,6 +16,7 @@ mod conditions;
 mod expansion;
 mod kept;
 mod labels;
+mod on_error;
 mod selection;
 
 thalweg_engine::components! {
@@ -33,6 +34,7 @@ thalweg_engine::components! {
     transform format_timestamp::FormatTimestamp;
     #[cfg(feature = "geoip")]
     transform geoip::GeoIp;
+    transform gollum::Gollum;
     transform keep::Keep;
     transform limit::Limit;
     transform parse_csv::ParseCsv;

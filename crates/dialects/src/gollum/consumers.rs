@@ -96,7 +96,8 @@ impl Reading<'_> {
     fn file(&mut self) -> (&'static str, Made) {
         let settings = self.settings;
         let mut options = self.made();
-        options.text("path", settings.text_or("Files", "/var/log/*.log"), settings.at("Files"));
+        let name = if settings.has("Files") { "Files" } else { "File" };
+        options.text("path", settings.text_or(name, "/var/log/*.log"), settings.at(name));
         options.flag("follow", true, settings.span);
         let newest = match settings.text_or("DefaultOffset", "newest").to_ascii_lowercase().as_str() {
             "newest" | "end" => true,
@@ -118,7 +119,8 @@ impl Reading<'_> {
             framing.text("delimiter", delimiter, settings.at("Delimiter"));
             options.put("framing", framing.done());
         }
-        self.milliseconds(&mut options, "PollingDelayMs", "poll_interval", 1);
+        let name = if settings.has("PollingDelay") { "PollingDelay" } else { "PollingDelayMs" };
+        self.milliseconds(&mut options, name, "poll_interval", 1);
         self.milliseconds(&mut options, "DirScanIntervalSec", "scan_interval", 1000);
         for (name, option) in [("BlackList", "exclude_regex"), ("WhiteList", "include_regex")] {
             if let Some(pattern) = settings.raw_text(name).filter(|pattern| !pattern.is_empty()) {
@@ -129,6 +131,11 @@ impl Reading<'_> {
             .text("OffsetFilePath")
             .filter(|folder| !folder.is_empty())
             .map(|folder| (folder, settings.at("OffsetFilePath")));
+        if let Some(file) = settings.text("OffsetFile").filter(|file| !file.is_empty()) {
+            let message = "Positions are kept in a folder. Those in gollum's file are not read.";
+            self.report.remark(settings.at("OffsetFile"), message);
+            self.state.get_or_insert((format!("{file}.d"), settings.at("OffsetFile")));
+        }
         if settings.flag("SetMetadata") == Some(true) {
             let mut fields = self.made();
             let at = settings.at("SetMetadata");

@@ -67,28 +67,11 @@ pub(super) struct Transform {
     pub(super) outputs: Vec<String>,
     /// True if the result depends on earlier messages.
     pub(super) stateful: bool,
-    /// Set if it writes JSON that was parsed earlier and whose fields still exist.
-    pub(super) writes_parsed: Option<Parsed>,
-}
-
-/// JSON that was parsed, changed and written again.
-#[derive(Debug, Clone)]
-pub(super) struct Parsed {
-    pub(super) trims: bool,
-    pub(super) column: String,
 }
 
 impl Transform {
     pub(super) fn new(kind: &'static str, options: Node, span: Span) -> Self {
-        Self {
-            kind,
-            options,
-            span,
-            notes: Vec::new(),
-            outputs: Vec::new(),
-            stateful: false,
-            writes_parsed: None,
-        }
+        Self { kind, options, span, notes: Vec::new(), outputs: Vec::new(), stateful: false }
     }
 }
 

@@ -7,6 +7,7 @@ use super::draft::{Step, Transform};
 use super::made::{self, Made};
 use super::modulators::{Modulation, Reroute};
 use super::settings::Settings;
+use super::version::Version;
 
 /// The condition under which a message passes.
 enum Condition {
@@ -139,6 +140,7 @@ impl Modulation<'_> {
                 Condition::Known(blocked == Some(false) && (only.is_empty() || allowed != Some(false)))
             }
             "filter.RegExp" => self.regular_expression(settings),
+            "filter.JSON" => self.json_members(settings),
             "filter.Any" => {
                 let inner = settings.plugins("AnyFilters");
                 let mut parts = Vec::new();
@@ -201,6 +203,27 @@ impl Modulation<'_> {
         }
     }
 
+    /// The condition of `filter.JSON`. A text that is no JSON object does not pass. Only texts, numbers and
+    /// booleans are tested.
+    fn json_members(&mut self, settings: &Settings) -> Condition {
+        let json = match self.column(settings, "ApplyTo") {
+            None => "payload".to_owned(),
+            Some(column) => format!("CAST({} AS VARCHAR)", quoted(&column)),
+        };
+        let mut parts = vec![format!("regexp_like(coalesce(json_extract({json}), ''), '^\\s*\\{{')")];
+        for (name, of_missing) in [("Reject", "false"), ("Accept", "true")] {
+            for (member, pattern, span) in settings.map(name) {
+                if self.is_pattern(&pattern, span) {
+                    let pattern = pattern.replace('\'', "''");
+                    let value = scalar(&json, &member, self.place.version);
+                    let test = format!("coalesce(regexp_like({value}, '{pattern}'), {of_missing})");
+                    parts.push(if name == "Reject" { format!("NOT {test}") } else { test });
+                }
+            }
+        }
+        Condition::Sql(parts.join(" AND "))
+    }
+
     /// Returns true for a valid regular expression, and reports an invalid one.
     pub(super) fn is_pattern(&mut self, pattern: &str, span: Span) -> bool {
         let Err(error) = Regex::new(pattern) else { return true };
@@ -208,6 +231,32 @@ impl Modulation<'_> {
         let reason = reason.lines().next_back().unwrap_or("").trim().trim_start_matches("error: ").to_owned();
         self.report.mistake(span, format!("This is not a regular expression: {reason}."));
         false
+    }
+}
+
+/// Returns SQL for a text, number or boolean in JSON, as text; NULL if there is none. A member whose name is
+/// the whole path comes first, as in gollum from v0.5 on.
+fn scalar(json: &str, path: &str, version: Version) -> String {
+    let of = |path: &str| {
+        let path = path.replace('\'', "''");
+        format!(
+            "CASE WHEN regexp_like(json_extract({json}, '{path}'), '^\\s*[\\[{{n]') THEN NULL \
+             ELSE json_get({json}, '{path}') END"
+        )
+    };
+    let step = |name: &str| format!("[{}]", serde_json::Value::from(name));
+    if !path.contains(['/', '[']) {
+        return of(&step(path));
+    }
+    let nested = path.split('/').map(|part| match part.split_once('[') {
+        Some(("", index)) => format!("[{index}"),
+        Some((name, index)) => format!("{}[{index}", step(name)),
+        None => step(part),
+    });
+    let nested: String = nested.collect();
+    match version {
+        Version::V04 => of(&nested),
+        _ => format!("coalesce({}, {})", of(&step(path)), of(&nested)),
     }
 }
 

@@ -26,6 +26,11 @@ const FILTERS: &[FormerFilter] = &[
     FormerFilter { name: "filter.None", options: &[], defaults: &[] },
     FormerFilter { name: "filter.Any", options: &[("AnyFilter", "AnyFilters")], defaults: &[] },
     FormerFilter {
+        name: "filter.JSON",
+        options: &[("FilterReject", "Reject"), ("FilterAccept", "Accept")],
+        defaults: &[],
+    },
+    FormerFilter {
         name: "filter.Rate",
         options: &[
             ("RateLimitPerSec", "MessagesPerSec"),
@@ -176,8 +181,8 @@ impl Reader<'_> {
         list: &[Node],
     ) {
         let settings = Settings::new(kind, span, entries, self.report);
-        // In v0.4 a stream could have formatters as well.
-        let list_role = if kind.role == Role::Router { Role::Producer } else { kind.role };
+        // In v0.4 a stream could have formatters as well, and a formatter could choose another stream.
+        let list_role = if kind.role == Role::Router { Role::Consumer } else { kind.role };
         self.plugins.add(Plugin { id, span, settings, list: list.to_vec(), list_role });
     }
 
@@ -195,6 +200,7 @@ impl Reader<'_> {
                 "router.Distribute".to_owned()
             }
             Some(other) => format!("router.{other}"),
+            None if key.name == "producer.Statsd" => "producer.StatsdMetrics".to_owned(),
             None => key.name.clone(),
         };
         Some((known(&name, key.span, self.report)?, rest))
@@ -227,6 +233,13 @@ impl Reader<'_> {
         let is_known = |name: &str| kind.all().any(|rule| rule.name.eq_ignore_ascii_case(name));
         let renamed = former.iter().find(|(old, new)| *old == key.name && is_known(new) && !is_known(old));
         let name = renamed.map_or(key.name, |(_, new)| (*new).to_owned());
+        let below = format!("{}/", name.to_ascii_lowercase());
+        if !is_known(&name) && !kind.all().any(|rule| rule.name.to_ascii_lowercase().starts_with(&below)) {
+            let message =
+                format!("`{name}` is not a setting of `{}`, and does nothing, as in gollum 0.4.", kind.name);
+            self.report.remark(key.span, message);
+            return;
+        }
         entries.push((Key { name, span: key.span }, node));
     }
 
@@ -248,18 +261,9 @@ impl Reader<'_> {
                 formatters::FORMER.iter().find(|former| formatter.as_str() == Some(former.name))
             else {
                 let name = formatter.as_str().unwrap_or_default();
-                let gone = tables::GONE.iter().find(|(gone, _)| gone.split(' ').next() == Some(name));
-                match gone {
-                    Some((_, instead)) => {
-                        let message = format!("`{name}` of v0.4 has no equivalent here.");
-                        self.report.mistake(formatter.span, message).help(*instead);
-                    }
-                    None => {
-                        let message = format!("There was no formatter called `{name}` in v0.4.");
-                        let known = formatters::FORMER.iter().map(|former| former.name).collect::<Vec<_>>();
-                        self.report.unknown(formatter.span, message, name, known, "");
-                    }
-                }
+                let message = format!("There was no formatter called `{name}` in v0.4.");
+                let known = formatters::FORMER.iter().map(|former| former.name).collect::<Vec<_>>();
+                self.report.unknown(formatter.span, message, name, known, "");
                 break;
             };
             let mut options = Made::new(formatter.span);
@@ -274,7 +278,7 @@ impl Reader<'_> {
                 }
             }
             if former.name != "format.Forward" {
-                formatters.push(made::component(former.name, formatter.span, options.done()));
+                formatters.push(made::component(former.today(), formatter.span, options.done()));
             }
             next = (!former.before.is_empty())
                 .then(|| find(former.before).map(names).and_then(|names| names.into_iter().next()))
@@ -296,17 +300,9 @@ impl Reader<'_> {
     fn filter(&mut self, filter: &Node, settings: &[(Key, Node)]) -> Option<Node> {
         let name = filter.as_str().unwrap_or_default();
         let Some(former) = FILTERS.iter().find(|former| former.name == name) else {
-            let gone = tables::GONE.iter().find(|(gone, _)| *gone == name);
-            let message = format!("There is no filter of v0.4 called `{name}` here.");
-            match gone {
-                Some((_, instead)) => {
-                    self.report.mistake(filter.span, message).help(*instead);
-                }
-                None => {
-                    let known = FILTERS.iter().map(|former| former.name).collect::<Vec<_>>();
-                    self.report.unknown(filter.span, message, name, known, "");
-                }
-            }
+            let message = format!("There was no filter called `{name}` in v0.4.");
+            let known = FILTERS.iter().map(|former| former.name).collect::<Vec<_>>();
+            self.report.unknown(filter.span, message, name, known, "");
             return None;
         };
         if former.name == "filter.All" {

@@ -6,8 +6,8 @@
 //! 1. `plugins` (v0.5 and v0.6, a mapping) or `legacy` (v0.4, a list) reads the plugins. It checks their
 //!    settings against `tables`, where every option of every plugin is used, meaningless here, or refused.
 //! 2. `streams` drafts a graph of branches, beginning at the consumers. `consumers` and `producers` turn each
-//!    plugin into a source or sink. `modulators` (with `filters`, `formatters`, `json`) turns lists into
-//!    transforms. `text` merges neighbouring formatters that only put text around a value into one template.
+//!    plugin into a source or sink. `modulators` (with `filters`, `formatters`) turns lists into transforms.
+//!    `text` merges neighbouring formatters that only put text around a value into one template.
 //! 3. `simplify` removes the parts of the draft without effect, and `emit` writes it as a document.
 //!
 //! Every node keeps its position in the gollum file. An error that only the engine or a component can find is
@@ -20,7 +20,6 @@ mod filters;
 mod formatters;
 mod gotemplate;
 mod gotime;
-mod json;
 mod legacy;
 mod modulators;
 mod plugins;
@@ -32,15 +31,35 @@ pub mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
+mod version;
 
 use thalweg_config::{Diagnostics, Document, Node};
 
 use crate::{Conversion, Converted, Dialect, Environment, Selection, made, report};
 use report::Report;
+pub use version::Version;
 
 /// gollum's configurations.
 #[derive(Debug, Clone, Copy)]
-pub struct Gollum;
+pub struct Gollum {
+    /// The version that configurations are written for; `None` to find it out.
+    version: Option<Version>,
+}
+
+impl Gollum {
+    /// Finds out the version of each configuration.
+    pub const ANY: Self = Self { version: None };
+
+    /// The dialect of one version.
+    #[must_use]
+    pub fn of(version: Version) -> &'static Self {
+        match version {
+            Version::V04 => &Self { version: Some(Version::V04) },
+            Version::V05 => &Self { version: Some(Version::V05) },
+            Version::V06 => &Self { version: Some(Version::V06) },
+        }
+    }
+}
 
 impl Dialect for Gollum {
     fn name(&self) -> &'static str {
@@ -57,7 +76,8 @@ impl Dialect for Gollum {
         _: Environment<'_>,
         _: Selection<'_>,
     ) -> Result<Converted, Diagnostics> {
-        read(document).map(Converted::whole)
+        let version = self.version.unwrap_or_else(|| Version::of(document));
+        read_as(document, version).map(Converted::whole)
     }
 }
 
@@ -83,17 +103,27 @@ pub fn is_gollum(document: &Document) -> bool {
 /// # Errors
 /// All mistakes in the document, each at its position.
 pub fn read(document: &Document) -> Result<Conversion, Diagnostics> {
+    read_as(document, Version::of(document))
+}
+
+/// Like [`read`], for a configuration of a known version.
+///
+/// # Errors
+/// All mistakes in the document, each at its position.
+pub fn read_as(document: &Document, version: Version) -> Result<Conversion, Diagnostics> {
     let mut report = Report::new(document);
     let root: &Node = document.root();
     let plugins = match root.as_sequence() {
         Some(_) => legacy::read(root, &mut report),
         None => plugins::read(root, &mut report),
     };
-    let mut draft = streams::draft(&plugins, &mut report);
+    let mut draft = streams::draft(&plugins, version, &mut report);
     let start = thalweg_config::Span::new(root.span.start, root.span.start);
     if report.mistakes.is_empty() {
+        // gollum's own log is a source as well.
+        let is_without_source = plugins.consumers.is_empty() && draft.sources.is_empty();
         for (is_missing, what) in
-            [(plugins.consumers.is_empty(), "consumer"), (plugins.producers.is_empty(), "producer")]
+            [(is_without_source, "consumer"), (plugins.producers.is_empty(), "producer")]
         {
             if is_missing {
                 report.mistake(start, format!("There is no {what} that is switched on."));

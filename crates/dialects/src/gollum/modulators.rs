@@ -9,6 +9,7 @@ use super::made::Made;
 use super::report::Report;
 use super::settings::Settings;
 use super::tables::{self, Role};
+use super::version::Version;
 
 /// Messages that leave a list by a named output and go to a stream.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub(super) struct ListContext {
     pub(super) stream: Option<String>,
     /// The streams that messages can be sent to.
     pub(super) streams: Rc<[String]>,
+    /// The version that the configuration was written for.
+    pub(super) version: Version,
 }
 
 /// The columns that a formatter reads and writes.
@@ -140,6 +143,10 @@ impl Modulation<'_> {
             _ => matches!(role, Role::Filter | Role::Formatter),
         };
         if let Some(kind) = tables::kind(name) {
+            if let Some(why) = kind.refused {
+                self.report.mistake(span, format!("`{}` cannot run here yet.", kind.name)).help(why);
+                return None;
+            }
             if allowed(kind.role) {
                 return Some(kind);
             }
@@ -149,10 +156,6 @@ impl Modulation<'_> {
                 "Only filters and formatters are allowed here"
             };
             self.report.mistake(span, format!("{what}, and `{name}` is a {}.", kind.role.word()));
-            return None;
-        }
-        if let Some((_, instead)) = tables::GONE.iter().find(|(gone, _)| gone.eq_ignore_ascii_case(name)) {
-            self.report.mistake(span, format!("`{name}` exists only in older versions.")).help(*instead);
             return None;
         }
         let known: Vec<&str> =

@@ -146,10 +146,14 @@ fn plugin(id: &str, span: Span, entries: &[(Key, Node)], plugins: &mut Plugins, 
     let list = settings.plugins(if kind.role == Role::Router { "Filters" } else { "Modulators" });
     if kind.refused.is_none() {
         let name = if kind.role == Role::Router { "Stream" } else { "Streams" };
-        if settings.list(name).is_empty() && !settings.has(name) {
+        let is_missing = settings.list(name).is_empty() && !settings.has(name);
+        if is_missing && kind.role == Role::Producer {
+            report.remark(span, format!("`{id}` has no `Streams`, so it gets no messages and is left out."));
+            return;
+        }
+        if is_missing {
             report.mistake(span, format!("`{id}` has no `{name}`.")).help(match kind.role {
                 Role::Consumer => "Add the streams that its messages go to.",
-                Role::Producer => "Add the streams whose messages it writes; `\"*\"` is all.",
                 _ => "Add the stream whose messages it forwards.",
             });
         }

@@ -152,11 +152,6 @@ impl Settings {
         Some(setting)
     }
 
-    /// Returns a copy for a part with its own position.
-    pub(super) fn placed(&self, span: Span) -> Self {
-        Self { span, ..self.clone() }
-    }
-
     /// True if the setting exists. Does not count as reading it.
     pub(super) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)

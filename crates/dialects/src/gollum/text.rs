@@ -19,8 +19,8 @@ pub(super) enum TextPart {
     Time(String),
     /// The name of the host.
     Hostname,
-    /// The number of the message, counted from 1.
-    Sequence,
+    /// The number of the message, counted from 1. A number, counted from this one.
+    Sequence(i64),
     /// An id of this kind for the message.
     Id(&'static str),
 }
@@ -39,7 +39,7 @@ impl Text {
     /// True if a message's text depends on earlier messages.
     pub(super) fn is_stateful(&self) -> bool {
         self.parts.iter().any(|part| {
-            matches!(part, TextPart::Sequence | TextPart::Id("sequence" | "sequence_hex" | "time"))
+            matches!(part, TextPart::Sequence(_) | TextPart::Id("sequence" | "sequence_hex" | "time"))
         })
     }
 
@@ -51,7 +51,7 @@ impl Text {
             .parts
             .iter()
             .chain(&next.parts)
-            .filter(|part| matches!(part, TextPart::Sequence | TextPart::Id(_)));
+            .filter(|part| matches!(part, TextPart::Sequence(_) | TextPart::Id(_)));
         if self.into != next.into
             || hashes
             || numbers.count() > 1
@@ -82,9 +82,9 @@ impl Text {
         let mut helpers = Vec::new();
         for part in &self.parts {
             match part {
-                TextPart::Sequence => {
+                TextPart::Sequence(start) => {
                     let mut options = Made::new(self.span);
-                    options.text("into", NUMBER, self.span).number("start", 1, self.span);
+                    options.text("into", NUMBER, self.span).number("start", *start, self.span);
                     before.push(("add_sequence", options.done()));
                     helpers.push(made::text(NUMBER, self.span));
                 }
@@ -138,7 +138,7 @@ impl Text {
                     template.push_str(&plain(&format[end..]));
                 }
                 TextPart::Hostname => template.push_str("{meta.hostname}"),
-                TextPart::Sequence => template.push_str(&format!("{{{number}}}")),
+                TextPart::Sequence(_) => template.push_str(&format!("{{{number}}}")),
                 TextPart::Id(_) => template.push_str(&format!("{{{id}}}")),
             }
         }

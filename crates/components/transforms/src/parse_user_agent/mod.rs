@@ -70,7 +70,7 @@ fn usual() -> Vec<Fact> {
 /// A fact about a user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Fact {
+pub(crate) enum Fact {
     /// The name of the browser.
     Browser,
     /// The version of the browser.
@@ -210,7 +210,8 @@ fn push(columns: &mut Columns, found: &[Option<String>]) -> Result<(), String> {
     Ok(())
 }
 
-fn facts_of(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
+/// Returns facts about a user agent, in their order.
+pub(crate) fn facts_of(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
     let products = Products::of(text);
     let known = Parser::new().parse(text).unwrap_or_default();
     let known_as = |value: &str| (!value.is_empty() && value != "UNKNOWN").then(|| value.to_owned());

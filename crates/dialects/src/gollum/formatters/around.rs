@@ -8,6 +8,7 @@ use crate::gollum::modulators::{Modulation, Spot};
 use crate::gollum::settings::Settings;
 use crate::gollum::tables::Role;
 use crate::gollum::text::{Text, TextPart};
+use crate::gollum::version::Version;
 
 impl Modulation<'_> {
     pub(in crate::gollum) fn text(&mut self, parts: Vec<TextPart>, spot: &Spot) {
@@ -35,7 +36,12 @@ impl Modulation<'_> {
                 before(vec![Some(TextPart::Hostname), literal(settings.text_or("Separator", ":"))], value)
             }
             "format.Sequence" => {
-                before(vec![Some(TextPart::Sequence), literal(settings.text_or("Separator", ":"))], value)
+                // Consumers of v0.4 count from 0, the formatters that came later from 1.
+                let start = i64::from(self.place.version > Version::V04);
+                before(
+                    vec![Some(TextPart::Sequence(start)), literal(settings.text_or("Separator", ":"))],
+                    value,
+                )
             }
             "format.StreamName" => {
                 let separator = literal(settings.text_or("Separator", ":"));

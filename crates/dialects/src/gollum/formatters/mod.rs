@@ -1,6 +1,7 @@
 //! Converts formatters.
 
 mod around;
+mod former;
 mod values;
 
 use thalweg_config::Node;
@@ -10,6 +11,7 @@ use super::made::{self, Made};
 use super::modulators::{Modulation, Spot};
 use super::settings::Settings;
 use super::text::TextPart;
+use super::version::Version;
 
 impl Modulation<'_> {
     pub(super) fn formatter(&mut self, settings: &Settings) {
@@ -44,8 +46,24 @@ impl Modulation<'_> {
                     "`format.StreamRevert` does nothing: `Streams` decides where messages go.",
                 );
             }
-            "format.ProcessJSON" => self.process_json(&spot, settings),
-            "format.ExtractJSON" => self.extract_json(&spot, settings),
+            "format.Clear" => self.delete(&spot, settings),
+            "format.MetadataCopy" => self.metadata_copy(&spot, settings),
+            "format.GrokToJSON" => self.grok_to_json(&spot, settings),
+            "format.TemplateJSON" => self.template_json(&spot, settings),
+            "format.ProcessTSV" => self.process_tsv(&spot, settings),
+            "format.CollectdToInflux08" => self.collectd("0.8", &spot, settings),
+            "format.CollectdToInflux09" => self.collectd("0.9.0", &spot, settings),
+            "format.CollectdToInflux10" => self.collectd("0.9.1", &spot, settings),
+            "format.ProcessJSON"
+            | "format.ExtractJSON"
+            | "format.JSONToArray"
+            | "format.SplitToJSON"
+            | "format.JSONToInflux10"
+            | "format.TextToJSON" => self.of_json(&spot, settings),
+            "format.Trim" if self.trims_to_separators(settings) => {
+                self.trim_to_separators(&spot, settings);
+            }
+            "format.Grok" => self.grok(&spot, settings),
             _ => self.by_table(&spot, settings),
         }
     }
@@ -79,26 +97,9 @@ impl Modulation<'_> {
             }
             "format.SplitPick" => {
                 let mut options = spot.options(settings);
-                options.text("delimiter", settings.text_or("Delimiter", ","), settings.at("Delimiter"));
+                options.text("delimiter", self.delimiter_to_pick(settings), settings.at("Delimiter"));
                 options.number("index", settings.number("Index").unwrap_or(0), settings.at("Index"));
                 ("split_pick", options)
-            }
-            "format.Grok" => {
-                let mut options = prefixed("");
-                options.put("patterns", list("Patterns"));
-                self.wanted(settings, "Patterns", "nothing matches");
-                for (name, option, inverted) in [
-                    ("NamedCapturesOnly", "named_only", false),
-                    ("RemoveEmptyValues", "keep_empty", true),
-                    ("SkipDefaultPatterns", "default_patterns", true),
-                ] {
-                    if let Some(value) = settings.flag(name) {
-                        options.flag(option, value != inverted, settings.at(name));
-                    }
-                }
-                // gollum always makes texts, even if a pattern names another type.
-                options.flag("typed", false, settings.span);
-                ("parse_grok", options)
             }
             "format.Agent" => {
                 let mut options = prefixed(&settings.text_or("Prefix", ""));
@@ -120,6 +121,9 @@ impl Modulation<'_> {
                 let alphabet = settings.text("Dictionary").or_else(|| settings.text("Base64Dictionary"));
                 if let Some(alphabet) = alphabet.filter(|alphabet| !alphabet.is_empty()) {
                     options.text("alphabet", alphabet, settings.at("Dictionary"));
+                }
+                if kind == "decode_base64" && self.place.version == Version::V04 {
+                    options.text("on_error", "keep", settings.span);
                 }
                 (kind, options)
             }
@@ -191,6 +195,9 @@ impl Modulation<'_> {
                 }
                 options.text("into", &spot.target, settings.at("Target"));
                 options.text("kind", kind, settings.at("Generator"));
+                if stateful && self.place.version == Version::V04 {
+                    options.number("start", 0, settings.span);
+                }
                 self.skips_nothing(spot, settings);
                 ("add_id", options)
             }
@@ -205,6 +212,45 @@ impl Modulation<'_> {
         let mut transform = Transform::new(kind, options.done(), settings.span);
         transform.stateful = stateful;
         self.push(Step::Transform(transform));
+    }
+
+    fn grok(&mut self, spot: &Spot, settings: &Settings) {
+        let mut options = spot.options_with_prefix(settings, "");
+        let patterns = settings.list("Patterns").into_iter().map(|(text, span)| made::text(text, span));
+        options.put("patterns", made::list(patterns.collect(), settings.at("Patterns")));
+        self.wanted(settings, "Patterns", "nothing matches");
+        for (name, option, inverted) in [
+            ("NamedCapturesOnly", "named_only", false),
+            ("RemoveEmptyValues", "keep_empty", true),
+            ("SkipDefaultPatterns", "default_patterns", true),
+        ] {
+            if let Some(value) = settings.flag(name) {
+                options.flag(option, value != inverted, settings.at(name));
+            }
+        }
+        // gollum always makes texts, even if a pattern names another type.
+        options.flag("typed", false, settings.span);
+        self.transform("parse_grok", options, settings.span);
+    }
+
+    /// The delimiter of `format.SplitPick`, whose default changed with v0.6.
+    fn delimiter_to_pick(&mut self, settings: &Settings) -> String {
+        if let Some(delimiter) = settings.text("Delimiter") {
+            return delimiter;
+        }
+        if self.place.version < Version::V06 {
+            return ":".to_owned();
+        }
+        let message = "The delimiter is `,`, the default of gollum 0.6. In 0.5 it was `:`.";
+        self.report.remark(settings.span, message);
+        ",".to_owned()
+    }
+
+    /// True for `format.Trim` of v0.5, which had other options.
+    fn trims_to_separators(&self, settings: &Settings) -> bool {
+        let names = ["LeftSeparator", "RightSeparator", "LeftOffset", "RightOffset"];
+        names.iter().any(|name| settings.has(name))
+            || self.place.version == Version::V05 && !settings.has("Characters")
     }
 
     fn fields(&self, settings: &Settings, defaults: &[&str]) -> Node {

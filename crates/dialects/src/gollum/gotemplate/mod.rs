@@ -155,7 +155,13 @@ impl Translator {
             }
             _ => {
                 let (names, rest) = assigned(&tokens);
-                let value = self.pipeline(rest, &whole)?;
+                let mut value = self.pipeline(rest, &whole)?;
+                if let ([], [Token { kind: Kind::Field(path), .. }]) = (names.as_slice(), rest)
+                    && !path.is_empty()
+                {
+                    // Go writes this for a missing field.
+                    value.push_str("|default(\"<no value>\")");
+                }
                 match names.first() {
                     Some(name) => self.out.push_str(&opened(format!("set {name} = {value}"))),
                     None => self.out.push_str(&format!("{{{{{left} {value} {right}}}}}")),
@@ -409,16 +415,19 @@ mod tests {
     fn templates_in_the_other_notation() {
         for (template, expected) in [
             ("plain", "plain"),
-            ("{{.a.b}} and {{ .c }}", "{{ a.b }} and {{ c }}"),
+            (
+                "{{.a.b}} and {{ .c }}",
+                "{{ a.b|default(\"<no value>\") }} and {{ c|default(\"<no value>\") }}",
+            ),
             (
                 "{{if .a}}x{{else if eq .b \"1\"}}y{{else}}z{{end}}",
                 "{% if a %}x{% elif (b == \"1\") %}y{% else %}z{% endif %}",
             ),
-            ("{{- .a -}}", "{{- a -}}"),
+            ("{{- .a -}}", "{{- a|default(\"<no value>\") -}}"),
             ("{{if and .a (not .b)}}x{{end}}", "{% if (a and ((not b))) %}x{% endif %}"),
             (
                 "{{range .list}}{{.}},{{.x}}{{else}}none{{end}}",
-                "{% for dot1 in list %}{{ dot1 }},{{ dot1.x }}{% else %}none{% endfor %}",
+                "{% for dot1 in list %}{{ dot1 }},{{ dot1.x|default(\"<no value>\") }}{% else %}none{% endfor %}",
             ),
             (
                 "{{range $k, $v := .map}}{{$k}}={{$v}}{{end}}",
@@ -426,7 +435,7 @@ mod tests {
             ),
             (
                 "{{with .a}}{{.b}}{{$.c}}{{end}}",
-                "{% with dot1 = a %}{% if dot1 %}{{ dot1.b }}{{ c }}{% endif %}{% endwith %}",
+                "{% with dot1 = a %}{% if dot1 %}{{ dot1.b|default(\"<no value>\") }}{{ c }}{% endif %}{% endwith %}",
             ),
             ("{{$x := .a}}{{$x}}", "{% set x = a %}{{ x }}"),
             ("{{printf \"%s-%v\" .a .b}}", "{{ (a ~ \"-\" ~ b) }}"),
@@ -439,7 +448,7 @@ mod tests {
         ] {
             assert_eq!(minijinja(template, "").as_deref(), Ok(expected), "{template}");
         }
-        assert_eq!(minijinja("{{.x}}", "a.b").as_deref(), Ok("{{ a.b.x }}"));
+        assert_eq!(minijinja("{{.x}}", "a.b").as_deref(), Ok("{{ a.b.x|default(\"<no value>\") }}"));
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl Builder<'_> {
             role: Role::Producer,
             stream: Some(stream.to_owned()),
             streams: self.streams.clone(),
+            version: self.version,
         };
         let modulated = modulate(&plugin.list, place, self.report);
         let several = self.is_on_several(plugin);

@@ -20,6 +20,7 @@ use super::plugins::{Plugin, Plugins};
 use super::producers;
 use super::report::Report;
 use super::tables::Role;
+use super::version::Version;
 
 const LOGS: &str = "_GOLLUM_";
 const TRACES: &str = "_TRACE_";
@@ -27,7 +28,7 @@ const DROPPED: &str = "_DROPPED_";
 const ALL: &str = "*";
 
 /// Builds the draft.
-pub(super) fn draft(plugins: &Plugins, report: &mut Report) -> Draft {
+pub(super) fn draft(plugins: &Plugins, version: Version, report: &mut Report) -> Draft {
     let mut names = BTreeSet::new();
     for plugin in plugins.producers.iter().chain(&plugins.routers) {
         names.extend(plugin.streams().into_iter().map(|(stream, _)| stream));
@@ -39,6 +40,7 @@ pub(super) fn draft(plugins: &Plugins, report: &mut Report) -> Draft {
         report,
         draft: Draft::default(),
         streams: streams.into(),
+        version,
         branches: BTreeMap::new(),
         ends: BTreeMap::new(),
         sinks: BTreeMap::new(),
@@ -60,6 +62,7 @@ struct Builder<'a> {
     report: &'a mut Report,
     draft: Draft,
     streams: Rc<[String]>,
+    version: Version,
     branches: BTreeMap<(String, Option<String>), usize>,
     ends: BTreeMap<EndKey, Option<End>>,
     sinks: BTreeMap<(usize, Option<String>), usize>,
@@ -87,7 +90,12 @@ impl Builder<'_> {
                 [(stream, _)] => Some(stream.clone()),
                 _ => None,
             };
-            let place = ListContext { role: Role::Consumer, stream, streams: self.streams.clone() };
+            let place = ListContext {
+                role: Role::Consumer,
+                stream,
+                streams: self.streams.clone(),
+                version: self.version,
+            };
             let mut modulated = modulate(&consumer.list, place, self.report);
             modulated.steps.splice(0..0, made.steps);
             let routines = consumer.settings.number("ModulatorRoutines").filter(|count| *count > 0);
@@ -234,6 +242,7 @@ impl Builder<'_> {
                 role: router.list_role,
                 stream: Some(stream.to_owned()),
                 streams: self.streams.clone(),
+                version: self.version,
             };
             let modulated = modulate(&router.list, place, self.report);
             let ended = modulated.ends.is_some();
@@ -323,6 +332,7 @@ impl Builder<'_> {
             role: Role::Router,
             stream: Some(stream.to_owned()),
             streams: self.streams.clone(),
+            version: self.version,
         };
         let done = Modulated { steps, ..Modulated::default() };
         let mut modulation = Modulation { report: self.report, place, frame: Frame::default(), done };
@@ -406,6 +416,7 @@ impl Builder<'_> {
                 role: Role::Producer,
                 stream: Some(String::new()),
                 streams: self.streams.clone(),
+                version: self.version,
             };
             modulate(&producer.list, place, self.report);
             if !self.spools(index) {
@@ -430,6 +441,7 @@ impl Builder<'_> {
                 role: router.list_role,
                 stream: Some(String::new()),
                 streams: self.streams.clone(),
+                version: self.version,
             };
             modulate(&router.list, place, self.report);
         }

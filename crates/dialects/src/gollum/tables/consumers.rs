@@ -1,7 +1,7 @@
 //! The table of consumers.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
-use super::{OptionRule, PluginKind, Role, idle, refused, used};
+use super::{OptionRule, PluginKind, Role, idle, used};
 
 const COMMON: &[OptionRule] = &[
     used("Streams", List, "where the source's messages lead: the pipelines of these streams"),
@@ -53,6 +53,13 @@ pub(super) const KINDS: &[PluginKind] = &[
         "source `file` with `follow: true`",
         &[
             used("Files", Text, "`path`"),
+            used("File", Text, "`path` (v0.4 and v0.5)"),
+            used(
+                "OffsetFile",
+                Text,
+                "`state`, a folder with this name and `.d`: gollum's is a file (v0.4 and v0.5)",
+            ),
+            used("PollingDelay", Number, "`poll_interval` (v0.5)"),
             used(
                 "OffsetFilePath",
                 Text,
@@ -160,21 +167,12 @@ pub(super) const KINDS: &[PluginKind] = &[
 ];
 
 /// Old and new names of consumers' options that were renamed after v0.4.
-pub const FORMER: &[(&str, &str)] = &[
-    ("Console", "Pipe"),
-    ("File", "Files"),
-    ("OffsetFile", "OffsetFilePath"),
-    ("AckTimoutSec", "AckTimeoutSec"),
-    ("ReadTimoutSec", "ReadTimeoutSec"),
-];
+pub const FORMER: &[(&str, &str)] =
+    &[("Console", "Pipe"), ("AckTimoutSec", "AckTimeoutSec"), ("ReadTimoutSec", "ReadTimeoutSec")];
 
 /// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[
-    refused(
-        "Fuse",
-        Text,
-        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
-    ),
+    idle("Fuse", Text, "a sink that fails makes its sources wait, and nothing is lost"),
     idle("UseRelativePath", Flag, "positions are kept for the file itself, not for its path"),
     idle("EOFCheckSpeed", Text, "files are checked four times a second"),
 ];

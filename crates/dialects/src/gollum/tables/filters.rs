@@ -1,7 +1,7 @@
 //! The table of filters.
 
-use super::Takes::{List, Number, Plugins, Text};
-use super::{OptionRule, PluginKind, Role, used};
+use super::Takes::{List, Map, Number, Plugins, Text};
+use super::{OptionRule, PluginKind, Role, idle, used};
 
 const COMMON: &[OptionRule] = &[used(
     "FilteredStream",
@@ -22,6 +22,15 @@ pub(super) const KINDS: &[PluginKind] = &[
             Plugins,
             "combined into one condition; `filter.Rate` and `filter.Sample` are not allowed",
         )],
+    ),
+    filter(
+        "filter.JSON",
+        "transform `filter` or `route` with `regexp_like(json_get(...))` (v0.4 and v0.5)",
+        &[
+            used("Reject", Map, "members and the patterns that must not match them"),
+            used("Accept", Map, "members and the patterns that must match them, where they exist"),
+            used("ApplyTo", Text, "the field that holds the JSON"),
+        ],
     ),
     filter("filter.None", "transform `filter: \"false\"`, or a `route` that matches all", &[]),
     filter(
@@ -49,6 +58,7 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("SampleRatePerGroup", Number, "`take`"),
             used("SampleGroupSize", Number, "`one_in`"),
             used("SampleIgnore", List, "pipelines of these streams are not sampled"),
+            idle("SampleRateIgnore", List, "gollum's documentation uses this name, its code `SampleIgnore`"),
         ],
     ),
     filter(

@@ -48,6 +48,10 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `cast`",
         &[used("ToType", Text, "`int` or `float`; `string` and `bytes` are text")],
     ),
+    format("format.Clear", "like `format.Delete` (v0.4 and v0.5)", &[]),
+    format("format.CollectdToInflux08", "transform `gollum` with `collectd_to_influx` (v0.4 and v0.5)", &[]),
+    format("format.CollectdToInflux09", "transform `gollum` with `collectd_to_influx` (v0.4 and v0.5)", &[]),
+    format("format.CollectdToInflux10", "transform `gollum` with `collectd_to_influx` (v0.4 and v0.5)", &[]),
     format(
         "format.ConvertTime",
         "transforms `parse_timestamp` and `format_timestamp`",
@@ -84,11 +88,11 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
     format(
         "format.ExtractJSON",
-        "transforms `parse_json` and `copy` (v0.4 and v0.5)",
+        "transform `gollum` with `extract_json` (v0.4 and v0.5)",
         &[
-            used("Field", Text, "`from` of the copy"),
-            idle("TrimValues", Flag, "gollum read it but did not use it"),
-            used("Precision", Number, "must be 0: numbers are written as they are in the JSON"),
+            used("Field", Text, "`member`"),
+            used("TrimValues", Flag, "`trim` (v0.5; v0.4 read it but did not use it)"),
+            used("Precision", Number, "`precision`"),
         ],
     ),
     format("format.Flatten", "transform `flatten`", &[used("Separator", Text, "`separator`")]),
@@ -111,6 +115,16 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("SkipDefaultPatterns", Flag, "`default_patterns`, inverted"),
         ],
     ),
+    format(
+        "format.GrokToJSON",
+        "transform `parse_grok`, and `encode` of its fields (v0.5)",
+        &[
+            used("Patterns", List, "`patterns`"),
+            used("RemoveEmptyValues", Flag, "`keep_empty`, inverted"),
+            used("NamedCapturesOnly", Flag, "`named_only`"),
+            used("SkipDefaultPatterns", Flag, "`default_patterns`, inverted"),
+        ],
+    ),
     format("format.Hostname", TEXT, &[used("Separator", Text, "between the host's name and the rest")]),
     format(
         "format.Identifier",
@@ -118,20 +132,50 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[used("Generator", Text, "`kind`: `time`, `hash`, `sequence` (`seq`) or `sequence_hex` (`seqhex`)")],
     ),
     format("format.JSON", "transform `parse_json: { flatten: true }`", &[]),
+    format(
+        "format.JSONToArray",
+        "transform `gollum` with `json_to_array` (v0.5)",
+        &[used("Separator", Text, "`separator`"), used("Fields", List, "`fields`")],
+    ),
+    format(
+        "format.JSONToInflux10",
+        "transform `gollum` with `json_to_influx` (v0.5)",
+        &[
+            used("TimeField", Text, "`time`"),
+            used("TimeFormat", Text, "`format`"),
+            used("Measurement", Text, "`measurement`"),
+            used("Ignore", List, "`ignore`"),
+            used("Tags", List, "`tags`"),
+        ],
+    ),
+    format(
+        "format.MetadataCopy",
+        "transform `copy` (v0.5)",
+        &[
+            used("Key", Text, "`from`"),
+            used("Mode", Text, "`mode`"),
+            used("Separator", Text, "`separator`"),
+            used("CopyToKeys", List, "`into`, one `copy` for each"),
+        ],
+    ),
     format("format.Move", "transform `rename`", &[]),
     format("format.Override", TEXT, &[used("Value", Text, "the text")]),
     format(
         "format.ProcessJSON",
-        "`parse_json`, a transform for each directive, `encode` (v0.4 and v0.5)",
+        "transform `gollum` with `process_json` (v0.4 and v0.5)",
         &[
-            used(
-                "Directives",
-                List,
-                "`rename`, `remove`, `split`, `replace`, `trim`, `time`, `unixtimestamp`, `flatten`, `agent`, `geoip`; \
-                 `pick`, `ip` and `remove` with values are refused",
-            ),
-            used("TrimValues", Flag, "transform `trim`, where a value becomes the payload"),
-            used("GeoIPFile", Text, "`database` of `geoip`"),
+            used("Directives", List, "`directives`"),
+            used("TrimValues", Flag, "`trim_values`"),
+            used("GeoIPFile", Text, "`geoip_database`"),
+        ],
+    ),
+    format(
+        "format.ProcessTSV",
+        "transform `gollum` with `process_tsv` (v0.4 and v0.5)",
+        &[
+            used("Directives", List, "`directives`"),
+            used("Delimiter", Text, "`delimiter`"),
+            used("QuotedValues", Flag, "`quoted`"),
         ],
     ),
     format(
@@ -162,6 +206,17 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `add_sequence` and a part of a template",
         &[used("Separator", Text, "after the number")],
     ),
+    PluginKind {
+        name: "format.Serialize",
+        role: Role::Formatter,
+        becomes: "",
+        options: &[],
+        shared: &[COMMON],
+        refused: Some(
+            "Only gollum's own code reads this form. To keep messages for later, use a producer of files; \
+             metadata can be written with `format.ToJSON`.",
+        ),
+    },
     format("format.Split", "transform `split_array`", &[used("Delimiter", Text, "`delimiter`")]),
     format(
         "format.SplitPick",
@@ -172,6 +227,15 @@ pub(super) const KINDS: &[PluginKind] = &[
         "format.SplitToFields",
         "transform `split_fields`",
         &[used("Delimiter", Text, "`delimiter`"), used("Fields", List, "`fields`")],
+    ),
+    format(
+        "format.SplitToJSON",
+        "transform `gollum` with `split_to_json` (v0.4 and v0.5)",
+        &[
+            used("SplitBy", Text, "`separator`"),
+            used("Keys", List, "`keys`"),
+            used("KeepJSON", Flag, "`keep_json`"),
+        ],
     ),
     format(
         "format.StreamName",
@@ -199,6 +263,22 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `template`",
         &[used("Template", Text, "`template`, in minijinja's notation")],
     ),
+    format(
+        "format.TemplateJSON",
+        "transforms `parse_json` and `template` (v0.4 and v0.5)",
+        &[used("Template", Text, "`template`, in minijinja's notation")],
+    ),
+    format(
+        "format.TextToJSON",
+        "transform `gollum` with `text_to_json` (v0.5; in v0.4 `format.JSON`)",
+        &[
+            used("Directives", List, "`directives`"),
+            used("StartState", Text, "`start`"),
+            used("TimestampRead", Text, "`read_time`"),
+            used("UnixTimestampRead", Text, "`read_time`, if there is no `TimestampRead`"),
+            used("TimestampWrite", Text, "`write_time`"),
+        ],
+    ),
     format("format.Timestamp", TEXT, &[used("Timestamp", Text, "`{meta.time:%Y-%m-%d}`, in UTC")]),
     format(
         "format.ToCSV",
@@ -214,7 +294,17 @@ pub(super) const KINDS: &[PluginKind] = &[
         "`encode: { format: json, nested: true }`",
         &[used("Root", Text, "`root`"), used("Ignore", List, "`exclude`")],
     ),
-    format("format.Trim", "transform `trim`", &[used("Characters", Text, "`characters`")]),
+    format(
+        "format.Trim",
+        "transform `trim`; with the options of v0.5, transform `gollum` with `trim`",
+        &[
+            used("Characters", Text, "`characters` (v0.6)"),
+            used("LeftSeparator", Text, "`left` (v0.5)"),
+            used("RightSeparator", Text, "`right` (v0.5)"),
+            used("LeftOffset", Number, "`left_offset` (v0.5)"),
+            used("RightOffset", Number, "`right_offset` (v0.5)"),
+        ],
+    ),
     format(
         "format.TrimToBounds",
         "transform `trim_to_bounds`",
@@ -240,6 +330,14 @@ pub struct Former {
     pub defaults: &'static [(&'static str, &'static str)],
 }
 
+impl Former {
+    /// Its type in v0.5, which is its place in [`KINDS`].
+    #[must_use]
+    pub fn today(&self) -> &'static str {
+        if self.name == "format.JSON" { "format.TextToJSON" } else { self.name }
+    }
+}
+
 const fn former(
     name: &'static str,
     before: &'static str,
@@ -254,6 +352,10 @@ const fn former(
 pub const FORMER: &[Former] = &[
     former("format.Base64Decode", "Base64Formatter", &[("Base64Dictionary", "Dictionary")], &[]),
     former("format.Base64Encode", "Base64DataFormatter", &[("Base64Formatter", "Dictionary")], &[]),
+    former("format.Clear", "", &[], &[]),
+    former("format.CollectdToInflux08", "CollectdToInfluxFormatter", &[], &[]),
+    former("format.CollectdToInflux09", "CollectdToInflux09", &[], &[]),
+    former("format.CollectdToInflux10", "CollectdToInflux1009", &[], &[]),
     former(
         "format.Envelope",
         "EnvelopeFormatter",
@@ -268,7 +370,7 @@ pub const FORMER: &[Former] = &[
             ("ExtractJSONTrimValues", "TrimValues"),
             ("ExtractJSONPrecision", "Precision"),
         ],
-        &[],
+        &[("Precision", "0")],
     ),
     former("format.Forward", "", &[], &[]),
     former(
@@ -288,13 +390,43 @@ pub const FORMER: &[Former] = &[
         ],
         &[],
     ),
+    former(
+        "format.JSON",
+        "",
+        &[
+            ("JSONDirectives", "Directives"),
+            ("JSONStartState", "StartState"),
+            ("JSONTimestampRead", "TimestampRead"),
+            ("JSONTimestampWrite", "TimestampWrite"),
+            ("JSONUnixTimestampRead", "UnixTimestampRead"),
+        ],
+        &[],
+    ),
+    former(
+        "format.ProcessTSV",
+        "ProcessTSVDataFormatter",
+        &[
+            ("ProcessTSVDirectives", "Directives"),
+            ("ProcessTSVDelimiter", "Delimiter"),
+            ("ProcessTSVQuotedValues", "QuotedValues"),
+        ],
+        &[],
+    ),
+    former("format.Serialize", "SerializeFormatter", &[], &[]),
+    former(
+        "format.SplitToJSON",
+        "SplitToJSONDataFormatter",
+        &[("SplitToJSONToken", "SplitBy"), ("SplitToJSONKeys", "Keys"), ("SplitToJSONKeepJSON", "KeepJSON")],
+        &[],
+    ),
+    former("format.TemplateJSON", "TemplateJSONFormatter", &[("TemplateJSONTemplate", "Template")], &[]),
     former("format.Runlength", "RunlengthFormatter", &[("RunlengthSeparator", "Separator")], &[]),
     former("format.Sequence", "SequenceFormatter", &[("SequenceSeparator", "Separator")], &[]),
     former(
         "format.SplitPick",
         "SplitPickFormatter",
         &[("SplitPickIndex", "Index"), ("SplitPickDelimiter", "Delimiter")],
-        &[("Delimiter", ":")],
+        &[],
     ),
     former(
         "format.StreamName",

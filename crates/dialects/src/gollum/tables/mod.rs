@@ -125,21 +125,22 @@ pub fn kind(name: &str) -> Option<&'static PluginKind> {
     kinds().find(|kind| kind.name.eq_ignore_ascii_case(name))
 }
 
-/// Types that exist only in older versions, with their replacements.
-pub const GONE: &[(&str, &str)] = &[
-    ("filter.JSON", "Use `format.JSON`, then `filter.RegExp` with `Target`."),
-    ("format.Clear", "Use `format.Delete`."),
-    ("format.CollectdToInflux08", "Use `format.JSON` and `format.Template`."),
-    ("format.CollectdToInflux09", "Use `format.JSON` and `format.Template`."),
-    ("format.CollectdToInflux10", "Use `format.JSON` and `format.Template`."),
-    ("format.GrokToJSON", "Use `format.Grok`, then `format.ToJSON`."),
-    ("format.JSONToArray", "Use `format.JSON`, then `format.ToCSV`."),
-    ("format.JSONToInflux10", "Use `format.JSON` and `format.Template`."),
-    ("format.JSON (v0.4)", "Use `format.Grok` or `format.RegExp`, then `format.ToJSON`."),
-    ("format.MetadataCopy", "Use `format.Copy` with `Target`, then formatters with `ApplyTo`."),
-    ("format.ProcessTSV", "Use `format.SplitToFields`, formatters with `ApplyTo`, then `format.ToCSV`."),
-    ("format.Serialize", "Messages need no envelope of gollum's: leave it out."),
-    ("format.SplitToJSON", "Use `format.SplitToFields`, then `format.ToJSON`."),
-    ("format.TemplateJSON", "Use `format.JSON`, then `format.Template`."),
-    ("format.TextToJSON", "Use `format.Grok` or `format.RegExp`, then `format.ToJSON`."),
+/// Filters and formatters that v0.6 does not have.
+pub const ONLY_IN_05: &[&str] = &[
+    "filter.JSON",
+    "format.Clear",
+    "format.CollectdToInflux08",
+    "format.CollectdToInflux09",
+    "format.CollectdToInflux10",
+    "format.ExtractJSON",
+    "format.GrokToJSON",
+    "format.JSONToArray",
+    "format.JSONToInflux10",
+    "format.MetadataCopy",
+    "format.ProcessJSON",
+    "format.ProcessTSV",
+    "format.Serialize",
+    "format.SplitToJSON",
+    "format.TemplateJSON",
+    "format.TextToJSON",
 ];

@@ -225,14 +225,6 @@ pub const FORMER: &[(&str, &str)] = &[
 
 /// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[
-    refused(
-        "Fuse",
-        Text,
-        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
-    ),
-    refused(
-        "FuseTimeoutSec",
-        Number,
-        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
-    ),
+    idle("Fuse", Text, "a sink that fails makes its sources wait, and nothing is lost"),
+    idle("FuseTimeoutSec", Number, "a sink that fails makes its sources wait, and nothing is lost"),
 ];

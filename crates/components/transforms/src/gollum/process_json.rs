@@ -1,0 +1,345 @@
+//! Changes the members of a JSON object by directives (`format.ProcessJSON`).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use chrono::DateTime;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use thalweg_codec::time_text::TimeText;
+use thalweg_codec::timestamps::{TimeFormat, TimeParser};
+use thalweg_engine::Context;
+
+use super::go::write_members;
+use super::places::Places;
+use crate::parse_user_agent::{Fact, facts_of};
+
+/// Changes the members of a JSON object.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProcessJson {
+    /// The changes, one after the other. A change of a member that the object does not have does nothing.
+    directives: Vec<Directive>,
+    /// True (the default) to remove the spaces at both ends of all texts.
+    #[serde(default = "yes")]
+    trim_values: bool,
+    /// The path of the database for `geoip`, a file that ends in `.mmdb`. Without it, `geoip` does nothing.
+    #[serde(default)]
+    geoip_database: Option<PathBuf>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A change of one member.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Directive {
+    /// The member's name.
+    member: String,
+    /// The change.
+    action: Action,
+    /// The parameters of the change. Formats of times are those of `parse_timestamp`.
+    #[serde(default)]
+    parameters: Vec<String>,
+    /// For `time`: the number of bytes at the start of the text that are the time. The default is all.
+    #[serde(default)]
+    length: Option<usize>,
+}
+
+/// What a directive does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    /// Gives the member another name: `[name]`.
+    Rename,
+    /// Removes the member, or the listed texts from its array.
+    Remove,
+    /// Converts a time: `[from, to]`.
+    Time,
+    /// Converts a number of seconds (`s`), milliseconds (`ms`) or nanoseconds (`ns`) since 1970: `[unit,
+    /// to]`.
+    Unixtimestamp,
+    /// Splits a text into members: `[separator, name, ...]`.
+    Split,
+    /// Copies an element of an array: `[index, name]`.
+    Pick,
+    /// Replaces a text: `[search, replacement]`.
+    Replace,
+    /// Removes characters from both ends: `[characters]`, by default spaces and tabs.
+    Trim,
+    /// Makes members of the members or elements of a member: `[separator]`, by default a dot.
+    Flatten,
+    /// Adds what a user agent says: `[fact, ...]`, by default all.
+    Agent,
+    /// Removes the texts of an array that are not IP addresses.
+    Ip,
+    /// Adds the location of an IP address: `[fact, ...]`, by default all.
+    Geoip,
+}
+
+/// The facts about a user agent, by gollum's names.
+pub(super) const AGENT: [(&str, Fact); 8] = [
+    ("mozilla", Fact::Mozilla),
+    ("platform", Fact::Platform),
+    ("os", Fact::Os),
+    ("localization", Fact::Localization),
+    ("engine", Fact::Engine),
+    ("engine_version", Fact::EngineVersion),
+    ("browser", Fact::Browser),
+    ("version", Fact::Version),
+];
+
+/// A directive that is ready to run.
+struct Step {
+    member: String,
+    change: Change,
+}
+
+enum Change {
+    Rename(String),
+    Remove,
+    RemoveTexts(Vec<String>),
+    Time(Box<TimeParser>, Box<TimeText>, Option<usize>),
+    Unix(Unit, Box<TimeText>),
+    Split(String, Vec<String>),
+    Pick(Option<usize>, String),
+    Replace(String, String),
+    Trim(Vec<char>),
+    Flatten(String),
+    Agent(Vec<(&'static str, Fact)>),
+    Ip,
+    Geoip(Places),
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    Seconds,
+    Milliseconds,
+    Nanoseconds,
+}
+
+/// Applies the directives to one object after the other.
+pub(super) struct Processor {
+    steps: Vec<Step>,
+    trims: bool,
+}
+
+impl ProcessJson {
+    /// Prepares the directives. Without a context, it only checks them.
+    ///
+    /// # Errors
+    /// A directive whose parameters are wrong, or a database that cannot be read.
+    pub(super) fn build(&self, context: Option<&Context>) -> Result<Processor, String> {
+        let database = self.geoip_database.as_deref();
+        let step = |directive: &Directive| {
+            let change = match (directive.action, database, context) {
+                (Action::Geoip, Some(database), Some(context)) => {
+                    Change::Geoip(Places::open(database, &directive.parameters, context)?)
+                }
+                (Action::Geoip, _, _) => Change::Nothing,
+                _ => directive.change()?,
+            };
+            Ok(Step { member: directive.member.clone(), change })
+        };
+        let steps = self.directives.iter().map(step).collect::<Result<_, String>>()?;
+        Ok(Processor { steps, trims: self.trim_values })
+    }
+}
+
+impl Directive {
+    fn change(&self) -> Result<Change, String> {
+        let written = |format: &String| {
+            TimeText::new(format).map(Box::new).ok_or_else(|| format!("`{format}` is not a format for times"))
+        };
+        let change = match (self.action, self.parameters.as_slice()) {
+            (Action::Rename, [name]) => Change::Rename(name.clone()),
+            (Action::Remove, []) => Change::Remove,
+            (Action::Remove, texts) => Change::RemoveTexts(texts.to_vec()),
+            (Action::Time, [from, to]) => {
+                let parser = TimeParser::new(TimeFormat::parse(from)?, 0);
+                Change::Time(Box::new(parser), written(to)?, self.length)
+            }
+            (Action::Unixtimestamp, [unit, to]) => {
+                let unit = match unit.as_str() {
+                    "s" => Unit::Seconds,
+                    "ms" => Unit::Milliseconds,
+                    "ns" => Unit::Nanoseconds,
+                    other => return Err(format!("`{other}` is none of the units `s`, `ms` and `ns`")),
+                };
+                Change::Unix(unit, written(to)?)
+            }
+            (Action::Split, [separator, names @ ..]) if !names.is_empty() => {
+                Change::Split(separator.clone(), names.to_vec())
+            }
+            // gollum takes an index that is not a number for 0. A negative index is never in the array.
+            (Action::Pick, [index, name]) => {
+                Change::Pick(usize::try_from(index.parse().unwrap_or(0_i64)).ok(), name.clone())
+            }
+            (Action::Replace, [search, with]) => Change::Replace(search.clone(), with.clone()),
+            (Action::Trim, []) => Change::Trim(vec![' ', '\t']),
+            (Action::Trim, [characters]) => Change::Trim(characters.chars().collect()),
+            (Action::Flatten, []) => Change::Flatten(".".to_owned()),
+            (Action::Flatten, [separator]) => Change::Flatten(separator.clone()),
+            (Action::Agent, []) => Change::Agent(AGENT.to_vec()),
+            (Action::Agent, names) => {
+                let known = |name: &String| AGENT.into_iter().find(|(known, _)| known == name);
+                Change::Agent(names.iter().filter_map(known).collect())
+            }
+            (Action::Ip, []) => Change::Ip,
+            (action, parameters) => {
+                return Err(format!(
+                    "`{action:?}` of `{}` does not take {} parameters",
+                    self.member,
+                    parameters.len()
+                ));
+            }
+        };
+        Ok(change)
+    }
+}
+
+impl Processor {
+    /// Appends the changed object.
+    ///
+    /// # Errors
+    /// The reason why the value is not a JSON object.
+    pub(super) fn write(&mut self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        let mut members: BTreeMap<String, Value> =
+            serde_json::from_slice(value).map_err(|error| format!("it is not a JSON object: {error}"))?;
+        for step in &mut self.steps {
+            step.change(&mut members);
+        }
+        if self.trims {
+            for value in members.values_mut() {
+                if let Value::String(text) = value {
+                    trim(text, &[' ']);
+                }
+            }
+        }
+        write_members(members.iter(), out);
+        Ok(())
+    }
+}
+
+fn trim(text: &mut String, characters: &[char]) {
+    let kept = text.trim_matches(characters);
+    if kept.len() < text.len() {
+        *text = kept.to_owned();
+    }
+}
+
+impl Step {
+    fn change(&mut self, members: &mut BTreeMap<String, Value>) {
+        let Some(value) = members.get_mut(&self.member) else { return };
+        let added = match &mut self.change {
+            Change::Rename(name) => {
+                if let Some(value) = members.remove(&self.member) {
+                    members.insert(name.clone(), value);
+                }
+                return;
+            }
+            Change::Remove => {
+                members.remove(&self.member);
+                return;
+            }
+            Change::Flatten(separator) => {
+                let Some(inner) = inner(value, &self.member, separator) else { return };
+                members.remove(&self.member);
+                inner
+            }
+            Change::Split(separator, names) => split(value, separator, names),
+            Change::Pick(index, name) => {
+                let picked =
+                    value.as_array().zip(*index).and_then(|(items, index)| items.get(index).cloned());
+                picked.map(|picked| vec![(name.clone(), picked)]).unwrap_or_default()
+            }
+            Change::Agent(facts) => agent(value, &self.member, facts),
+            Change::Geoip(places) => match value.as_str().map(str::parse) {
+                Some(Ok(address)) => places.of(&self.member, address),
+                _ => return,
+            },
+            change => {
+                change.in_place(value);
+                return;
+            }
+        };
+        members.extend(added);
+    }
+}
+
+impl Change {
+    /// Changes a value that stays under its name.
+    fn in_place(&mut self, value: &mut Value) {
+        match (self, value) {
+            (Self::RemoveTexts(texts), Value::Array(items)) => {
+                items.retain(|item| !item.as_str().is_some_and(|item| texts.iter().any(|text| text == item)));
+            }
+            // gollum writes the empty result for a member that is no array.
+            (Self::RemoveTexts(_), value) => *value = Value::Null,
+            (Self::Ip, Value::Array(items)) => {
+                items.retain(|item| item.as_str().is_none_or(|text| text.parse::<IpAddr>().is_ok()));
+            }
+            (Self::Time(parser, written, length), Value::String(text)) => {
+                let time = text.get(..length.unwrap_or(text.len())).and_then(|text| parser.parse(text));
+                if let Some(time) = time.and_then(DateTime::from_timestamp_micros) {
+                    *text = written.of(time).to_owned();
+                }
+            }
+            (Self::Unix(unit, written), value) => {
+                // As in Go, the fraction is cut off.
+                let time = value.as_f64().map(|number| number as i64).and_then(|number| match unit {
+                    Unit::Seconds => DateTime::from_timestamp(number, 0),
+                    Unit::Milliseconds => DateTime::from_timestamp_millis(number),
+                    Unit::Nanoseconds => Some(DateTime::from_timestamp_nanos(number)),
+                });
+                if let Some(time) = time.filter(|_| value.is_number()) {
+                    *value = Value::String(written.of(time).to_owned());
+                }
+            }
+            (Self::Replace(search, with), Value::String(text)) => *text = text.replace(search.as_str(), with),
+            (Self::Trim(characters), Value::String(text)) => trim(text, characters),
+            _ => {}
+        }
+    }
+}
+
+/// Returns the members or elements of a value, named after it. `None` if it has none.
+fn inner(value: &mut Value, member: &str, separator: &str) -> Option<Vec<(String, Value)>> {
+    let name = |key: &str| format!("{member}{separator}{key}");
+    match value.take() {
+        Value::Object(members) => {
+            Some(Map::into_iter(members).map(|(key, value)| (name(&key), value)).collect())
+        }
+        Value::Array(items) => {
+            let items = items.into_iter().enumerate();
+            Some(items.map(|(index, value)| (name(&index.to_string()), value)).collect())
+        }
+        other => {
+            *value = other;
+            None
+        }
+    }
+}
+
+fn split(value: &Value, separator: &str, names: &[String]) -> Vec<(String, Value)> {
+    let Some(text) = value.as_str().filter(|text| text.contains(separator)) else { return Vec::new() };
+    let parts: Vec<&str> = if separator.is_empty() {
+        // Go splits at an empty separator after each character.
+        text.split("").filter(|part| !part.is_empty()).collect()
+    } else {
+        text.split(separator).collect()
+    };
+    names.iter().cloned().zip(parts.into_iter().map(|part| Value::String(part.to_owned()))).collect()
+}
+
+fn agent(value: &Value, member: &str, facts: &[(&'static str, Fact)]) -> Vec<(String, Value)> {
+    let Some(text) = value.as_str() else { return Vec::new() };
+    let wanted: Vec<Fact> = facts.iter().map(|(_, fact)| *fact).collect();
+    let found = facts_of(text, &wanted).into_iter().map(|fact| Value::String(fact.unwrap_or_default()));
+    facts.iter().map(|(name, _)| format!("{member}_{name}")).zip(found).collect()
+}

@@ -1,0 +1,160 @@
+//! The smaller formatters, each a function from one text to another.
+
+use std::collections::BTreeMap;
+
+use memchr::memmem;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::go::{printed, scalar, write_text};
+
+/// Extracts one member of a JSON object as text (`format.ExtractJSON`).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExtractJson {
+    /// The member's name. Without such a member, the text is empty.
+    member: String,
+    /// The decimal places of a number. The default is as many as it has.
+    #[serde(default)]
+    precision: Option<usize>,
+    /// True to remove white space at both ends. The default is `false`.
+    #[serde(default)]
+    trim: bool,
+}
+
+impl ExtractJson {
+    /// Appends the member.
+    ///
+    /// # Errors
+    /// The reason why the value is not a JSON object.
+    pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        let members = object(value)?;
+        let text = match members.get(&self.member) {
+            None => return Ok(()),
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => {
+                let number = number.as_f64().unwrap_or_default();
+                self.precision.map_or_else(|| number.to_string(), |digits| format!("{number:.digits$}"))
+            }
+            Some(other) => printed(other),
+        };
+        let text = if self.trim { text.trim() } else { text.as_str() };
+        out.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn object(value: &[u8]) -> Result<BTreeMap<String, Value>, String> {
+    serde_json::from_slice(value).map_err(|error| format!("it is not a JSON object: {error}"))
+}
+
+/// Writes members of a JSON object one after the other (`format.JSONToArray`).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JsonToArray {
+    /// The members' names. A missing member is empty.
+    fields: Vec<String>,
+    /// The text between them. The default is a comma.
+    #[serde(default = "crate::comma")]
+    separator: String,
+}
+
+impl JsonToArray {
+    /// Appends the members.
+    ///
+    /// # Errors
+    /// The reason why the value is not a JSON object.
+    pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        let members = object(value)?;
+        for (index, name) in self.fields.iter().enumerate() {
+            if index > 0 {
+                out.extend_from_slice(self.separator.as_bytes());
+            }
+            if let Some(text) = members.get(name).and_then(scalar) {
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Splits a text and writes the parts as a JSON object (`format.SplitToJSON`).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SplitToJson {
+    /// The names of the parts.
+    keys: Vec<String>,
+    /// The text between the parts. The default is `|`.
+    #[serde(default = "bar")]
+    #[schemars(length(min = 1))]
+    separator: String,
+    /// True (the default) to write parts that are JSON as they are.
+    #[serde(default = "yes")]
+    keep_json: bool,
+}
+
+fn bar() -> String {
+    "|".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl SplitToJson {
+    /// Appends the object.
+    pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) {
+        let separator = self.separator.as_bytes();
+        let mut parts = Vec::new();
+        let mut start = 0;
+        for at in memmem::find_iter(value, separator) {
+            parts.push(value.get(start..at).unwrap_or_default());
+            start = at + separator.len();
+        }
+        parts.push(value.get(start..).unwrap_or_default());
+        for (index, (key, part)) in self.keys.iter().zip(parts).enumerate() {
+            out.push(if index == 0 { b'{' } else { b',' });
+            write_text(key, out);
+            out.push(b':');
+            if self.keep_json && serde_json::from_slice::<serde::de::IgnoredAny>(part).is_ok() {
+                out.extend_from_slice(part);
+            } else {
+                write_text(&String::from_utf8_lossy(part), out);
+            }
+        }
+        if !self.keys.is_empty() {
+            out.push(b'}');
+        }
+    }
+}
+
+/// Removes the text outside of two separators (`format.Trim` of v0.5).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trim {
+    /// The result begins after the first byte of this text.
+    #[serde(default)]
+    left: String,
+    /// The result ends before the last of this text.
+    #[serde(default)]
+    right: String,
+    /// The number of further bytes to remove at the start. The default is 0.
+    #[serde(default)]
+    left_offset: usize,
+    /// The number of further bytes to remove at the end. The default is 0.
+    #[serde(default)]
+    right_offset: usize,
+}
+
+impl Trim {
+    /// Appends the text between the separators.
+    pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) {
+        let right = (!self.right.is_empty()).then(|| memmem::rfind(value, self.right.as_bytes())).flatten();
+        let end = right.filter(|at| *at > 0).unwrap_or(value.len()).saturating_sub(self.right_offset);
+        // gollum searches the whole value, and goes on after one byte of the separator.
+        let left = (!self.left.is_empty()).then(|| memmem::find(value, self.left.as_bytes())).flatten();
+        let start = left.map_or(0, |at| at + 1).saturating_add(self.left_offset);
+        out.extend_from_slice(value.get(start..end).unwrap_or_default());
+    }
+}
