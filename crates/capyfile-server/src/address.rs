@@ -4,7 +4,7 @@
 //! in it is redirected to the path without. Rejected: serving such a path directly; a client that follows the
 //! redirection would then see one address fail and the other work, depending on the server.
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Address {
     /// A processor of a service.
