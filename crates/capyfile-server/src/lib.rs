@@ -12,6 +12,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod address;
 mod health;
 mod phases;
 mod request;
@@ -30,7 +31,7 @@ use thalweg_runtime::Stop;
 use server::Server;
 
 pub use health::Check;
-pub use settings::Settings;
+pub use settings::{Mistakes, Settings};
 
 /// The most threads for blocking calls: the file transforms of all requests.
 const BLOCKING_THREADS: usize = 1024;

@@ -37,6 +37,9 @@ impl Server {
                 let said: Vec<&str> = wrong.iter().map(|wrong| wrong.message.as_str()).collect();
                 return response::invalid_request(&said.join("; "));
             }
+            Ok(Err(LoadError::Operation { operation, message, .. })) => {
+                return cannot_work(operation, &message);
+            }
             Ok(Err(LoadError::Definition(wrong))) => {
                 tracing::error!("the definition is wrong: {wrong}");
                 return response::internal();
@@ -115,12 +118,17 @@ impl Drop for UnderWay {
 fn of_failure(failure: &RunFailure, steps: &[(Arc<str>, Step)]) -> Answer {
     let named = steps.iter().find(|(name, _)| Some(name) == failure.component.as_ref());
     match named {
-        Some((_, Step { operation, .. })) => response::configuration(
-            &format!("{}_OPERATION_CONFIGURATION", Operation::name(*operation).to_uppercase()),
-            "the operation can not work as it is configured",
-        ),
+        Some((_, Step { operation, .. })) => {
+            cannot_work(*operation, "the operation can not work as it is configured")
+        }
         None => response::internal(),
     }
+}
+
+/// The answer if an operation cannot work as it is configured.
+fn cannot_work(operation: Operation, message: &str) -> Answer {
+    let code = format!("{}_OPERATION_CONFIGURATION", Operation::name(operation).to_uppercase());
+    response::configuration(&code, message)
 }
 
 #[cfg(test)]

@@ -16,11 +16,22 @@ const USUAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// A timeout of this number or more is in nanoseconds, as capyfile's server expected it.
 const NANOSECONDS: u64 = 1_000_000_000;
 
+/// The answer to a request with a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistakes {
+    /// Status 400, 408, 413 or 415 and what is wrong.
+    Said,
+    /// Status 500 and `INTERNAL`, as from capyfile.
+    Internal,
+}
+
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The address to listen at.
     pub address: String,
+    /// The answer to a client's mistake.
+    pub mistakes: Mistakes,
     /// The certificate and key, if the server speaks TLS.
     pub tls: Option<TlsServer>,
     /// The health check, if there is one.
@@ -59,6 +70,7 @@ impl Settings {
         let shutdown = shutdown.map(|text| timeout(&text)).transpose()?;
         Ok(Self {
             address: set("SERVER_ADDR").unwrap_or_else(|| USUAL_ADDRESS.to_owned()),
+            mistakes: Mistakes::Said,
             tls,
             check: None,
             max_file: ByteSize(1 << 30),

@@ -63,7 +63,8 @@ impl Watch {
 
     fn end_of(&self, file: &File) -> Result<Processed, Rejected> {
         let origin = file.origin();
-        let original = origin.name.to_string_lossy().into_owned();
+        // An upload has a name, and a file of a folder its path, as the pattern of the folder begins it.
+        let original = origin.display().to_string();
         let mime = || mime::look(file).ok();
         let Some(problem) = file.problem() else {
             let mime = mime();

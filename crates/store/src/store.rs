@@ -147,6 +147,11 @@ impl Store {
         matches!(self.inner.kind, Kind::Folders)
     }
 
+    /// True if the store speaks S3.
+    pub fn is_s3(&self) -> bool {
+        self.inner.name.starts_with("s3://")
+    }
+
     /// True if the objects below a prefix can be listed.
     pub fn can_list(&self) -> bool {
         !matches!(self.inner.kind, Kind::Http)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use thalweg_capyfile_server::{Check, Event, Settings, serve};
+use thalweg_capyfile_server::{Check, Event, Mistakes, Settings, serve};
 use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, log, print};
 use thalweg_job::{Configuration, cores};
@@ -64,6 +64,10 @@ pub struct Arguments {
     /// process.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     health_check_verbosity: u8,
+    /// Answer a request with a mistake as capyfile does, with status 500 and the code INTERNAL, instead of
+    /// 400 and what is wrong.
+    #[arg(long)]
+    compat_status: bool,
     /// The largest file that is accepted.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     max_file: ByteSize,
@@ -131,6 +135,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, CommandError> {
     let usual = Settings::of_the_environment(arguments.drain_timeout)?;
     Ok(Settings {
         address: arguments.listen.clone().unwrap_or(usual.address),
+        mistakes: if arguments.compat_status { Mistakes::Internal } else { Mistakes::Said },
         check: arguments.health_check.then_some(Check { endpoint, verbosity }),
         max_file: arguments.max_file,
         max_request: arguments.max_request,

@@ -32,3 +32,4 @@ mod swapped;
 mod telling;
 mod unpack;
 mod upload;
+mod upload_answers;

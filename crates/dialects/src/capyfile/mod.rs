@@ -174,20 +174,29 @@ pub enum LoadError {
     Definition(Diagnostics),
     /// The definition is right, but a value from the request is missing or malformed.
     Request(Diagnostics),
+    /// The definition is right, but this operation cannot work with a value from the request.
+    Operation {
+        /// The operation.
+        operation: Operation,
+        /// The reason, in capyfile's words.
+        message: String,
+        /// The mistakes in values.
+        mistakes: Diagnostics,
+    },
 }
 
 impl LoadError {
     /// The mistakes, each at its position in the definition.
     pub fn diagnostics(&self) -> &Diagnostics {
         match self {
-            Self::Definition(wrong) | Self::Request(wrong) => wrong,
+            Self::Definition(wrong) | Self::Request(wrong) | Self::Operation { mistakes: wrong, .. } => wrong,
         }
     }
 
     /// The mistakes by value; see [`diagnostics`](Self::diagnostics).
     pub fn into_diagnostics(self) -> Diagnostics {
         match self {
-            Self::Definition(wrong) | Self::Request(wrong) => wrong,
+            Self::Definition(wrong) | Self::Request(wrong) | Self::Operation { mistakes: wrong, .. } => wrong,
         }
     }
 }
@@ -280,10 +289,13 @@ pub fn read(
             phases::check(found, values.report);
         }
     }
-    let of_request = values.of_request;
+    let (of_request, cannot_work) = (values.of_request, values.cannot_work);
     let remarks = report.remarks;
     report.mistakes.into_result(()).map_err(LoadError::Definition)?;
-    of_request.into_result(()).map_err(LoadError::Request)?;
+    of_request.into_result(()).map_err(|mistakes| match cannot_work {
+        Some((operation, message)) => LoadError::Operation { operation, message, mistakes },
+        None => LoadError::Request(mistakes),
+    })?;
     Ok(emit::emit(document, &definition, drafts, &remarks))
 }
 

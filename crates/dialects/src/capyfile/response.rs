@@ -1,8 +1,8 @@
 //! Builds the answers of capyfile's server.
 //!
-//! The bodies equal capyfile's, key by key: its clients read `status` and `code` there. The HTTP statuses say
-//! more than capyfile's did. A client's mistake is 400 instead of 500, and a request without a single
-//! successful file is 422 instead of 200.
+//! The answers equal capyfile's, byte by byte: its clients read `status` and `code` in the body. Only a
+//! client's mistake has a status and a code of its own, 400 instead of 500, unless the server is asked for
+//! capyfile's.
 
 use serde::Serialize;
 
@@ -11,19 +11,48 @@ use serde::Serialize;
 pub struct Answer {
     /// The HTTP status.
     pub http_status: u16,
-    /// The body in JSON; its type is always [`CONTENT_TYPE`].
+    /// The body.
     pub body: String,
+    /// The type of the body; empty if there is none.
+    pub content_type: &'static str,
+    /// Where the client is sent to, if the answer is a redirection.
+    pub location: Option<String>,
 }
 
-/// The type of every body.
+/// How the body for a client's mistake begins.
+const INVALID: &str = "{\"status\":\"ERROR\",\"code\":\"INVALID_REQUEST\"";
+
+/// The type of every body in JSON.
 pub const CONTENT_TYPE: &str = "application/json";
 
 impl Answer {
     fn new(http_status: u16, body: &impl Serialize) -> Self {
         // Text and numbers always serialize. If they ever did not, an empty object would be no false
         // statement.
-        Self { http_status, body: serde_json::to_string(body).unwrap_or_else(|_| "{}".to_owned()) }
+        let body = serde_json::to_string(body).unwrap_or_else(|_| "{}".to_owned());
+        Self { http_status, body: as_go_writes(&body), content_type: CONTENT_TYPE, location: None }
     }
+
+    /// True for the answer to a client's mistake, for which capyfile has no code.
+    pub fn is_invalid_request(&self) -> bool {
+        self.body.starts_with(INVALID)
+    }
+}
+
+/// Escapes what Go's encoder of JSON escapes so that a browser cannot take it for HTML or a script, and ends
+/// the line. `U+FFFD` stands for bytes of a name that are not UTF-8.
+fn as_go_writes(json: &str) -> String {
+    let mut written = String::with_capacity(json.len() + 1);
+    for character in json.chars() {
+        match character {
+            '&' | '<' | '>' | '\u{2028}' | '\u{2029}' | '\u{fffd}' => {
+                written.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            other => written.push(other),
+        }
+    }
+    written.push('\n');
+    written
 }
 
 /// A file that was processed without a problem.
@@ -107,19 +136,20 @@ pub fn message(code: &str, details: Details<'_>) -> String {
     }
 }
 
-/// Formats a size in bytes for people: `5.0 KiB`.
+/// Formats a size in bytes for people: `5.0 KiB`, and from ten on without a fraction: `98 KiB`.
 fn size(bytes: u64) -> String {
-    if bytes < 1024 {
+    if bytes < 10 {
         return format!("{bytes} B");
     }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    // A value that would be printed as 1024.0 belongs to the next unit.
-    while value >= 1023.95 && unit < 5 {
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 {
         value /= 1024.0;
         unit += 1;
     }
-    let unit = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].get(unit).unwrap_or(&"EiB");
-    format!("{value:.1} {unit}")
+    let unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].get(unit).unwrap_or(&"EiB");
+    // One digit first, and then none: capyfile rounds twice.
+    let value = (value * 10.0 + 0.5).floor() / 10.0;
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
 #[derive(Serialize)]
@@ -149,7 +179,7 @@ pub fn result(files: &[Processed], errors: &[Rejected]) -> Answer {
     let (http_status, status, code, message) = match (successful, failed) {
         (0, 0) => (200, "UNKNOWN", "NO_FILES_PROVIDED", "no files provided".to_owned()),
         (_, 0) => (200, "SUCCESS", "SUCCESS", format!("successfully uploaded {successful} file(s)")),
-        (0, _) => (422, "ERROR", "ERROR", format!("failed to upload {failed} file(s)")),
+        (0, _) => (200, "ERROR", "ERROR", format!("failed to upload {failed} file(s)")),
         _ => (200, "PARTIAL", "PARTIAL", format!("successfully uploaded {successful} of {total} files")),
     };
     let (files, errors) =
@@ -175,13 +205,29 @@ pub fn not_found() -> Answer {
 }
 
 /// Returns the answer to a service name that the definition does not have.
-pub fn service_not_found(name: &str) -> Answer {
-    error(404, "SERVICE_NOT_FOUND", &format!("service {name} not found"))
+pub fn service_not_found() -> Answer {
+    error(404, "SERVICE_NOT_FOUND", "service not found")
 }
 
 /// Returns the answer to a processor that the service does not have.
-pub fn processor_not_found(name: &str) -> Answer {
-    error(404, "PROCESSOR_NOT_FOUND", &format!("processor {name} not found"))
+pub fn processor_not_found() -> Answer {
+    error(404, "PROCESSOR_NOT_FOUND", "processor not found")
+}
+
+/// Returns the answer to a path that is written in a roundabout way, such as `//service/processor`. Only a
+/// reader of pages gets a body: `GET` is true.
+pub fn moved(location: String, is_get: bool) -> Answer {
+    let shown = location.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let shown = shown.replace('"', "&#34;").replace('\'', "&#39;");
+    let body = if is_get { format!("<a href=\"{shown}\">Moved Permanently</a>.\n\n") } else { String::new() };
+    let content_type = if is_get { "text/html; charset=utf-8" } else { "" };
+    Answer { http_status: 301, body, content_type, location: Some(location) }
+}
+
+/// Returns the answer to an address that is not one, such as `/a%zz`.
+pub fn bad_address() -> Answer {
+    let body = "400 Bad Request".to_owned();
+    Answer { http_status: 400, body, content_type: "text/plain; charset=utf-8", location: None }
 }
 
 /// Returns the answer if an operation is configured in a way that cannot work. An example of `code` is
@@ -292,7 +338,7 @@ mod tests {
              \"message\":\"file successfully uploaded\"}],\
              \"errors\":[{\"originalFilename\":\"c.txt\",\"status\":\"ERROR\",\"code\":\"FILE_SIZE_IS_TOO_SMALL\",\
              \"message\":\"file size can not be less than 5.0 KiB\"}],\
-             \"meta\":{\"totalUploads\":2,\"successfulUploads\":1,\"failedUploads\":1}}"
+             \"meta\":{\"totalUploads\":2,\"successfulUploads\":1,\"failedUploads\":1}}\n"
         );
     }
 
@@ -302,15 +348,17 @@ mod tests {
         assert!(all.http_status == 200 && all.body.contains("\"errors\":null"), "{all:?}");
         assert!(all.body.contains("\"message\":\"successfully uploaded 1 file(s)\""), "{all:?}");
         let none = result(&[], &[rejected()]);
-        assert!(none.http_status == 422 && none.body.contains("\"files\":null"), "{none:?}");
+        assert!(none.http_status == 200 && none.body.contains("\"files\":null"), "{none:?}");
         assert!(none.body.contains("\"message\":\"failed to upload 1 file(s)\""), "{none:?}");
         assert_eq!(
             result(&[], &[]),
             Answer {
                 http_status: 200,
+                content_type: CONTENT_TYPE,
+                location: None,
                 body: "{\"status\":\"UNKNOWN\",\"code\":\"NO_FILES_PROVIDED\",\"message\":\"no files provided\",\
                        \"files\":null,\"errors\":null,\
-                       \"meta\":{\"totalUploads\":0,\"successfulUploads\":0,\"failedUploads\":0}}"
+                       \"meta\":{\"totalUploads\":0,\"successfulUploads\":0,\"failedUploads\":0}}\n"
                     .into()
             }
         );
@@ -324,9 +372,12 @@ mod tests {
             (1023, "1023 B"),
             (1024, "1.0 KiB"),
             (1536, "1.5 KiB"),
-            ((1 << 20) - 1, "1.0 MiB"),
-            (10 << 20, "10.0 MiB"),
-            (u64::MAX, "16.0 EiB"),
+            (10_188, "9.9 KiB"),
+            (10_189, "10 KiB"),
+            (99_999, "98 KiB"),
+            ((1 << 20) - 1, "1024 KiB"),
+            (10 << 20, "10 MiB"),
+            (u64::MAX, "16 EiB"),
         ] {
             let expected = format!("file size can not be greater than {shown}");
             assert_eq!(message("FILE_SIZE_IS_TOO_BIG", bound(bytes)), expected);
@@ -339,11 +390,27 @@ mod tests {
     }
 
     #[test]
+    fn names_are_escaped_as_go_escapes_them() {
+        let file =
+            Processed::new("x".into(), "<a>&\u{2028}\u{2029}\u{fffd}\u{7f}\\.txt".into(), "".into(), 1);
+        let name = "\"originalFilename\":\"\\u003ca\\u003e\\u0026\\u2028\\u2029\\ufffd\u{7f}\\\\.txt\"";
+        let body = result(&[file], &[]).body;
+        assert!(body.contains(name) && body.ends_with("}}\n"), "{body}");
+    }
+
+    #[test]
+    fn readers_of_pages_see_where_they_are_sent_to() {
+        let moved_to = moved("/a?b=1&c=\"2\"".into(), true);
+        assert_eq!(moved_to.body, "<a href=\"/a?b=1&amp;c=&#34;2&#34;\">Moved Permanently</a>.\n\n");
+        assert_eq!(moved("/a".into(), false).body, "");
+    }
+
+    #[test]
     fn what_went_wrong_has_a_status_and_a_code() {
         for (answer, http_status, code) in [
             (not_found(), 404, "NOT_FOUND"),
-            (service_not_found("a"), 404, "SERVICE_NOT_FOUND"),
-            (processor_not_found("a"), 404, "PROCESSOR_NOT_FOUND"),
+            (service_not_found(), 404, "SERVICE_NOT_FOUND"),
+            (processor_not_found(), 404, "PROCESSOR_NOT_FOUND"),
             (invalid_request("a"), 400, "INVALID_REQUEST"),
             (too_large("a"), 413, "REQUEST_TOO_LARGE"),
             (configuration("A_CONFIGURATION", "a"), 500, "A_CONFIGURATION"),
@@ -359,16 +426,16 @@ mod tests {
     fn the_health_check_says_more_with_more_verbosity() {
         let system = System { version: "1.90", under_way: 1, memory: 2, held: 3, objects: 4 };
         let all = Health { timestamp: "T", name: "thalweg", version: "1", commit: "c", system };
-        assert_eq!(health(0, &all).body, "{\"status\":\"OK\",\"timestamp\":\"T\"}");
+        assert_eq!(health(0, &all).body, "{\"status\":\"OK\",\"timestamp\":\"T\"}\n");
         assert_eq!(
             health(1, &all).body,
-            "{\"status\":\"OK\",\"timestamp\":\"T\",\"name\":\"thalweg\",\"version\":\"1\",\"commit\":\"c\"}"
+            "{\"status\":\"OK\",\"timestamp\":\"T\",\"name\":\"thalweg\",\"version\":\"1\",\"commit\":\"c\"}\n"
         );
         let body = health(2, &all).body;
         let (_, system) = body.split_once("\"commit\":\"c\",").unwrap();
         assert_eq!(
             system,
-            "\"system\":{\"version\":\"1.90\",\"goroutinesCount\":1,\"totalAllocBytes\":2,\"heapAllocBytes\":3,\"heapObjects\":4}}"
+            "\"system\":{\"version\":\"1.90\",\"goroutinesCount\":1,\"totalAllocBytes\":2,\"heapAllocBytes\":3,\"heapObjects\":4}}\n"
         );
     }
 }

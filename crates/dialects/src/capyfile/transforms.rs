@@ -78,14 +78,23 @@ fn size(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
     let bounds = [("minFileSize", "min"), ("maxFileSize", "max")];
     let mut is_wrong = false;
     let mut from = SourceType::Value;
-    for ((theirs, ours), is_given) in bounds.into_iter().zip(given) {
+    let mut bytes = [None; 2];
+    for (at, ((theirs, ours), is_given)) in bounds.into_iter().zip(given).enumerate() {
         match values.number(operation, theirs) {
             Some(bound) => {
                 if bound.from.is_of_request() {
                     from = bound.from;
                 }
-                if let Ok(bytes @ 1..) = u64::try_from(bound.value) {
-                    options.text(ours, ByteSize(bytes).to_string(), bound.span);
+                match u64::try_from(bound.value) {
+                    Ok(0) => {}
+                    Ok(size) => {
+                        options.text(ours, ByteSize(size).to_string(), bound.span);
+                        bytes[at] = Some(size);
+                    }
+                    // A negative bound is none, but it counts as given.
+                    Err(_) => {
+                        options.text("min", "0B", bound.span);
+                    }
                 }
             }
             None => is_wrong |= is_given,
@@ -94,6 +103,12 @@ fn size(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
     if options.is_empty() && !is_wrong {
         let message = "either \"minFileSize\" or \"maxFileSize\" parameter must be set".to_owned();
         values.wrong(from, operation.span, message).help("A bound of 0 means no bound.");
+    }
+    if let [Some(min), Some(max)] = bytes
+        && min > max
+    {
+        let message = "no file has at least \"minFileSize\" and at most \"maxFileSize\" bytes".to_owned();
+        values.wrong(from, operation.span, message).help("Exchange them.");
     }
     (!options.is_empty()).then_some("check_size")
 }
@@ -194,6 +209,10 @@ fn image(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made)
                 None => format!("There are {}.", list.join(", ")),
             };
             values.wrong(to.from, to.span, message).help(help);
+            if to.from.is_of_request() && to.value != "application/pdf" {
+                let message = format!("image conversion to \"{}\" MIME type is not supported", to.value);
+                values.cannot_work.get_or_insert((operation.kind.operation, message));
+            }
         }
     }
     let quality = values.text(operation, "quality");
@@ -304,6 +323,8 @@ fn upload(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made
         url += "&enable_virtual_host_style=true";
     }
     options.text("url", url, operation.span).text("name", "{id}{mime_suffix}", operation.span);
+    // A client waits for the answer, and operations for files with errors for the file.
+    options.text("on_failure", "reject", operation.span);
     Some("upload")
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Values<'v> {
     pub(super) report: &'v mut Report,
     /// Mistakes in the values of a request.
     pub(super) of_request: Diagnostics,
+    /// The first operation that cannot work with what the request says, with capyfile's message.
+    pub(super) cannot_work: Option<(super::tables::Operation, String)>,
     environment: Environment<'v>,
     /// True if parameters from requests are skipped because there is no request yet.
     before_requests: bool,
@@ -39,7 +41,7 @@ pub(super) struct Values<'v> {
 
 impl<'v> Values<'v> {
     pub(super) fn new(report: &'v mut Report, none: Diagnostics, environment: Environment<'v>) -> Self {
-        Self { report, of_request: none, environment, before_requests: false }
+        Self { report, of_request: none, cannot_work: None, environment, before_requests: false }
     }
 
     /// Returns an instance for a check without a request: parameters from requests are skipped and do not

@@ -27,9 +27,12 @@ pub struct Detected {
 
 /// Detects the type of a file by `head`, its first [`HEAD`] bytes (all of them if it has fewer).
 ///
-/// An unknown type is `application/octet-stream`, unless it is text. An empty file is `text/plain;
-/// charset=utf-8`.
+/// An unknown type is `application/octet-stream`, unless it is text. An empty file is `text/plain`.
 pub fn detect(head: &[u8]) -> Detected {
+    if head.is_empty() {
+        // No byte says what the encoding is.
+        return Detected { mime: "text/plain", extension: types::PLAIN.extension };
+    }
     let cut = head.len() >= HEAD;
     let head = head.get(..HEAD).unwrap_or(head);
     match signatures::find(head) {

@@ -90,6 +90,8 @@ pub(super) fn name_of_file(disposition: &Value) -> Option<OsString> {
     if name.is_empty() {
         return None;
     }
+    let end = name.iter().rposition(|byte| !matches!(byte, b'/' | b'\\')).map_or(0, |last| last + 1);
+    let name = name.get(..end).unwrap_or_default();
     let base = name.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
     let base: Vec<u8> = base.iter().copied().filter(|byte| *byte != 0).collect();
     Some(match base.as_slice() {
@@ -144,7 +146,8 @@ mod tests {
             ("filename=\"..\\\\..\\\\a.png\"", "a.png"),
             ("filename=\"..\"", "upload"),
             ("filename=\"a/.\"", "upload"),
-            ("filename=\"a/\"", "upload"),
+            ("filename=\"a/\"", "a"),
+            ("filename=\"/\"", "upload"),
             ("filename=\"\0\"", "upload"),
             ("filename=\"a\0b\"", "ab"),
             ("filename=\"..\0\"", "upload"),

@@ -80,7 +80,7 @@ where
             self.fill().await?;
         };
         let head = self.buffer.split_to(end + EMPTY_LINE.len());
-        Ok(Some(part(&head)))
+        part(&head).map(Some)
     }
 
     /// Returns the next data of the part, or `None` at its end.
@@ -136,13 +136,19 @@ fn malformed(what: &str) -> Refusal {
 }
 
 /// Parses a head: lines of `name: value`, one of which describes the part.
-fn part(head: &[u8]) -> PartHead {
+fn part(head: &[u8]) -> Result<PartHead, Refusal> {
+    let is_line = |line: &[u8]| line.trim_ascii().is_empty() || line.contains(&b':');
+    if !head.split(|byte| *byte == b'\n').all(is_line) {
+        return Err(malformed("a line in the head of a part has no colon"));
+    }
     let disposition = head.split(|byte| *byte == b'\n').find_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
         name.trim_ascii().eq_ignore_ascii_case(b"content-disposition").then(|| Value::parse(value))
     });
-    let Some(disposition) = disposition else { return PartHead { name: String::new(), file_name: None } };
-    let name = disposition.parameter("name").unwrap_or_default();
-    PartHead { name: String::from_utf8_lossy(name).into_owned(), file_name: name_of_file(&disposition) }
+    let Some(disposition) = disposition else {
+        return Ok(PartHead { name: String::new(), file_name: None });
+    };
+    let name = String::from_utf8_lossy(disposition.parameter("name").unwrap_or_default()).into_owned();
+    Ok(PartHead { name, file_name: name_of_file(&disposition) })
 }

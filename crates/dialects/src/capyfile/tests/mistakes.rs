@@ -31,7 +31,7 @@ processors:
       - name: file_size_validate
         params:
           minFileSize: { sourceType: value, source: 0 }
-          maxFileSize: { sourceType: value, source: -3 }
+          maxFileSize: { sourceType: value, source: 0 }
       - name: file_type_validate
         params: { allowedMimeTypes: { sourceType: value, source: [] } }
       - name: file_type_validate
@@ -211,4 +211,24 @@ fn what_is_cut_off_anywhere_is_read_without_panic() {
             }
         }
     }
+}
+
+#[test]
+fn a_negative_size_is_no_bound_and_bounds_that_exclude_each_other_are_a_mistake() {
+    let sizes = |least: i64, most: i64| {
+        transforms(&format!(
+            "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: value, source: {least} }}, maxFileSize: {{ sourceType: value, source: {most} }} }}"
+        ))
+    };
+    assert!(sizes(0, -3).contains("check_size: { min: 0B }"), "{}", sizes(0, -3));
+    assert!(sizes(-3, 7).contains("max: 7B"), "{}", sizes(-3, 7));
+    assert!(sizes(9, 7).contains("no file has at least"), "{}", sizes(9, 7));
+}
+
+#[test]
+fn an_upload_that_fails_is_a_problem_of_its_file() {
+    let value = |name: &str| format!("{name}: {{ sourceType: value, source: x }}");
+    let parameters = ["accessKeyId", "secretAccessKey", "endpoint", "region", "bucket"].map(value).join(", ");
+    let upload = transforms(&format!("- name: s3_upload\n  params: {{ {parameters} }}"));
+    assert!(upload.contains("on_failure: reject"), "{upload}");
 }

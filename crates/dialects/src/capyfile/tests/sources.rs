@@ -38,6 +38,7 @@ fn size(environment: &TestEnvironment, source_type: &str, source: &str) -> Strin
         }
         Err(LoadError::Definition(wrong)) => wrong.to_string(),
         Err(LoadError::Request(wrong)) => format!("request: {wrong}"),
+        Err(LoadError::Operation { operation, message, .. }) => format!("{}: {message}", operation.name()),
     }
 }
 
@@ -153,4 +154,22 @@ fn files_of_this_machine_are_read_up_to_a_bound() {
     assert_eq!(kind("/no/such/file"), std::io::ErrorKind::NotFound);
     #[cfg(unix)]
     assert_eq!(kind("/dev/zero"), std::io::ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn a_type_of_the_request_that_images_cannot_have_is_named_in_capyfiles_words() {
+    let text = operation(
+        "- name: image_convert\n  params: { toMimeType: { sourceType: http_get, source: to }, quality: { sourceType: value, source: low } }",
+    );
+    let document = Document::parse("service.yml", &text).unwrap();
+    let query = vec![("to".to_owned(), "image/x".to_owned())];
+    let environment = TestEnvironment {
+        request: Some(Request { query, ..Request::default() }),
+        ..TestEnvironment::default()
+    };
+    let Err(LoadError::Operation { operation, message, .. }) = environment.read(&document, Some("p")) else {
+        panic!("it can not work");
+    };
+    assert_eq!(operation.name(), "image_convert");
+    assert_eq!(message, "image conversion to \"image/x\" MIME type is not supported");
 }

@@ -23,7 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::existing::Existing;
 use super::parts::{Former, Noted, check, complete, held, put, send};
-use super::{OnExists, Target};
+use super::{OnExists, OnFailure, Target};
 use crate::content::{open_found, unreadable};
 use crate::directory::names::{Claim, Names, numbered};
 use crate::file_template::FileTemplate;
@@ -35,6 +35,7 @@ pub(super) struct Files {
     /// The name of files below the target. `None` if the target is the object itself.
     pub(super) name: Option<FileTemplate>,
     pub(super) on_exists: OnExists,
+    pub(super) on_failure: OnFailure,
     pub(super) memory: Share,
     pub(super) journal: Option<Journal>,
     /// The names that the run has written, shared by all workers.
@@ -144,7 +145,7 @@ impl FileTransform for Files {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         self.target.check_present().map_err(FileError::Failed)?;
         let (path, on_exists) = self.path_of(file).await?;
-        let written = self.write(file, &path, on_exists).await;
+        let written = self.write(file, &path, on_exists).await.map_err(|error| self.failed(error));
         self.target.check_present().map_err(FileError::Failed)?;
         match &written {
             Ok(()) => self.note_address(file, &path),
@@ -158,6 +159,8 @@ impl FileTransform for Files {
 const AHEAD: usize = 4;
 /// The error code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
+/// The same if the store is S3.
+const NOT_UPLOADED: &str = "FILE_S3_FILE_UPLOAD_FAILURE";
 /// The error code of files whose object exists.
 const REFUSED: &str = "FILE_OUTPUT_EXISTS";
 
@@ -171,6 +174,25 @@ fn unwritten(error: &StoreError) -> FileError {
 }
 
 impl Files {
+    /// Rejects a file whose attempts are used up, and names the store's kind in the code.
+    fn failed(&self, error: FileError) -> FileError {
+        let code = match self.target.store.is_s3() {
+            true => NOT_UPLOADED,
+            false => UNWRITABLE,
+        };
+        match error {
+            FileError::Failed(error)
+                if error.kind().is_temporary() && self.on_failure == OnFailure::Reject =>
+            {
+                FileError::coded(code, error.full())
+            }
+            FileError::Rejected(problem) if problem.code == Some(UNWRITABLE) => {
+                FileError::Rejected(problem.code(code))
+            }
+            error => error,
+        }
+    }
+
     /// Writes the file to this path, unless an existing object stays.
     async fn write(&self, file: &File, path: &str, on_exists: OnExists) -> Result<(), FileError> {
         let from = From::of(file)?;

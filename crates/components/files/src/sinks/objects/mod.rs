@@ -81,6 +81,10 @@ pub struct ObjectsSink {
     /// The action if the object exists. The default is `replace`; for files of a source that gets them only
     /// once, such as uploads, and beside `remove`, it is `rename`.
     pub on_exists: Option<OnExists>,
+    /// The action if a file cannot be written for a reason that may pass, such as a store that does not
+    /// answer. The default is `retry`. Messages are always retried.
+    #[serde(default)]
+    pub on_failure: OnFailure,
     /// The content type of the objects, such as `text/csv`. The default is the type of the file, if it is
     /// known.
     pub content_type: Option<String>,
@@ -134,6 +138,17 @@ pub enum OnExists {
     Skip,
     /// Rejects the file. For messages, the run ends with an error.
     Error,
+}
+
+/// The action if a file cannot be written for a reason that may pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// Retries until the file is written.
+    #[default]
+    Retry,
+    /// Rejects the file after several attempts.
+    Reject,
 }
 
 impl OnExists {
@@ -456,6 +471,7 @@ impl FileTransformConfig for ObjectsSink {
                 true => OnExists::Replace,
                 false => OnExists::Rename,
             }),
+            on_failure: self.on_failure,
             memory: context.memory.clone(),
             journal: context.journal.clone(),
             names: self.names.clone(),

@@ -24,6 +24,8 @@ use crate::content::{put_on_disk, unreadable};
 use crate::file_template::{FileTemplate, Variable};
 
 const FAILED: &str = "COMMAND_EXECUTION_ERROR";
+/// The error code of files whose command succeeded, but left no output.
+const UNREADABLE: &str = "FILE_IS_UNREADABLE";
 const NOT_RENDERED: &str = "COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED";
 
 /// Runs a command for each file.
@@ -262,11 +264,11 @@ fn take_output(
             }
             _ => format!("the result of `{program}` at `{output}` cannot be read: {error}"),
         };
-        FileError::coded(FAILED, reason)
+        FileError::coded(UNREADABLE, reason)
     })?;
     if !found.is_file() {
         let reason = format!("the result of `{program}` at `{}` is not a file", output.display());
-        return Err(FileError::coded(FAILED, reason));
+        return Err(FileError::coded(UNREADABLE, reason));
     }
     let name = output.file_name().map(OsString::from);
     let content = match (file.content(), removed) {
