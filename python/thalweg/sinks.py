@@ -257,6 +257,7 @@ def objects(
     url: str,
     name: str | None = None,
     on_exists: Literal["replace", "rename", "update", "skip", "error"] | None = None,
+    on_failure: Literal["retry", "reject"] | None = None,
     content_type: str | None = None,
     encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
@@ -293,6 +294,8 @@ def objects(
             place relative to the folder that the source reads.
         on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
             only once, such as uploads, and beside `remove`, it is `rename`.
+        on_failure: The action if a file cannot be written for a reason that may pass, such as a store that does
+            not answer. The default is `retry`. Messages are always retried.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
@@ -315,6 +318,7 @@ def objects(
                 "url": url,
                 "name": name,
                 "on_exists": on_exists,
+                "on_failure": on_failure,
                 "content_type": content_type,
                 "encode": encode,
                 "delimiter": delimiter,

@@ -37,6 +37,7 @@ __all__ = [
     "forget",
     "format_timestamp",
     "geoip",
+    "gollum",
     "hash",
     "keep",
     "limit",
@@ -82,12 +83,13 @@ def add_id(
     *,
     into: str | None = None,
     kind: Literal["time", "hash", "sequence", "sequence_hex", "uuid"] | None = None,
+    start: int | None = None,
     field: str | None = None,
 ) -> Component:
     """Adds an identifier to each message.
 
     With `--state`, the counters of `time`, `sequence` and `sequence_hex` continue in later runs. Without it, they
-    start at 1 in each run.
+    start again in each run.
 
     Args:
         into: The field that receives the identifier, as text. `payload` replaces the message itself. The default
@@ -98,11 +100,12 @@ def add_id(
               digits, as in `2601020304050000001`.
             - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
               identifiers. A message without the field gets none.
-            - `sequence` and `sequence_hex`: a counter that starts at 1, in decimal or hexadecimal digits.
+            - `sequence` and `sequence_hex`: a counter, in decimal or hexadecimal digits.
             - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
+        start: The first number of a counter. The default is 1. By default `1`.
         field: For `hash`: the field to hash. The default is the payload.
     """
-    return Component("add_id", _objects.options({"into": into, "kind": kind, "field": field}))
+    return Component("add_id", _objects.options({"into": into, "kind": kind, "start": start, "field": field}))
 
 
 def add_sequence(*, into: str | None = None, start: int | None = None) -> Component:
@@ -364,7 +367,12 @@ def csv(
 
 
 def decode_base64(
-    *, field: str | None = None, into: str | None = None, skip_empty: bool | None = None, alphabet: str | None = None
+    *,
+    field: str | None = None,
+    into: str | None = None,
+    skip_empty: bool | None = None,
+    alphabet: str | None = None,
+    on_error: Literal["reject", "keep", "clear"] | None = None,
 ) -> Component:
     """Decodes base64.
 
@@ -380,10 +388,14 @@ def decode_base64(
         skip_empty: True if messages whose field is empty stay unchanged as well. The default is `false`. By
             default `false`.
         alphabet: The 64 characters of the alphabet. The default is the alphabet of RFC 4648.
+        on_error: How a text is treated that is not base64: `reject` (the default) sends the message to the
+            `errors` output, `keep` leaves the text unchanged, and `clear` empties it.
     """
     return Component(
         "decode_base64",
-        _objects.options({"field": field, "into": into, "skip_empty": skip_empty, "alphabet": alphabet}),
+        _objects.options(
+            {"field": field, "into": into, "skip_empty": skip_empty, "alphabet": alphabet, "on_error": on_error}
+        ),
     )
 
 
@@ -765,6 +777,38 @@ def geoip(
         "geoip",
         _objects.options(
             {"field": field, "skip_empty": skip_empty, "database": database, "fields": fields, "prefix": prefix}
+        ),
+    )
+
+
+def gollum(
+    *,
+    field: str | None = None,
+    into: str | None = None,
+    skip_empty: bool | None = None,
+    formatter: Mapping[str, Any],
+    on_error: Literal["reject", "keep", "clear"] | None = None,
+) -> Component:
+    """Applies a formatter of gollum, for configurations that were migrated from it.
+
+    New configurations use the other transforms: `parse_json`, `set`, `encode` and so on.
+
+    Args:
+        field: The field to read. The default is the payload. A message without the field stays unchanged. By
+            default `"payload"`.
+        into: The target of the result: a field, or `payload`. By default the result replaces the field that was
+            read.
+        skip_empty: True if messages whose field is empty stay unchanged as well. The default is `false`. By
+            default `false`.
+        formatter: The formatter, with its options.
+        on_error: How a value is treated that the formatter cannot process. `reject` (the default) sends the
+            message to the `errors` output, as gollum 0.5 discards it; `keep` leaves it unchanged and `clear`
+            empties it, as gollum 0.4 does.
+    """
+    return Component(
+        "gollum",
+        _objects.options(
+            {"field": field, "into": into, "skip_empty": skip_empty, "formatter": formatter, "on_error": on_error}
         ),
     )
 
@@ -1669,6 +1713,7 @@ def upload(
     url: str,
     name: str | None = None,
     on_exists: Literal["replace", "rename", "update", "skip", "error"] | None = None,
+    on_failure: Literal["retry", "reject"] | None = None,
     content_type: str | None = None,
     encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
@@ -1690,6 +1735,8 @@ def upload(
             place relative to the folder that the source reads.
         on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
             only once, such as uploads, and beside `remove`, it is `rename`.
+        on_failure: The action if a file cannot be written for a reason that may pass, such as a store that does
+            not answer. The default is `retry`. Messages are always retried.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
@@ -1712,6 +1759,7 @@ def upload(
                 "url": url,
                 "name": name,
                 "on_exists": on_exists,
+                "on_failure": on_failure,
                 "content_type": content_type,
                 "encode": encode,
                 "delimiter": delimiter,

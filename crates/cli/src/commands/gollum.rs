@@ -47,7 +47,7 @@ pub struct Arguments {
     options: Vec<String>,
 }
 
-/// What a command line of gollum asks for.
+/// The meaning of a command line of gollum.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     arguments: Vec<String>,

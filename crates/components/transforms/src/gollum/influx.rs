@@ -150,7 +150,7 @@ enum Version {
     V10,
 }
 
-/// What collectd sends.
+/// A packet of collectd.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Packet {

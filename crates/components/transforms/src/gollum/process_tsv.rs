@@ -44,7 +44,7 @@ struct Directive {
     length: Option<usize>,
 }
 
-/// What a directive does.
+/// The effect of a directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {

@@ -75,7 +75,7 @@ struct Transition {
     actions: Vec<Action>,
 }
 
-/// What is done with the text before a token.
+/// The use of the text before a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Action {
@@ -117,7 +117,7 @@ struct State {
     first: [bool; 256],
 }
 
-/// What was written last.
+/// The part that was written last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// The start of an object.
