@@ -80,12 +80,10 @@ fn those_with_json_run_as_well() {
     if lacks(&["split_fields", "copy", "trim"]) {
         return;
     }
-    for name in ["v060-json.conf", "v050-json.conf"] {
+    // The messages of the oldest are not JSON. gollum 0.4 passed them on, and so does thalweg.
+    for name in ["v060-json.conf", "v050-json.conf", "v046-json.conf"] {
         assert_eq!(both(&measured(name, 700)), (2100, 2100, 0), "{name}");
     }
-    // The document feeds this configuration messages that are not JSON: all are rejected.
-    let (made, delivered, errors) = both(&measured("v046-json.conf", 700));
-    assert_eq!((made, delivered, errors), (2100, 0, 2100));
 }
 
 /// Returns the `out.log` that a configuration writes for an input; the original and the converted form must
