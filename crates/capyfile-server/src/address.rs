@@ -35,9 +35,9 @@ impl Address {
 }
 
 fn decoded(path: &str) -> Option<Vec<u8>> {
-    let escapes = path.split('%').skip(1);
+    let mut escapes = path.split('%').skip(1);
     let is_escape = |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-    escapes.map(is_escape).all(|is| is).then(|| thalweg_net::upload::percent_decoded(path.as_bytes()))
+    escapes.all(is_escape).then(|| thalweg_net::upload::percent_decoded(path.as_bytes()))
 }
 
 /// Removes empty parts, `.` and `..`. A slash at the end stays.
