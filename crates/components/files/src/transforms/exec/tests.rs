@@ -84,7 +84,7 @@ async fn a_missing_result_and_half_a_one_are_told_from_a_good_one() {
     let path = folder.path().join("x");
     std::fs::write(&path, "text").unwrap();
     let problem = run("{ command: 'true', output: '{path}.out' }", &mut file_at(&path)).await.unwrap_err();
-    assert_eq!(problem.code, Some(FAILED));
+    assert_eq!(problem.code, Some(UNREADABLE));
     assert!(problem.reason.starts_with("`true` succeeded, but did not create `"), "{}", problem.reason);
     let is_folder = format!("{{ command: 'true', output: '{}' }}", folder.path().display());
     assert!(run(&is_folder, &mut file_at(&path)).await.unwrap_err().reason.ends_with("is not a file"));
