@@ -437,10 +437,9 @@ impl Job<'_> {
                 self.noted.forget()?;
             }
         }
-        let upload = store.begin(self.path, &self.target.writing).await;
-        let upload = upload.map_err(|error| unwritten(&error))?;
-        self.noted.begin(upload.begun(), &self.identity, self.part_size)?;
-        Ok((upload, Vec::new()))
+        let note = |begun: &Begun| self.noted.begin(begun, &self.identity, self.part_size);
+        let upload = store.begin_noted(self.path, &self.target.writing, note).await?;
+        Ok((upload.map_err(|error| unwritten(&error))?, Vec::new()))
     }
 
     /// Sends the missing parts. When this returns, no part is in flight. A part that arrived after the upload
