@@ -9,6 +9,7 @@ use thalweg_job::copy::{Copied, CopyControl, CopyOptions, CopyProgress, copy as 
 
 use super::pipe::raised as load_error;
 use crate::errors::Error;
+use crate::logs;
 
 /// Copies objects, and returns the fields of `CopySummary`. `options` are in JSON. `state` is a path, which
 /// need not be Unicode.
@@ -26,6 +27,8 @@ pub fn copy<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut options = CopyOptions::from_json(options).map_err(|error| load_error(py, error))?;
     options.state.state = state;
+    logs::begin(py)?;
+    logs::show().map_err(|error| load_error(py, error))?;
     let mut raised: Option<PyErr> = None;
     let copied = py.detach(|| {
         copy_objects(&options, &mut |progress| {

@@ -11,6 +11,9 @@ mod copies;
 mod errors;
 mod evaluation;
 mod fresh;
+mod logs;
+mod main_only;
+mod natural;
 mod pipe;
 mod program;
 mod remote;
@@ -29,6 +32,10 @@ mod _thalweg {
     use crate::errors::Error;
     #[pymodule_export]
     use crate::evaluation::{ConcurrentProc, Waiter, evaluate};
+    #[pymodule_export]
+    use crate::logs::flush_logs;
+    #[pymodule_export]
+    use crate::main_only::main_only;
     #[pymodule_export]
     use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]

@@ -203,6 +203,43 @@ def test_ctrl_c_ends_a_copy(slow: tuple[str, type[Slow]], tmp_path: Path) -> Non
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+class Silent(Slow):
+    """Tells the size of a table, and then sends nothing of it."""
+
+    def do_GET(self) -> None:
+        self.begun.set()
+        self.may_go_on.wait(60)
+
+
+def test_ctrl_c_ends_a_copy_that_reads_the_columns_first(tmp_path: Path) -> None:
+    class Here(Silent):
+        begun = threading.Event()
+        may_go_on = threading.Event()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Here) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def interrupt() -> None:
+            Here.begun.wait(30)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            thalweg.copy(
+                f"http://127.0.0.1:{server.server_port}/table.csv",
+                tmp_path / "out.jsonl",
+                parse="csv",
+                encode="json",
+                keep="name",
+            )
+        thread.join()
+        Here.may_go_on.set()
+        server.shutdown()
+
+
 def test_what_progress_raises_ends_a_copy_which_the_next_goes_on_with(tmp_path: Path) -> None:
     folder = tmp_path / "from"
     folder.mkdir()

@@ -1,5 +1,8 @@
 """Streams and tables of runs that fail, or are interrupted."""
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +76,24 @@ def test_a_table_whose_batches_do_not_fit_names_the_field() -> None:
     with pytest.raises(thalweg.Error, match=r"^a later batch has a field `n`, which the first batch lacks") as raised:
         pipeline.table()
     assert isinstance(raised.value.__cause__, pa.ArrowException)
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_ctrl_c_ends_a_table(begins: bool) -> None:
+    goes_on = threading.Event()
+
+    def items() -> Iterator[dict[str, int]]:
+        if begins:
+            yield {"n": 1}
+            # A later batch: messages wait for others for a short time only.
+            threading.Event().wait(0.2)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        goes_on.wait(60)
+        yield {"n": 2}
+
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline(sources.from_iterable(items())).table()
+    goes_on.set()
 
 
 def test_messages_that_a_stream_cannot_deliver_do_not_hang_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ def test_dicts_without_fields_are_messages() -> None:
     assert pipeline.run().messages == 6
     assert sum(seen) == 6
     assert Pipeline(sources.from_iterable([{}, {}])).table().to_pydict() == {"payload": [b"", b""]}
+    without_columns = pa.RecordBatch.from_struct_array(pa.array([{}] * 3, type=pa.struct([])))
+    assert Pipeline(sources.from_arrow(without_columns), [], sinks.discard()).run().messages == 3
 
 
 def test_names_of_fields_that_are_no_text_become_text() -> None:
@@ -115,6 +118,71 @@ def test_a_slow_iterable_keeps_nothing_back() -> None:
 
     pipeline = Pipeline(sources.from_iterable(items()), [], sinks.to_callable(lambda batch: came.set()))
     assert pipeline.run().messages == 1
+
+
+def test_messages_of_a_slow_iterable_are_joined() -> None:
+    def items() -> Iterator[str]:
+        for number in range(200):
+            time.sleep(0.0015)
+            yield str(number)
+
+    batches: list[list[bytes]] = []
+    sink = sinks.to_callable(lambda batch: batches.append(batch["payload"].to_pylist()))
+    assert Pipeline(sources.from_iterable(items()), [], sink).run().messages == 200
+    assert [int(number) for batch in batches for number in batch] == list(range(200))
+    # Each batch collects for 20 ms; the margin is for busy machines.
+    assert len(batches) < 100
+
+
+def test_an_iterable_is_asked_by_one_thread() -> None:
+    threads = set()
+
+    def items() -> Iterator[str]:
+        for number in range(30):
+            threads.add(threading.get_ident())
+            if number % 10 == 0:
+                time.sleep(0.03)
+            yield "x" * 100_000
+
+    assert Pipeline(sources.from_iterable(items()), [], sinks.discard()).run(memory="1MiB").messages == 30
+    assert len(threads) == 1
+
+
+def test_a_stopped_run_delivers_all_that_it_took_from_an_iterable() -> None:
+    taken = 0
+
+    def items() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            time.sleep(0.002)
+            taken += 1
+            yield "a"
+
+    seen: list[int] = []
+    sink = sinks.to_callable(lambda batch: seen.append(batch.num_rows))
+    run = Pipeline(sources.from_iterable(items()), [], sink).start()
+    while not seen:
+        time.sleep(0.01)
+    run.stop()
+    summary = run.wait()
+    assert summary.stopped
+    assert sum(seen) == taken == summary.messages
+
+
+def test_a_run_ends_when_it_is_aborted_while_its_iterable_waits() -> None:
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def items() -> Iterator[str]:
+        waits.set()
+        goes_on.wait(60)
+        yield "a"
+
+    run = Pipeline(sources.from_iterable(items()), [], sinks.discard()).start()
+    assert waits.wait(20)
+    run.abort()
+    with pytest.raises(thalweg.Error):
+        run.wait(20)
+    goes_on.set()
 
 
 @pytest.mark.parametrize(

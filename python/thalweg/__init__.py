@@ -10,7 +10,7 @@ from thalweg._own import Reader, Writer
 from thalweg._pipeline import Pipeline, Stream
 from thalweg._run import Run, check, run, start
 from thalweg._statistics import Counts, Statistics, Summary
-from thalweg._thalweg import Pin, Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
+from thalweg._thalweg import Pin, Pool, RemoteFile, SparseFile, SparseFileSystem, __version__, main_only
 from thalweg._transform import transform
 
 # `open` is left out: `from thalweg import *` must not replace Python's own function.
@@ -49,3 +49,7 @@ __all__ = [
     "transform",
     "transforms",
 ]
+
+# In a subinterpreter, the import fails.
+main_only()
+del main_only

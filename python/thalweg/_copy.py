@@ -216,6 +216,7 @@ def copy(
             progress(CopyProgress(*counters))  # type: ignore[arg-type]
 
     result = _thalweg.copy(options, None if state is None else Path(state), None if progress is None else report)
+    _thalweg.flush_logs()
     failure = result.pop("failure")
     result["planned"] = tuple(Planned(*planned) for planned in result["planned"])
     summary = CopySummary(**result)

@@ -250,6 +250,9 @@ class Stream:
         try:
             table = pa.table(self)
         except pa.ArrowException as error:
+            raised = self._queue.raised()
+            if raised is not None:
+                raise raised from None
             if not self.run.is_running:
                 self.run.wait()
             # The run is fine, but its batches do not fit together.

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -85,6 +86,7 @@ class Run:
         summary = self._inner.wait(timeout)
         if summary is None:
             raise TimeoutError(f"the run has not ended after {timeout} s")
+        _thalweg.flush_logs()
         return self._summary(summary)
 
     def _summary(self, text: str) -> Summary:
@@ -285,6 +287,7 @@ def _start(
         memory=None if memory is None else str(memory),
         threads=threads,
         show=show,
+        letters=_letters(),
     )
     return Run(inner, strict)
 
@@ -292,6 +295,22 @@ def _start(
 def _check_threads(threads: int | None) -> None:
     if threads is not None and not 0 <= threads < 1 << 16:
         raise ConfigurationError(f"`threads` is {threads}: it must be a number from 1 to {(1 << 16) - 1}")
+
+
+def _letters() -> Path | None:
+    """Returns the directory for the dead letters of pipelines that are built in code without `state`.
+
+    It is in the user's directory for state, and its name is made of the script's and the current directory's names:
+    a program that only imports thalweg leaves nothing in the current directory.
+    """
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        home = state if state.is_absolute() else Path.home() / ".local" / "state"
+        folder = os.getcwd()
+    except (OSError, RuntimeError):
+        return None
+    script = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "python").stem
+    return home / "thalweg" / "python" / f"{script}-{zlib.crc32(folder.encode(errors='surrogateescape')):08x}"
 
 
 def _how(progress: bool | Callable[[Statistics], object] | None) -> bool | Callable[[Statistics], object]:

@@ -105,6 +105,8 @@ class Pool:
         how often the limit was exceeded.
         """
 
+    def __getnewargs__(self) -> tuple[int]: ...
+
 @final
 class Pin:
     """Protects a range of a file from eviction until it is released, its ``with`` block ends, or it is
@@ -655,6 +657,11 @@ class cSVFS:
 def copy(options: str, state: Path | None, report: Callable[..., object] | None, /) -> dict[str, Any]: ...
 def copy_options() -> list[str]: ...
 
+# The package itself
+
+def flush_logs() -> None: ...
+def main_only() -> None: ...
+
 # Evaluations
 
 _P = ParamSpec("_P")
@@ -711,6 +718,7 @@ def start(
     memory: str | None = None,
     threads: int | None = None,
     show: bool = False,
+    letters: str | PathLike[str] | None = None,
 ) -> Run: ...
 
 @final
@@ -734,3 +742,4 @@ class Stream:
     def __new__(cls, *, views: bool = False, payload: bool = False) -> Stream: ...
     def all(self, run: Run) -> Any: ...
     def next(self) -> Batch | None: ...
+    def raised(self) -> BaseException | None: ...

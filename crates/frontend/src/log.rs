@@ -3,17 +3,18 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use indicatif::MultiProgress;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use thalweg_job::{LoadError, LogCollector, LogEvent};
 use thalweg_local::report;
-use tracing::{Event, Level, Subscriber};
+pub use tracing::Level;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
@@ -24,6 +25,18 @@ const VARIABLE: &str = "THALWEG_LOG";
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// Receives a log event instead of the standard error output: its level, and its text with its fields.
+pub type Diversion = fn(level: Level, text: String);
+
+static DIVERSION: OnceLock<Diversion> = OnceLock::new();
+
+/// Passes the log events of this process on, for programs that embed the engine and have a log of their own.
+/// It is called before the first [`begin`]. Only the first call has an effect.
+pub fn divert(to: Diversion) {
+    // Fails only if it was set before.
+    let _ = DIVERSION.set(to);
+}
 
 /// Begins to print warnings on the standard error output, or errors only if `quietly`. `collects` is true if
 /// this or a later graph of the process may have a source that collects logs.
@@ -60,14 +73,44 @@ fn begin_as(
     let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
         LoadError::Variable(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
     })?;
-    let shown = tracing_subscriber::fmt::layer()
-        .with_writer(AroundBars)
-        .event_format(Line { json, paint: Paint::stderr() })
-        .with_filter(filter);
+    let printed = || {
+        tracing_subscriber::fmt::layer()
+            .with_writer(AroundBars)
+            .event_format(Line { json, paint: Paint::stderr() })
+            .boxed()
+    };
+    let shown = DIVERSION.get().map_or_else(printed, |&to| Diverted(to).boxed()).with_filter(filter);
     let subscriber = tracing_subscriber::registry().with(shown).with(collects.then(LogCollector::layer));
     // It fails only if a subscriber was already set.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
+}
+
+/// Passes log events on.
+struct Diverted(Diversion);
+
+impl<S: Subscriber> Layer<S> for Diverted {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut seen = LogEvent::default();
+        event.record(&mut seen);
+        let fields = Fields(&seen.fields).to_string();
+        (self.0)(*event.metadata().level(), seen.message + &fields);
+    }
+}
+
+/// The fields of a log event, each after a space.
+struct Fields<'a>(&'a Map<String, Value>);
+
+impl fmt::Display for Fields<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.0 {
+            match value {
+                Value::String(value) => write!(to, " {name}={value}")?,
+                other => write!(to, " {name}={other}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Suspends the lines of progress during a write.
@@ -128,14 +171,7 @@ where
             Level::DEBUG => self.paint.dim("debug:"),
             Level::TRACE => self.paint.dim("trace:"),
         };
-        write!(to, "{level} {}", seen.message)?;
-        for (name, value) in &seen.fields {
-            match value {
-                Value::String(value) => write!(to, " {name}={value}")?,
-                other => write!(to, " {name}={other}")?,
-            }
-        }
-        writeln!(to)
+        writeln!(to, "{level} {}{}", seen.message, Fields(&seen.fields))
     }
 }
 

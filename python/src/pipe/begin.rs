@@ -10,8 +10,8 @@ use thalweg_job::{self as job, JobRun, LoadError, Overrides, RunOptions};
 
 use super::objects::{self, Cause, Given};
 use super::run::Run;
-use crate::attach;
 use crate::errors::{Error, configuration_error, mistaken};
+use crate::{attach, logs};
 
 /// The name of a configuration without a file in messages.
 const NAME: &str = "configuration";
@@ -69,9 +69,10 @@ fn cores(threads: Option<u16>) -> usize {
     threads.map_or_else(job::cores, |threads| usize::from(threads.max(1)))
 }
 
-/// Starts a run. `show` prints its progress on the standard error output.
+/// Starts a run. `show` prints its progress on the standard error output. `letters` is the directory for dead
+/// letters of a configuration without a file and without a state directory.
 #[pyfunction]
-#[pyo3(signature = (config, given, *, pipelines = Vec::new(), state = None, memory = None, threads = None, show = false))]
+#[pyo3(signature = (config, given, *, pipelines = Vec::new(), state = None, memory = None, threads = None, show = false, letters = None))]
 #[allow(clippy::too_many_arguments, reason = "as its users name them")]
 pub fn start(
     py: Python<'_>,
@@ -82,15 +83,21 @@ pub fn start(
     memory: Option<String>,
     threads: Option<u16>,
     show: bool,
+    letters: Option<PathBuf>,
 ) -> PyResult<Run> {
     attach::prepare(py)?;
+    logs::begin(py)?;
     let cause = Cause::default();
     let queues = objects::queues(py, &given);
     let registry = objects::add(py, job::registry(), given, &cause)?;
     let overrides = overrides(py, pipelines, state, memory)?;
     let options = RunOptions { cores: cores(threads), ..RunOptions::default() };
     let started = py.detach(|| {
-        let job = config.open()?.job(&registry, &overrides)?;
+        let mut job = config.open()?.job(&registry, &overrides)?;
+        if let (Configuration::Text(_), Some(letters)) = (&config, letters) {
+            let phases = job.phases.iter_mut().map(|phase| &mut phase.state_dir);
+            phases.filter(|state| !state.positions).for_each(|state| state.folder.clone_from(&letters));
+        }
         let mut screen = Screen::new(Show { quiet: !show, warns: true, ..Show::default() });
         let run = JobRun::prepare(job, options, &mut screen)?;
         Run::begin(run, screen, cause, queues)

@@ -8,6 +8,7 @@
 mod batches;
 mod begin;
 mod capsules;
+mod iterable;
 mod narrow;
 mod objects;
 mod read;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
-use arrow_array::{Array, ArrayRef, GenericByteArray, RecordBatch, make_array};
+use arrow_array::{Array, ArrayRef, GenericByteArray, RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::{ArrowNativeType, Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
@@ -27,7 +27,8 @@ pub fn narrowed(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
             None => Ok(column.clone()),
         },
     });
-    RecordBatch::try_new(rows.schema(), columns.collect::<Result<_, _>>()?)
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(rows.schema(), columns.collect::<Result<_, _>>()?, &options)
 }
 
 /// True if the buffer is more than twice as large as needed, so that a narrow one is worthwhile.

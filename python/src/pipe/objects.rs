@@ -10,9 +10,10 @@ use serde_json::Value;
 use thalweg_engine::{Built, Error, Flow, Registry, Role, Step};
 
 use super::batches::Shape;
+use super::iterable::IterableObject;
 use super::read::ReaderClass;
 use super::sink::{Streaming, WriterClass};
-use super::source::{ArrowObject, IterableObject};
+use super::source::ArrowObject;
 use super::stream::{Queue, Stream};
 use super::transform::Function;
 use super::workers::Workers;

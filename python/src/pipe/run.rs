@@ -11,6 +11,7 @@ use thalweg_job::{Control, JobRun, LoadError, statistics};
 use super::objects::Cause;
 use super::stream::Queue;
 use crate::attach::attach;
+use crate::errors::Error;
 use crate::runtime::LOOK;
 
 /// A job that runs or has ended.
@@ -19,6 +20,8 @@ pub struct Run {
     control: Control,
     end: Arc<End>,
     cause: Cause,
+    /// The process whose threads execute the job. In a forked child nothing runs.
+    process: u32,
 }
 
 /// The end of a job.
@@ -63,7 +66,21 @@ impl Run {
             at_end.set(summary.to_string(), failure);
             queues.iter().for_each(|queue| queue.end());
         })?;
-        Ok(Self { control, end, cause })
+        Ok(Self { control, end, cause, process: std::process::id() })
+    }
+
+    fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Fails in a forked child, which has none of the run's threads and possibly locks that they held.
+    pub(super) fn here(&self) -> PyResult<()> {
+        if self.is_here() {
+            return Ok(());
+        }
+        Err(Error::new_err(
+            "the run belongs to the process that started it, not to this forked one; start another",
+        ))
     }
 
     /// Returns the end of the job, for threads that wait for it.
@@ -106,29 +123,35 @@ fn called(py: Python<'_>, call: &Py<PyAny>) {
 #[pymethods]
 impl Run {
     /// The counters of the current phase, in JSON.
-    fn statistics(&self, py: Python<'_>) -> String {
-        py.detach(|| statistics(&self.control.handle()).to_string())
+    fn statistics(&self, py: Python<'_>) -> PyResult<String> {
+        self.here()?;
+        Ok(py.detach(|| statistics(&self.control.handle()).to_string()))
     }
 
     /// Asks the sources to stop, and drains the rest.
     fn stop(&self) {
-        self.control.stop();
+        if self.is_here() {
+            self.control.stop();
+        }
     }
 
     /// Ends the job at once.
     fn abort(&self) {
-        self.control.abort();
+        if self.is_here() {
+            self.control.abort();
+        }
     }
 
     /// True until the job has ended.
     #[getter]
     fn is_running(&self) -> bool {
-        self.end.state.lock().summary.is_none()
+        self.is_here() && self.end.state.lock().summary.is_none()
     }
 
     /// Waits for the end, at most `timeout` seconds. Returns the summary in JSON, or None after the timeout.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
+        self.here()?;
         let until =
             timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
         let until = until.and_then(|time| Instant::now().checked_add(time));
@@ -150,15 +173,17 @@ impl Run {
     }
 
     /// Calls a function at the end, on another thread; at once if the job has ended.
-    fn at_end(&self, py: Python<'_>, call: Py<PyAny>) {
+    fn at_end(&self, py: Python<'_>, call: Py<PyAny>) -> PyResult<()> {
+        self.here()?;
         {
             let mut state = self.end.state.lock();
             if state.summary.is_none() {
                 state.waiting.push(call);
-                return;
+                return Ok(());
             }
         }
         called(py, &call);
+        Ok(())
     }
 
     /// Takes the Python exception that made the job fail, if there was one. A later call returns `None`.

@@ -16,6 +16,7 @@ use super::batches::{Batch, Shape};
 use super::capsules;
 use super::run::{End, Run};
 use crate::attach::attach;
+use crate::errors::Error;
 use crate::runtime::LOOK;
 
 /// A batch, and a channel by which the consumer requests the next. The request acks the batch.
@@ -28,13 +29,24 @@ pub struct Queue {
     take: Mutex<Receiver<Offer>>,
     /// The request channel of the batch that the consumer holds.
     held: Mutex<Option<oneshot::Sender<()>>>,
+    /// The exception of a signal handler that ended a C stream, whose consumer gets only its text.
+    raised: Mutex<Option<PyErr>>,
     pub(super) shape: Shape,
+    /// The process that made the queue. A forked child never receives anything from it.
+    process: u32,
 }
 
 impl Queue {
     fn new(shape: Shape) -> Arc<Self> {
         let (give, take) = channel();
-        Arc::new(Self { give: Mutex::new(Some(give)), take: Mutex::new(take), held: Mutex::default(), shape })
+        Arc::new(Self {
+            give: Mutex::new(Some(give)),
+            take: Mutex::new(take),
+            held: Mutex::default(),
+            raised: Mutex::default(),
+            shape,
+            process: std::process::id(),
+        })
     }
 
     /// Returns the sending side for the sink. `None` if it was already taken.
@@ -65,6 +77,11 @@ impl Queue {
 
     /// Waits for the next batch.
     fn next(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        if self.process != std::process::id() {
+            return Err(Error::new_err(
+                "the stream belongs to the process that started it, not to this forked one",
+            ));
+        }
         loop {
             if let Ok(next) = py.detach(|| self.next_within(LOOK)) {
                 return Ok(next);
@@ -96,6 +113,12 @@ impl Stream {
     /// Returns the next batch; `None` at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         Ok(self.0.next(py)?.map(Batch))
+    }
+
+    /// Takes the exception that ended the stream of `all`, if it was one of Python, such as Ctrl-C.
+    fn raised(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let raised = self.0.raised.lock().take();
+        raised.map(|error| error.into_value(py).into_any())
     }
 
     /// Returns all batches as one stream with the schema of the first batch. The stream ends with an error if
@@ -136,7 +159,11 @@ impl Iterator for Batches {
                 let failure = attach(|py| py.detach(|| self.end.failure())).flatten();
                 failure.map(|failure| Err(ArrowError::ExternalError(failure.into())))
             }
-            Some(Err(raised)) => Some(Err(ArrowError::ExternalError(Box::new(raised)))),
+            Some(Err(raised)) => {
+                let text = raised.to_string();
+                *self.queue.raised.lock() = Some(raised);
+                Some(Err(ArrowError::ExternalError(text.into())))
+            }
             None => None,
         }
     }

@@ -12,10 +12,27 @@ use super::opened::Opened;
 use super::options::Given;
 use super::{future, lines, statistics};
 use crate::buffer::Buffer;
+use crate::natural::Natural;
 use crate::runtime::runtime;
 use crate::sparse::{Pool, spans};
 
 /// A remote file, as a file object for binary reading. Only the parts that are read are fetched.
+///
+/// `url` is `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `file:///PATH` or a
+/// path. Opening the file requests its length and state. If that or a later fetch fails, `FileNotFoundError`,
+/// `PermissionError` or another `OSError` is raised. Held bytes are returned immediately. A read that has to
+/// fetch releases the interpreter lock, and Ctrl-C ends its wait. Threads may share the file but not its
+/// position: they use `read_at`.
+///
+/// `cache` is a directory that keeps fetched ranges for the next time, up to `cache_limit` bytes. `memory`
+/// limits the bytes held in memory; a `pool` does so for several files together. Temporary errors are retried
+/// until `attempts` attempts in a row have returned no data. An attempt fails after `silence` seconds without
+/// a byte. `concurrency` is the number of requests in flight at once; by default it adapts. `on_change` says
+/// what happens if the file changes while it is read: an error (`fail`), or a restart from the new state
+/// (`restart`). Two requests are merged into one if that fetches at most `widest_gap` unneeded bytes. A
+/// request is at most `longest` bytes long, and at least `shortest` unless the file ends. `read_ahead` is the
+/// number of bytes to read ahead for sequential reads. A file of at most `whole` bytes is fetched as a whole
+/// if its server does not support ranges.
 #[pyclass(frozen, subclass, weakref, module = "thalweg")]
 pub struct RemoteFile {
     opened: Opened,
@@ -48,43 +65,46 @@ fn most(size: Option<i64>) -> u64 {
 impl RemoteFile {
     #[new]
     #[pyo3(signature = (
-        url, *, cache = None, cache_limit = None, memory = 67_108_864, pool = None, attempts = 6, silence = 20.0,
-        concurrency = None, on_change = "fail", widest_gap = 262_144, longest = 8_388_608, shortest = 16_384,
-        read_ahead = 16_777_216, whole = 67_108_864
-    ))]
+        url, *, cache = None, cache_limit = None, memory = Some(Natural::from(67_108_864)), pool = None,
+        attempts = Natural::from(6), silence = 20.0, concurrency = None, on_change = "fail",
+        widest_gap = Natural::from(262_144), longest = Natural::from(8_388_608), shortest = Natural::from(16_384),
+        read_ahead = Natural::from(16_777_216), whole = Natural::from(67_108_864)
+    ), text_signature = "(url, *, cache=None, cache_limit=None, memory=67108864, pool=None, attempts=6, \
+        silence=20.0, concurrency=None, on_change='fail', widest_gap=262144, longest=8388608, shortest=16384, \
+        read_ahead=16777216, whole=67108864)")]
     #[allow(clippy::too_many_arguments, reason = "in Python they have names")]
     fn new(
         py: Python<'_>,
         url: &Bound<'_, PyAny>,
         cache: Option<PathBuf>,
-        cache_limit: Option<u64>,
-        memory: Option<usize>,
+        cache_limit: Option<Natural>,
+        memory: Option<Natural>,
         pool: Option<&Bound<'_, Pool>>,
-        attempts: u32,
+        attempts: Natural,
         silence: f64,
-        concurrency: Option<usize>,
+        concurrency: Option<Natural>,
         on_change: &str,
-        widest_gap: u64,
-        longest: u64,
-        shortest: u64,
-        read_ahead: u64,
-        whole: u64,
+        widest_gap: Natural,
+        longest: Natural,
+        shortest: Natural,
+        read_ahead: Natural,
+        whole: Natural,
     ) -> PyResult<Self> {
         let url: String = py.import("os")?.call_method1("fspath", (url,))?.extract()?;
         let on_change = on_change.to_owned();
         let given = Given {
             cache,
-            cache_limit,
-            memory,
-            attempts,
+            cache_limit: cache_limit.map(|limit| limit.get(py, "cache_limit")).transpose()?,
+            memory: memory.map(|memory| memory.get(py, "memory")).transpose()?,
+            attempts: attempts.get(py, "attempts")?,
             silence,
-            concurrency,
+            concurrency: concurrency.map(|requests| requests.get(py, "concurrency")).transpose()?,
             on_change,
-            widest_gap,
-            longest,
-            shortest,
-            read_ahead,
-            whole,
+            widest_gap: widest_gap.get(py, "widest_gap")?,
+            longest: longest.get(py, "longest")?,
+            shortest: shortest.get(py, "shortest")?,
+            read_ahead: read_ahead.get(py, "read_ahead")?,
+            whole: whole.get(py, "whole")?,
         };
         let opened = Opened::new(py, url, given.options(py, pool.map(Bound::get))?)?;
         Ok(Self { opened, given, position: AtomicU64::new(0) })
@@ -130,23 +150,30 @@ impl RemoteFile {
         spans::list(py, &self.opened.look(|file| file.held().blocks())?)
     }
 
-    /// Returns the statistics by name.
+    /// Returns the statistics: requests, retried requests, fetched bytes, bytes fetched ahead, bytes from the
+    /// cache, restarts, and held bytes; also recent values of the seconds to the first byte of a reply
+    /// (`latency`) and of the bytes per second of one request (`bandwidth`).
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         statistics::dictionary(py, &self.opened.look(Clone::clone)?)
     }
 
     /// Returns the bytes of a range, cut off at the end of the file. Does not move the file's position.
-    fn read_at<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
-        self.opened.read(py, position, length)
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        position: Natural,
+        length: Natural,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.opened.read(py, position.get(py, "position")?, length.get(py, "length")?)
     }
 
-    /// Fills a buffer with the bytes from `position` on, up to the end of the file. Returns the number of
-    /// bytes.
-    fn readinto_at(&self, py: Python<'_>, position: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.opened.read_into(py, position, Buffer::writable(buffer)?.bytes_mut())
+    /// Fills a buffer with the bytes from `position` on, up to the file's end. Returns the number of bytes.
+    fn readinto_at(&self, py: Python<'_>, position: Natural, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.opened.read_into(py, position.get(py, "position")?, Buffer::writable(buffer)?.bytes_mut())
     }
 
-    /// Returns the bytes of each range. The ranges are planned and fetched together.
+    /// Returns the bytes of each position and length, cut off at the end of the file. The ranges are planned
+    /// together and fetched in parallel.
     fn read_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         self.opened.read_ranges(py, &spans::spans(spans)?)
     }
@@ -160,9 +187,9 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// `read_at` for `await`.
-    fn aread<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyAny>> {
-        let span = self.opened.clipped(position, length)?;
+    /// `read_at` for `await` in an event loop of asyncio. Held bytes are available immediately.
+    fn aread<'py>(&self, py: Python<'py>, position: Natural, length: Natural) -> PyResult<Bound<'py, PyAny>> {
+        let span = self.opened.clipped(position.get(py, "position")?, length.get(py, "length")?)?;
         if self.opened.look(|file| span.length == 0 || file.held().has(span.position, span.length))? {
             return future::done(py, self.opened.read(py, span.position, span.length)?.into_any());
         }
@@ -174,7 +201,7 @@ impl RemoteFile {
         })
     }
 
-    /// `read_ranges` for `await`.
+    /// `read_ranges` for `await` in an event loop of asyncio.
     fn aread_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let wanted = self.opened.clipped_all(&spans::spans(spans)?)?;
         let file = self.opened.file(py)?;
@@ -206,7 +233,7 @@ impl RemoteFile {
     #[pyo3(signature = (buffer, /))]
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let position = self.position();
-        let read = self.readinto_at(py, position, buffer)?;
+        let read = self.opened.read_into(py, position, Buffer::writable(buffer)?.bytes_mut())?;
         self.go_to(position + read as u64);
         Ok(read)
     }

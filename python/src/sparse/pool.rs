@@ -2,6 +2,8 @@
 
 use pyo3::prelude::*;
 
+use crate::natural::Natural;
+
 /// A limit, in bytes, on the memory of several files together. At the limit, the least recently used ranges
 /// are evicted.
 ///
@@ -24,8 +26,8 @@ pub struct Statistics {
 #[pymethods]
 impl Pool {
     #[new]
-    fn new(limit: usize) -> Self {
-        Self(thalweg_sparse::Pool::new(limit))
+    fn new(py: Python<'_>, limit: Natural) -> PyResult<Self> {
+        Ok(Self(thalweg_sparse::Pool::new(limit.get(py, "limit")?)))
     }
 
     /// Returns the statistics: the limit, the bytes in use and their peak, the number of held ranges,
@@ -41,6 +43,11 @@ impl Pool {
             evicted_bytes: now.evicted_bytes,
             exceeded: now.exceeded,
         }
+    }
+
+    // A copy in another process, or from a pickle, is an empty pool with the same limit.
+    fn __getnewargs__(&self) -> (usize,) {
+        (self.0.statistics().limit,)
     }
 
     fn __repr__(&self) -> String {

@@ -17,25 +17,33 @@ use crate::run::TICK;
 type Each<'a> = &'a mut (dyn FnMut(&str, &str, u64) -> bool + Send);
 
 /// Returns a runtime for what happens before the run.
-pub(super) fn runtime() -> io::Result<Runtime> {
+fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Lists the objects of a source. Returns the first link that it skips. `goes_on` is called at each tick,
-/// also while the store does not answer, and returns false to stop.
+/// Lists the objects of a source. Returns the first link that it skips. See [`wait`] for `goes_on`.
 pub(super) fn list(
     source: &ObjectsSource,
     each: Each<'_>,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<String>, LoadError> {
+    let mut each = |below: &str, object: &Object| each(below, &object.name(), object.size());
+    wait(async { source.look(&mut each).await.map_err(LoadError::from) }, goes_on)
+}
+
+/// Waits for requests before the run. `goes_on` is called at each tick, also while the store does not answer,
+/// and returns false to stop.
+pub(super) fn wait<T>(
+    work: impl Future<Output = Result<T, LoadError>>,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<T, LoadError> {
     runtime()?.block_on(async {
-        let mut each = |below: &str, object: &Object| each(below, &object.name(), object.size());
-        let mut listed = pin!(source.look(&mut each));
+        let mut work = pin!(work);
         let mut ticks = interval_at(Instant::now() + TICK, TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                listed = &mut listed => return listed.map_err(LoadError::from),
+                done = &mut work => return done,
                 _ = ticks.tick() => if !goes_on() {
                     return Err(LoadError::Stopped);
                 },

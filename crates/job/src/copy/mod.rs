@@ -172,8 +172,8 @@ impl<'a> CopyJob<'a> {
         Ok(Self { options, document, graph, cores: options.threads.unwrap_or_else(cores), endpoints, source })
     }
 
-    /// Lists the first object. `goes_on` is called ten times a second, and returns false to stop. Returns a
-    /// warning for people, if there is reason for one.
+    /// Lists the first object, and compares its columns with the options. `goes_on` is called ten times a
+    /// second, and returns false to stop. Returns a warning for people, if there is reason for one.
     ///
     /// # Errors
     /// If there is none, it would be copied onto itself, it does not have a column that the options name, or
@@ -191,7 +191,7 @@ impl<'a> CopyJob<'a> {
         match (first, link) {
             (Some(first), _) => {
                 self.endpoints.refuse_itself(&self.source, &first)?;
-                listing::runtime()?.block_on(columns::check(&self.source, &self.options.rows))
+                listing::wait(columns::check(&self.source, &self.options.rows), goes_on)
             }
             (None, Some(link)) if is_empty => Err(LoadError::OnlyLinks(from(), link)),
             (None, None) if is_empty => Err(LoadError::NothingToCopy(from())),
