@@ -13,6 +13,7 @@ mod evaluation;
 mod fresh;
 mod pipe;
 mod program;
+mod quick;
 mod remote;
 mod runtime;
 mod sparse;
@@ -23,6 +24,8 @@ use pyo3::prelude::*;
 /// The compiled part of the package `thalweg`.
 #[pymodule]
 mod _thalweg {
+    use super::*;
+
     #[pymodule_export]
     use crate::copies::{copy, copy_options};
     #[pymodule_export]
@@ -39,6 +42,12 @@ mod _thalweg {
     use crate::sparse::{DiffersError, MissingError, Pin, Pool, SparseFile, SparseFileSystem};
     #[pymodule_export]
     use crate::svfsc::{File, FileSystem};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::sparse::quicken(module.py())?;
+        crate::svfsc::quicken(module.py())
+    }
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "this is its name in Python")]
