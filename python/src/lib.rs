@@ -11,6 +11,7 @@ mod copies;
 mod errors;
 mod evaluation;
 mod fresh;
+mod pairs;
 mod pipe;
 mod program;
 mod quick;
