@@ -11,6 +11,7 @@ mod copies;
 mod errors;
 mod evaluation;
 mod fresh;
+mod heap;
 mod pairs;
 mod pipe;
 mod program;
