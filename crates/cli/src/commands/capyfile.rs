@@ -18,7 +18,7 @@ use super::gollum::replace;
 const COMMON: &str = "\
   -f, --service-definition FILE    The service definition. Without it, the environment names it:
                                    see `thalweg serve --help`.
-  -c, --concurrency                Accepted without effect: files are always processed in parallel.
+  -c, --concurrency                Report the files that an operation skips. They are always processed in parallel.
   -m, --concurrency-mode MODE      `event` or `lock`; accepted without effect.
 ";
 
@@ -150,7 +150,9 @@ impl Program {
             match (self, name) {
                 (_, "h" | "help") => return Ok(None),
                 (_, "f" | "service-definition") => definition = Some(value()?),
-                (_, "c" | "concurrency") => {}
+                (Self::Capysvr, "c" | "concurrency") => {}
+                (_, "c" | "concurrency") if given == Some("false") => {}
+                (_, "c" | "concurrency") => rest.push("--concurrency".to_owned()),
                 (_, "m" | "concurrency-mode") => mode(&value()?)?,
                 (Self::Capyworker, "s" | "sleep") => {
                     rest.extend(["--sleep".to_owned(), number(name, &value()?)?.to_string()]);
@@ -241,8 +243,8 @@ mod tests {
         use Program::{Capycmd, Capysvr, Capyworker};
         for (program, line, expected) in [
             (Capycmd, "s:p", "run --compat-exit-code s:p"),
-            (Capycmd, "-f a.yml -c -m lock s:p", "run --compat-exit-code s:p -f a.yml"),
-            (Capycmd, "--service-definition=a.yml -c=true s:p", "run --compat-exit-code s:p -f a.yml"),
+            (Capycmd, "-f a.yml -c -m lock s:p", "run --compat-exit-code s:p -f a.yml --concurrency"),
+            (Capycmd, "--service-definition=a.yml -c=false s:p", "run --compat-exit-code s:p -f a.yml"),
             (Capyworker, "-f a.yml s:p", "run --compat-exit-code s:p --repeat -f a.yml"),
             (
                 Capyworker,
