@@ -1,5 +1,5 @@
-//! Counts the heap of each thread, so a table can show the memory of one thing, and on demand the allocations of
-//! all threads. The memory comes from the same allocator as in `thalweg`.
+//! Counts the heap of each thread, so a table can show the memory of one thing, and on demand the allocations
+//! of all threads. The memory comes from the same allocator as in `thalweg`.
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};

@@ -1,8 +1,8 @@
 //! capyfile's own Go benchmark, run with the numbers of each of the seed's examples.
 //!
 //! The sizes and the number of files are constants in capyfile's source, and its timer also counts the
-//! creation of the files. Go's option `-overlay` replaces the source file during the build, so that the folder
-//! of capyfile stays as it is.
+//! creation of the files. Go's option `-overlay` replaces the source file during the build, so that the
+//! folder of capyfile stays as it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};

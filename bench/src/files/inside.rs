@@ -76,7 +76,8 @@ pub fn run(contest: &Contest) -> Result<(), String> {
     table.finish()
 }
 
-/// Sends `each` files of each of five sizes, repeatedly. Returns the median cost until all of them are settled.
+/// Sends `each` files of each of five sizes, repeatedly. Returns the median cost until all of them are
+/// settled.
 fn through(each: usize, unit: usize) -> Result<Cost, String> {
     let mut random = fastrand::Rng::with_seed(7);
     let contents = [1, 3, 5, 7, 10].into_iter().flat_map(|factor| {

@@ -1,8 +1,8 @@
-//! The seed's table on azurite, a server of the kind that the seed used: every row, without and with latency. A
-//! second table fetches one object.
+//! The seed's table on azurite, a server of the kind that the seed used: every row, without and with latency.
+//! A second table fetches one object.
 //!
-//! azurite stores blobs in files of its own form, so the output of a run is fetched to be checked, outside of the
-//! measured time. It runs on one core, which the copying program does not get: its CPU time is a column.
+//! azurite stores blobs in files of its own form, so the output of a run is fetched to be checked, outside of
+//! the measured time. It runs on one core, which the copying program does not get: its CPU time is a column.
 
 use std::cell::Cell;
 use std::fs;

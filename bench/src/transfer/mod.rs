@@ -27,8 +27,8 @@ pub use pure::{COMMAND as COUNT, count};
 /// The memory budget of the runs that choose their own settings.
 const MEMORY: &str = "64MiB";
 
-/// Prints the named tables (`azure`, `pure`, `modes`, `latency`, `plain`), or all tables. `azure` is the table of
-/// the seed.
+/// Prints the named tables (`azure`, `pure`, `modes`, `latency`, `plain`), or all tables. `azure` is the
+/// table of the seed.
 ///
 /// # Errors
 /// Returns an error if the server or a program fails, or if an output is wrong.

@@ -1,5 +1,5 @@
-//! capyfile's service definitions in the hands of its users: its command lines, and parameters from a real etcd
-//! and for a real S3 server.
+//! capyfile's service definitions in the hands of its users: its command lines, and parameters from a real
+//! etcd and for a real S3 server.
 
 use std::fs;
 use std::process::Command;
@@ -63,8 +63,8 @@ fn a_processor_of_the_server_is_refused_by_run_which_names_serve() {
     }
 }
 
-/// The lines of capyfile 1.2.5, without colours. Files are processed concurrently, so only the lines of each file
-/// are in order.
+/// The lines of capyfile 1.2.5, without colours. Files are processed concurrently, so only the lines of each
+/// file are in order.
 const LINES: [&str; 11] = [
     "Completed",
     "Failures:",

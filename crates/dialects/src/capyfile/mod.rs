@@ -79,7 +79,8 @@ pub struct Step {
     pub index: usize,
     /// The smallest and largest allowed sizes in bytes, if the operation checks sizes.
     pub sizes: [Option<u64>; 2],
-    /// True unless it is a command whose output is no file: capyfile does not report the end of such a command.
+    /// True unless it is a command whose output is no file: capyfile does not report the end of such a
+    /// command.
     pub reports_end: bool,
 }
 

@@ -43,7 +43,8 @@ fn jpeg(pixels: Pixels, quality: u8, effort: u8) -> Result<Vec<u8>, ImageError> 
     let (width, height) = side(Format::Jpeg, &pixels)?;
     let mut file = Vec::with_capacity(pixels.data.len() / 8);
     let mut encoder = JpegEncoder::new(&mut file, quality);
-    // Optimised tables need a second pass through the picture, and save up to a fifth. capyfile has them, too.
+    // Optimised tables need a second pass through the picture, and save up to a fifth. capyfile has them,
+    // too.
     encoder.set_optimized_huffman_tables(effort >= 2);
     encoder.set_progressive(effort >= 6);
     let colour = if pixels.has_colour() { JpegColour::Rgb } else { JpegColour::Luma };

@@ -1,5 +1,5 @@
-//! Reads the headers of a picture, without decoding anything. Only the lists in a HEIF are allocated, which are
-//! as long as in the file.
+//! Reads the headers of a picture, without decoding anything. Only the lists in a HEIF are allocated, which
+//! are as long as in the file.
 
 use super::{Format, ImageError, ImageInfo, heic};
 use crate::container::{jpeg, png, webp};

@@ -103,7 +103,8 @@ pub(crate) fn embed(format: Format, bytes: Vec<u8>, kept: &Kept) -> Vec<u8> {
         Format::Jpeg => embed_jpeg(&bytes, kept),
         Format::Png => embed_png(&bytes, kept),
         Format::Webp => embed_webp(&bytes, kept),
-        // TIFF and HEIC get their metadata while they are written, since they contain the positions of all parts.
+        // TIFF and HEIC get their metadata while they are written, since they contain the positions of all
+        // parts.
         Format::Tiff | Format::Gif | Format::Avif | Format::Heic => None,
     };
     written.unwrap_or(bytes)

@@ -1,7 +1,7 @@
 //! Tables as text: CSV and TSV, by the rules of Go's reader of CSV, lenient about quotes.
 //!
-//! A table has at least two lines, all with the same number of fields, which is more than one. Empty lines and
-//! those that begin with `#` do not count, and spaces before a field are skipped, tabs among them.
+//! A table has at least two lines, all with the same number of fields, which is more than one. Empty lines
+//! and those that begin with `#` do not count, and spaces before a field are skipped, tabs among them.
 
 /// True if the text is a table; `cut` is true if the file continues after it.
 pub(super) fn is_table(text: &[u8], separator: u8, cut: bool) -> bool {

@@ -21,8 +21,8 @@ enum Charset {
 
 /// Detects the kind of text; `cut` is true if the file continues after `head`.
 ///
-/// The order of the attempts is that of Go's `mimetype`: a page is a page also if its rows are those of a table.
-/// Only markup is looked for behind a byte order mark.
+/// The order of the attempts is that of Go's `mimetype`: a page is a page also if its rows are those of a
+/// table. Only markup is looked for behind a byte order mark.
 pub(super) fn detect(head: &[u8], cut: bool) -> Detected {
     let Some((charset, mark)) = charset(head, cut) else { return of(&t::UNKNOWN) };
     let text = head.get(mark..).unwrap_or_default();
@@ -170,7 +170,8 @@ fn is_json(text: &[u8], cut: bool) -> bool {
     }
 }
 
-/// True if the text is subtitles: the number 1, two times with an arrow between them, and a line that is shown.
+/// True if the text is subtitles: the number 1, two times with an arrow between them, and a line that is
+/// shown.
 fn is_subrip(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     lines.next() == Some(b"1")
