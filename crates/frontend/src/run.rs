@@ -6,6 +6,7 @@ use thalweg_job::{Configuration, JobRun, Outcome, Overrides, RunOptions, Signals
 
 use crate::exit::{CommandError, Exit};
 use crate::paint::Paint;
+use crate::print;
 use crate::repeat::{Repeat, repeated};
 use crate::screen::{Screen, Show};
 use crate::summary;
@@ -75,7 +76,13 @@ fn once(
         None => {}
     }
     let has_errors = match events {
-        Some(events) => events.end()? && !request.compat_exit_code,
+        Some(events) => {
+            let reasons = events.end()?;
+            if speaks {
+                reasons.iter().for_each(|reason| print::err(&format!("{reason}\n")));
+            }
+            !reasons.is_empty() && !request.compat_exit_code
+        }
         None => request.strict && outcome.rejected() > 0,
     };
     Ok(if has_errors { Exit::Errors } else { Exit::Done })

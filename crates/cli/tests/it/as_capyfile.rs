@@ -99,7 +99,7 @@ fn the_lines_and_the_exit_code_of_capycmd_are_those_of_capyfile() {
         expected
     };
     assert_eq!(sorted(&said.out), expected(Some(skipped)));
-    let reason = "in/large: the file's size is 21B, which is greater than 10B";
+    let reason = "[in/large] the file's size is 21B, which is greater than 10B";
     assert!(said.err.contains(reason), "{}", said.err);
     let sequential = house.run(&["capycmd", "-f", "service.yml", "photos:local"]);
     assert_eq!(sorted(&sequential.out), expected(None));

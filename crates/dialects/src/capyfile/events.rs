@@ -136,6 +136,11 @@ impl Printer {
         format!("[{}] {what} {message}", original.unwrap_or("-"))
     }
 
+    /// Formats the error of an operation on a file: `image_convert: the JPEG is damaged`.
+    pub fn failed(self, operation: Operation, reason: &str) -> String {
+        self.red(&format!("{}: {reason}", operation.name()))
+    }
+
     /// Formats the summary after all events: an empty line, `Completed`, and each failed file with the text
     /// of its problem.
     pub fn completed<'a>(self, failures: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
@@ -242,6 +247,7 @@ mod tests {
             plain.event(None, Operation::CommandExec, Status::Failed, "x"),
             "[-] command_exec FAILED x"
         );
+        assert_eq!(coloured.failed(Operation::CommandExec, "x"), "\x1b[31mcommand_exec: x\x1b[0m");
         assert_eq!(plain.completed([]), "\nCompleted");
         assert_eq!(
             plain.completed([("/in/a", "file size is too big"), ("/in/b", "x")]),
