@@ -52,22 +52,28 @@ pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     }
 }
 
-/// Calls a method with one positional and one named argument, without creating a tuple or a dictionary.
+/// Calls a method with at most two positional and one named argument, without creating a tuple or a
+/// dictionary.
 ///
 /// # Errors
 /// The exception of the method.
 pub fn call_method<'py>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
-    argument: &Bound<'py, PyAny>,
+    positional: &[&Bound<'py, PyAny>],
     names: &Bound<'py, PyTuple>,
     named: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = [object.as_ptr(), argument.as_ptr(), named.as_ptr()];
+    let arguments = match *positional {
+        [first, second] => [object.as_ptr(), first.as_ptr(), second.as_ptr(), named.as_ptr()],
+        [first] => [object.as_ptr(), first.as_ptr(), named.as_ptr(), ptr::null_mut()],
+        _ => return Err(PyTypeError::new_err("one or two positional arguments are expected")),
+    };
+    let count = positional.len() + 1;
     // SAFETY: all objects are alive, the count of arguments is right, and the interpreter is attached. The
     // result is a new reference, or null with an exception set.
     unsafe {
-        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, names.as_ptr());
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), count, names.as_ptr());
         Bound::from_owned_ptr_or_err(object.py(), result)
     }
 }
@@ -100,7 +106,7 @@ pub fn initialise<'py>(
 }
 
 /// True if the caller holds the only reference to an object.
-pub fn is_unshared(object: &Bound<'_, PyAny>) -> bool {
+pub fn is_unshared<T>(object: &Bound<'_, T>) -> bool {
     // SAFETY: the object is alive, and the interpreter is attached.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
@@ -130,6 +136,11 @@ impl<'py> Context<'py> {
     pub fn copy(py: Python<'py>) -> PyResult<Self> {
         // SAFETY: the interpreter is attached; the result is a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Self) }
+    }
+
+    /// Wraps an object that was received as a context. Entering one that is none raises `TypeError`.
+    pub fn of(context: Bound<'py, PyAny>) -> Self {
+        Self(context)
     }
 
     /// Calls `work` in this context.
