@@ -48,7 +48,7 @@ fn coroutine_of<'py>(asyncio: &Asyncio, made: Bound<'py, PyAny>) -> PyResult<Bou
 
 /// Returns the event loop of this thread.
 fn event_loop<'py>(py: Python<'py>, asyncio: &Asyncio) -> PyResult<Bound<'py, PyAny>> {
-    asyncio.running_loop(py)?.ok_or_else(|| {
+    asyncio.here(py)?.ok_or_else(|| {
         PyRuntimeError::new_err("no event loop runs here: call it from code that `asyncio.run` runs")
     })
 }

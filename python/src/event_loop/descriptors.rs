@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use super::system::{self, Epoll, Event, READ, WRITE, allows};
 use super::waits::Wait;
 
-/// What a wait is for: a descriptor, and `READ` or `WRITE`.
+/// The aim of a wait: a descriptor, and `READ` or `WRITE`.
 pub type Wanted = (RawFd, u32);
 
 /// A wait that is over, and the error of the system if there is one.
