@@ -19,6 +19,7 @@ mod report;
 mod size;
 mod sparse;
 mod speed;
+mod table;
 mod transfer;
 
 use contest::Contest;
