@@ -5,10 +5,10 @@ loop by the methods that the compiled base replaces.
 """
 
 import asyncio
-import logging
 import selectors
 import sys
 import threading
+from asyncio import base_events
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from typing import Any, TypeVar
@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from thalweg._thalweg import EventLoopCore, forget_loop
 
 T = TypeVar("T")
-_logger = logging.getLogger("asyncio")
 
 
 class _Selector(selectors.BaseSelector):
@@ -90,13 +89,23 @@ class EventLoop(EventLoopCore, asyncio.SelectorEventLoop):
 
     def _debug_handle(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> Any:
         """Returns a handle that knows where it was made."""
-        handle: Any = asyncio.Handle(callback, args, self, context)
-        if handle._source_traceback:
-            del handle._source_traceback[-1]
-        return handle
+        return _traced(asyncio.Handle(callback, args, self, context))
+
+    def _debug_timer(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Any:
+        return _traced(asyncio.TimerHandle(when, callback, args, self, context))
 
     def _tell_slow(self, handle: object, seconds: float) -> None:
-        _logger.warning("Executing %r took %.3f seconds", handle, seconds)
+        base: Any = base_events
+        base.logger.warning("Executing %s took %.3f seconds", base._format_handle(handle), seconds)
+
+
+def _traced(handle: Any) -> Any:
+    """Leaves the frame of this module out of a handle's traceback."""
+    if handle._source_traceback:
+        del handle._source_traceback[-1:]
+    return handle
 
 
 class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):

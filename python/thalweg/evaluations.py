@@ -98,6 +98,10 @@ class _Driver(Protocol):
     def uncancel(self) -> int: ...
 
 
+# The iterator of asyncio, which for a future that is done returns the result at once.
+_await_done = asyncio.Future.__await__
+
+
 class Evaluation(asyncio.Future[T], Generic[T]):
     """Code that runs concurrently: await its result, query it, or end it.
 
@@ -246,9 +250,7 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits for the result. The awaiting task may be cancelled without affecting the evaluation."""
-        if not self.done():
-            yield Waiter(self)
-        return self.result()
+        return _await_done(self) if self.done() else cast("Generator[Any, None, T]", Waiter(self))
 
     __iter__ = __await__
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple, PyType, PyWeakrefReference};
 
-use super::interpreter::{call_method, initialise, is_unshared, thread_note};
+use super::interpreter::{call_method, create, initialise, is_unshared, thread_note};
 
 static ASYNCIO: PyOnceLock<Asyncio> = PyOnceLock::new();
 
@@ -252,8 +252,7 @@ impl Asyncio {
     /// # Errors
     /// `MemoryError`.
     pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let class = self.evaluation.bind(py);
-        class.call_method1(intern!(py, "__new__"), (class,))
+        create(self.evaluation.bind(py), self.nothing.bind(py))
     }
 
     /// Makes an evaluation the current task of a loop, and returns the previous one.
@@ -278,6 +277,19 @@ impl Asyncio {
                 table.set_item(event_loop, evaluation)?;
                 Ok(before)
             }
+        }
+    }
+
+    /// Makes an evaluation the current task of a loop that has no task to return to.
+    ///
+    /// # Errors
+    /// The exceptions of asyncio.
+    #[inline]
+    pub fn set_current(&self, event_loop: &Bound<'_, PyAny>, evaluation: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = event_loop.py();
+        match &self.current {
+            Current::Function(exchange) => exchange.bind(py).call1((event_loop, evaluation)).map(drop),
+            Current::Table(table) => table.bind(py).set_item(event_loop, evaluation),
         }
     }
 

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::asyncio::Asyncio;
-use super::interpreter::{Context, Sent, is_unshared, send};
+use super::interpreter::{Context, Sent, ask, is_unshared, send, tell};
 use super::waiter::Waiter;
-use crate::event_loop::{Job, Sleeper, Wait, ends_program, soon};
+use crate::event_loop::{EventLoopCore, Job, Sleeper, Wait, ends_program, soon};
 
 /// The code of an evaluation that waits or has not started. The awaited future calls it when done.
 #[pyclass(frozen, module = "thalweg._thalweg")]
@@ -67,7 +67,7 @@ impl Driver {
             evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
             // The code itself may have concluded it.
-            let is_concluded = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+            let is_concluded = ask(evaluation, intern!(py, "done"))?.is_truthy()?;
             state.must_cancel = is_concluded || state.cancels > 0;
         }
         let driver = Self {
@@ -149,7 +149,7 @@ impl Driver {
             let text = format!("{future:?} was yielded by `yield`; use `await` or `yield from`");
             return Err(PyRuntimeError::new_err(text));
         }
-        if !future.call_method0(intern!(py, "get_loop"))?.is(&self.event_loop) {
+        if !ask(future, intern!(py, "get_loop"))?.is(&self.event_loop) {
             let text = format!("{future:?} belongs to another event loop than the evaluation that awaits it");
             return Err(PyRuntimeError::new_err(text));
         }
@@ -180,13 +180,17 @@ impl Driver {
     ///
     /// # Errors
     /// `KeyboardInterrupt` and `SystemExit`; the exceptions of asyncio.
-    pub fn step(slf: &Bound<'_, Self>, thrown: Option<PyErr>) -> PyResult<()> {
+    pub fn step(slf: &Bound<'_, Self>, thrown: Option<PyErr>, turn: Option<&EventLoopCore>) -> PyResult<()> {
         let context = Context::of(slf.get().context.bind(slf.py()).clone());
-        context.within(|| Self::step_within(slf, thrown))?
+        context.within(|| Self::step_within(slf, thrown, turn))?
     }
 
     /// Runs the code until it waits again or ends.
-    fn step_within(slf: &Bound<'_, Self>, thrown: Option<PyErr>) -> PyResult<()> {
+    fn step_within(
+        slf: &Bound<'_, Self>,
+        thrown: Option<PyErr>,
+        turn: Option<&EventLoopCore>,
+    ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let asyncio = Asyncio::get(py)?;
         let (must_cancel, thrown, waited_for) = {
@@ -206,7 +210,11 @@ impl Driver {
             thrown => thrown,
         };
         let event_loop = this.event_loop.bind(py);
-        let before = asyncio.enter(event_loop, this.evaluation.bind(py))?;
+        let evaluation = this.evaluation.bind(py);
+        let before = match turn {
+            Some(core) => core.enter_evaluation(asyncio, event_loop, evaluation).map(|()| None)?,
+            None => asyncio.enter(event_loop, evaluation)?,
+        };
         let coroutine = this.coroutine.bind(py);
         let sent = match thrown {
             None => send(coroutine),
@@ -218,7 +226,9 @@ impl Driver {
                 Err(error) => Sent::Raised(error),
             },
         };
-        asyncio.leave(event_loop, before.as_ref())?;
+        if turn.is_none() {
+            asyncio.leave(event_loop, before.as_ref())?;
+        }
         match sent {
             Sent::Waits(future) => Self::wait_for(slf, asyncio, &future),
             Sent::Returned(result) => this.end(py, asyncio, Ok(result)),
@@ -239,11 +249,11 @@ impl Driver {
         }
         evaluation.setattr(intern!(py, "_driver"), py.None())?;
         // If other code concluded the evaluation meanwhile, that result stays; but no failure is lost.
-        let is_concluded = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+        let is_concluded = ask(evaluation, intern!(py, "done"))?.is_truthy()?;
         match result {
             Ok(_) if is_concluded => {}
             Ok(_) if must_cancel => self.end_cancelled(py)?,
-            Ok(result) => drop(evaluation.call_method1(intern!(py, "set_result"), (result,))?),
+            Ok(result) => drop(tell(evaluation, intern!(py, "set_result"), &result)?),
             Err(error) if error.is_instance(py, asyncio.cancelled.bind(py)) => {
                 if !is_concluded {
                     self.end_cancelled(py)?;
@@ -286,9 +296,9 @@ impl Driver {
         let thrown = match what {
             None => None,
             Some(what) if what.is_instance_of::<PyBaseException>() => Some(PyErr::from_value(what)),
-            Some(future) => future.call_method0(intern!(slf.py(), "result")).err(),
+            Some(future) => ask(&future, intern!(slf.py(), "result")).err(),
         };
-        Self::step_within(slf, thrown)
+        Self::step_within(slf, thrown, None)
     }
 
     /// Requests cancellation: `CancelledError` is raised where the code waits.

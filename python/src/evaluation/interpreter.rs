@@ -78,6 +78,60 @@ pub fn call_method<'py>(
     }
 }
 
+/// Calls a method without arguments. The method of the bindings would first create a bound method.
+///
+/// # Errors
+/// The exception of the method.
+pub fn ask<'py>(object: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr()];
+    // SAFETY: the objects are alive, the count of arguments is right, and the interpreter is attached. The
+    // result is a new reference, or null with an exception set.
+    unsafe {
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, ptr::null_mut());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls a method with one argument, as [`ask`].
+///
+/// # Errors
+/// The exception of the method.
+pub fn tell<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr(), argument.as_ptr()];
+    // SAFETY: as in `ask`.
+    unsafe {
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, ptr::null_mut());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Creates an instance of a class without calling its `__init__`.
+///
+/// # Errors
+/// `MemoryError`; `TypeError` if the class has no `__new__`.
+pub fn create<'py>(
+    class: &Bound<'py, PyType>,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: this slot of a type holds a function of this signature or null. All objects are alive, and the
+    // interpreter is attached. The result is a new reference, or null with an exception set.
+    unsafe {
+        let found = ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_new);
+        let found: Option<ffi::newfunc> = std::mem::transmute(found);
+        match found {
+            Some(new) => {
+                let made = new(class.as_type_ptr(), arguments.as_ptr(), ptr::null_mut());
+                Bound::from_owned_ptr_or_err(class.py(), made)
+            }
+            None => Err(PyTypeError::new_err("the class has no `__new__`")),
+        }
+    }
+}
+
 /// Calls the `__init__` of a built-in class on an instance of it, without an attribute lookup.
 ///
 /// # Errors

@@ -41,6 +41,8 @@ pub struct EventLoopCore {
     /// True if the program has readers or writers.
     is_watching: AtomicBool,
     turns: AtomicU32,
+    /// True while asyncio's table holds an evaluation that was stepped last.
+    has_current: AtomicBool,
 }
 
 impl EventLoopCore {
@@ -174,16 +176,49 @@ impl EventLoopCore {
             }
             queues.ready.len()
         };
-        let is_debug = this.is_debug.load(Ordering::Relaxed);
+        let result = this.run_jobs(event_loop, count);
+        this.leave_evaluation(event_loop)?;
+        result
+    }
+
+    fn run_jobs(&self, event_loop: &Bound<'_, PyAny>, count: usize) -> PyResult<()> {
+        let is_debug = self.is_debug.load(Ordering::Relaxed);
         for _ in 0..count {
-            let Some(job) = this.queues().ready.pop_front() else {
+            let Some(job) = self.queues().ready.pop_front() else {
                 break;
             };
             if is_debug {
                 run_in_debug(job, event_loop)?;
             } else {
-                job.run(event_loop)?;
+                job.run(event_loop, Some(self))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Makes an evaluation the current task until another is, or
+    /// [`leave_evaluation`](Self::leave_evaluation). A turn steps many evaluations one after the other, so
+    /// the table of current tasks is cleared once.
+    ///
+    /// # Errors
+    /// The exceptions of asyncio.
+    pub fn enter_evaluation(
+        &self,
+        asyncio: &Asyncio,
+        event_loop: &Bound<'_, PyAny>,
+        evaluation: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.has_current.store(true, Ordering::Relaxed);
+        asyncio.set_current(event_loop, evaluation)
+    }
+
+    /// Clears the current task, if the last job was an evaluation.
+    ///
+    /// # Errors
+    /// The exceptions of asyncio.
+    pub fn leave_evaluation(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.has_current.swap(false, Ordering::Relaxed) {
+            return Asyncio::get(event_loop.py())?.leave(event_loop, None);
         }
         Ok(())
     }
@@ -269,7 +304,7 @@ fn run_in_debug(job: Job, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
     let object = job.object(py);
     event_loop.setattr(intern!(py, "_current_handle"), &object)?;
     let start = now();
-    let result = job.run(event_loop);
+    let result = job.run(event_loop, None);
     event_loop.setattr(intern!(py, "_current_handle"), py.None())?;
     let limit: f64 = event_loop.getattr(intern!(py, "slow_callback_duration"))?.extract()?;
     if now() - start >= limit {
@@ -292,6 +327,7 @@ impl EventLoopCore {
             sleeps: AtomicBool::new(false),
             is_watching: AtomicBool::new(false),
             turns: AtomicU32::new(0),
+            has_current: AtomicBool::new(false),
         })
     }
 
@@ -373,6 +409,9 @@ impl EventLoopCore {
         if this.is_debug.load(Ordering::Relaxed) {
             slf.call_method0(intern!(py, "_check_thread"))?;
             slf.call_method1(intern!(py, "_check_callback"), (&callback, intern!(py, "call_at")))?;
+            let made = slf.call_method1(intern!(py, "_debug_timer"), (when, callback, args, context))?;
+            this.queues().timers.add(when, Job::Foreign(made.clone().unbind()));
+            return Ok(made.unbind());
         }
         let handle = TimerHandle::new(Callback::new(callback, args, context)?, when, slf.clone().unbind());
         let handle = Bound::new(py, handle)?;

@@ -17,6 +17,7 @@ use super::job::Job;
 use super::queues::{Queues, ended};
 use super::system::os_error;
 use super::waits::Wait;
+use crate::evaluation::ask;
 
 /// The evaluations on one event loop.
 #[pyclass(frozen, module = "thalweg._thalweg")]
@@ -177,7 +178,7 @@ impl Guest {
 /// Runs jobs until there is none, or one ends the program.
 fn run_all(event_loop: &Bound<'_, PyAny>, mut next: impl FnMut() -> Option<Job>) -> PyResult<()> {
     while let Some(job) = next() {
-        job.run(event_loop)?;
+        job.run(event_loop, None)?;
     }
     Ok(())
 }
@@ -186,7 +187,7 @@ fn run_all(event_loop: &Bound<'_, PyAny>, mut next: impl FnMut() -> Option<Job>)
 const CLOCK: f64 = 1e-6;
 
 fn time(event_loop: &Bound<'_, PyAny>) -> PyResult<f64> {
-    event_loop.call_method0(intern!(event_loop.py(), "time"))?.extract()
+    ask(event_loop, intern!(event_loop.py(), "time"))?.extract()
 }
 
 #[pymethods]

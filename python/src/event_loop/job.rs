@@ -6,6 +6,7 @@ use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::core::EventLoopCore;
 use super::handle::{Handle, TimerHandle};
 use super::waits::Wait;
 use crate::evaluation::{Asyncio, Driver, begin_forgotten};
@@ -29,21 +30,24 @@ pub enum Job {
 }
 
 impl Job {
-    /// Runs it.
+    /// Runs it, in a turn of our loop if `turn` is given.
     ///
     /// # Errors
     /// `KeyboardInterrupt` and `SystemExit`, which end the loop. The event loop's exception handler receives
     /// all others.
-    pub fn run(self, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
+    pub fn run(self, event_loop: &Bound<'_, PyAny>, turn: Option<&EventLoopCore>) -> PyResult<()> {
         let py = event_loop.py();
+        if let Some(core) = turn.filter(|_| !matches!(self, Self::Step(_) | Self::Wake(_))) {
+            core.leave_evaluation(event_loop)?;
+        }
         let result = match self {
             Self::Handle(handle) => return Handle::run(handle.bind(py), event_loop),
             Self::Timer(handle) => return TimerHandle::run(handle.bind(py), event_loop),
             Self::Foreign(handle) => run_foreign(handle.bind(py)),
-            Self::Step(driver) => Driver::step(driver.bind(py), None),
+            Self::Step(driver) => Driver::step(driver.bind(py), None, turn),
             Self::Begin(coroutine) => Asyncio::get(py)
                 .and_then(|asyncio| begin_forgotten(asyncio, coroutine.into_bound(py), event_loop)),
-            Self::Wake(wait) => Wait::wake(wait.bind(py)),
+            Self::Wake(wait) => Wait::wake(wait.bind(py), turn),
             Self::Expire(wait) => Wait::expire(wait.bind(py), event_loop),
         };
         match result {

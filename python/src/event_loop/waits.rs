@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyRuntimeWarning, PyStop
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
+use super::core::EventLoopCore;
 use super::system::{WRITE, os_error};
 use super::timers::Key;
 use super::{Job, arm, disarm, is_alone, soon};
@@ -122,7 +123,7 @@ impl Wait {
     ///
     /// # Errors
     /// The exceptions that end the program, and those of the event loop.
-    pub fn wake(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub fn wake(slf: &Bound<'_, Self>, turn: Option<&EventLoopCore>) -> PyResult<()> {
         let py = slf.py();
         let (sleeper, is_cancelled) = {
             let mut state = slf.get().state.lock();
@@ -136,9 +137,12 @@ impl Wait {
             None => Ok(()),
             Some(Sleeper::Driver(driver)) => {
                 let thrown = is_cancelled.then(|| slf.get().outcome(py)).and_then(Result::err);
-                Driver::step(driver.bind(py), thrown)
+                Driver::step(driver.bind(py), thrown, turn)
             }
             Some(Sleeper::Callback(callback, context)) => {
+                if let Some(core) = turn {
+                    core.leave_evaluation(&slf.get().get_loop(py)?)?;
+                }
                 Context::of(context.into_bound(py)).within(|| callback.bind(py).call1((slf,)).map(drop))?
             }
         }
@@ -158,7 +162,7 @@ impl Wait {
             state.phase = Phase::TimedOut;
         }
         disarm(slf, event_loop);
-        Self::wake(slf)
+        Self::wake(slf, None)
     }
 
     /// The result of a wait that ended.
