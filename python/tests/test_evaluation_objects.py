@@ -169,6 +169,24 @@ def test_a_hook_of_a_proc_sees_its_failures_however_it_is_called(forgotten: list
     assert len(forgotten) == 2
 
 
+def test_hooks_of_all_procs_see_what_runs_without_a_proc() -> None:
+    async def broken() -> None:
+        raise LookupError("over the weir")
+
+    async def main() -> None:
+        seen: list[BaseException] = []
+        hook = on_error(seen.append)
+        try:
+            for evaluation in (concurrently(broken), concurrently(broken())):
+                with pytest.raises(LookupError):
+                    await evaluation
+        finally:
+            remove_error_hook(hook)
+        assert [str(error) for error in seen] == ["over the weir"] * 2
+
+    asyncio.run(main())
+
+
 def test_a_method_has_the_hooks_of_its_proc() -> None:
     class Gauge:
         @concurrent_proc

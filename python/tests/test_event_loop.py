@@ -468,6 +468,16 @@ sys.exit(run(main()))
     assert (done.returncode, done.stderr) == (7, b"")
 
 
+def test_a_loop_knows_its_lifetime() -> None:
+    async def main() -> float:
+        await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, EventLoop)
+        return loop.lifetime()
+
+    assert 0.01 <= run(main()) < 60
+
+
 def test_many_loops_in_threads_are_independent() -> None:
     async def main(number: int) -> int:
         total = 0

@@ -52,6 +52,11 @@ class EventLoop(EventLoopCore, asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super(EventLoopCore, self).__init__(_Selector(self))
+        self._start = self.time()
+
+    def lifetime(self) -> float:
+        """Returns the seconds since the loop was made."""
+        return self.time() - self._start
 
     def run_forever(self) -> None:
         """Runs until `stop` is called."""

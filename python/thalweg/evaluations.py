@@ -29,7 +29,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, KeysView
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from thalweg._descriptors import (
     RAISE,
@@ -122,6 +122,21 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     _cancels: int = 0
     _name: str = ""
 
+    @overload
+    async def await_result(self, within: float | None = None, timeout_result: Any = ...) -> T: ...
+    @overload
+    async def await_result(
+        self,
+        within: float | None = None,
+        timeout_result: Any = ...,
+        *,
+        then: Callable[[T], R],
+        otherwise: Callable[[BaseException], R] | None = None,
+    ) -> R: ...
+    @overload
+    async def await_result(
+        self, within: float | None = None, timeout_result: Any = ..., *, otherwise: Callable[[BaseException], T]
+    ) -> T: ...
     async def await_result(
         self,
         within: float | None = None,
@@ -355,8 +370,10 @@ def concurrently(code: Awaitable[T] | Callable[..., Awaitable[T]], /, *args: Any
     if isinstance(code, Awaitable):
         if args or kwargs:
             raise TypeError("arguments are for functions, but this is already called")
-        return evaluate(code)
-    return evaluate(code(*args, **kwargs))
+        made = code
+    else:
+        made = code(*args, **kwargs)
+    return evaluate(_watched(_as_coroutine(made), [], code) if _error_hooks else made)
 
 
 def resumption() -> tuple[Resumer[Any], Evaluation[Any]]:
@@ -505,6 +522,8 @@ async def _watched(code: Coroutine[Any, Any, T], hooks: list[Callable[[BaseExcep
 def _place(function: Any) -> str:
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
+    if code is None and isinstance(function, Coroutine):
+        code = getattr(function, "cr_code", None)
     return name if code is None else f"`{name}` at {code.co_filename}:{code.co_firstlineno}"
 
 

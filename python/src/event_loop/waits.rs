@@ -14,7 +14,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use super::core::EventLoopCore;
-use super::system::{WRITE, os_error};
+use super::system::{WRITE, os_error, possible};
 use super::timers::Key;
 use super::{Job, arm, disarm, is_alone, soon};
 use crate::evaluation::{Asyncio, Context, Driver};
@@ -90,6 +90,14 @@ impl Wait {
             state.event_loop = Some(event_loop.clone().unbind());
         }
         arm(slf, event_loop)
+    }
+
+    /// True if the wait is only for a turn, or for a descriptor that is ready.
+    fn ends_at_once(&self) -> bool {
+        match self.descriptor {
+            None => self.seconds == Some(0.0),
+            Some(wanted) => possible(&[wanted]).is_ok_and(|answers| matches!(answers.as_slice(), [Ok(true)])),
+        }
     }
 
     /// True while the wait has not ended.
@@ -319,8 +327,7 @@ impl Wait {
             None => Context::copy(py)?.into_inner(),
         };
         let event_loop = slf.get().get_loop(py)?;
-        let is_turn = slf.get().descriptor.is_none() && slf.get().seconds == Some(0.0);
-        if is_turn && is_alone(&event_loop)? {
+        if is_alone(&event_loop)? && slf.get().ends_at_once() {
             slf.get().state.lock().event_loop = Some(event_loop.clone().unbind());
             let names = Asyncio::get(py)?;
             return names.call_soon(&event_loop, callback.bind(py), slf.as_any(), &context);
@@ -418,7 +425,8 @@ impl Drop for Wait {
     fn drop(&mut self) {
         // As for a coroutine that was made and not awaited.
         if matches!(self.state.get_mut().phase, Phase::New) {
-            Python::attach(|py| {
+            // Not while the interpreter ends.
+            let _ = Python::try_attach(|py| {
                 let before = PyErr::take(py);
                 let category = py.get_type::<PyRuntimeWarning>();
                 if let Err(error) = PyErr::warn(py, &category, c"a wait was never awaited", 1) {
