@@ -25,6 +25,8 @@ pub struct RunRequest {
     pub repeat: Option<Repeat>,
     /// True if a service exits with code 0 even if files failed.
     pub compat_exit_code: bool,
+    /// True if a service reports the files that its operations skip, as capyfile's concurrent modes do.
+    pub reports_skipped: bool,
 }
 
 /// Runs a configuration until its sources end or a signal stops it.
@@ -45,7 +47,12 @@ fn once(
     let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
     let Show { json, quiet, .. } = request.show;
     let speaks = !json && !quiet;
-    let events = job.file_events(speaks.then(output), Paint::stdout().is_on(), stdout().is_terminal());
+    let events = job.file_events(
+        speaks.then(output),
+        Paint::stdout().is_on(),
+        stdout().is_terminal(),
+        request.reports_skipped,
+    );
     let errors_command = errors_command(configuration, request);
     let report: Report = match (json, speaks && events.is_none()) {
         (true, _) => Box::new(|outcome: &Outcome| format!("{}\n", outcome.json())),

@@ -16,6 +16,8 @@ pub struct FileEvents {
     printer: Printer,
     /// True if each line is flushed, because the output is a terminal.
     is_live: bool,
+    /// True if files that an operation skips are reported, as capyfile's concurrent modes do.
+    reports_skipped: bool,
     state: Mutex<State>,
 }
 
@@ -32,17 +34,20 @@ struct State {
 
 impl Job {
     /// Returns a printer of file events, if the job's dialect has them. It prints to `out`, if given, with or
-    /// without colours. `is_live` flushes each line.
+    /// without colours. `is_live` flushes each line. `reports_skipped` reports the files that an operation is
+    /// not for.
     #[must_use]
     pub fn file_events(
         &self,
         out: Option<Box<dyn Write + Send>>,
         colours: bool,
         is_live: bool,
+        reports_skipped: bool,
     ) -> Option<Arc<FileEvents>> {
         let (service, processor) = (self.service.as_ref()?, self.processor.as_ref()?);
         let state = State { out, is_broken: false, reading: None, steps: Vec::new(), failures: Vec::new() };
-        let events = FileEvents { printer: Printer { colours }, is_live, state: Mutex::new(state) };
+        let events =
+            FileEvents { printer: Printer { colours }, is_live, reports_skipped, state: Mutex::new(state) };
         events.print(&mut events.state.lock(), &running(&service.name, processor));
         Some(Arc::new(events))
     }
@@ -116,6 +121,7 @@ impl FileWatcher for FileEvents {
             FileEvent::Started => {
                 self.event(state, file, &step, Status::Started, message(operation, Status::Started, None));
             }
+            FileEvent::Passed | FileEvent::Ended(_) if !step.reports_end => {}
             FileEvent::Passed | FileEvent::Ended(_) => {
                 let status = Status::at_end(operation, None);
                 self.event(state, file, &step, status, message(operation, status, None));
@@ -125,6 +131,7 @@ impl FileWatcher for FileEvents {
                 let status = Status::at_end(operation, Some(code));
                 self.event(state, file, &step, status, message(operation, status, Some(code)));
             }
+            FileEvent::Skipped if !self.reports_skipped => {}
             FileEvent::Skipped => {
                 let policy = if file.problem().is_some() { "without_errors" } else { "with_errors" };
                 self.event(state, file, &step, Status::Skipped, Some(&not_targeted(policy)));
@@ -143,7 +150,12 @@ impl FileEvents {
             self.report_read(state, file);
         }
         if let Some(problem) = file.problem() {
-            state.failures.push((file.origin().display().to_string(), text_of(problem)));
+            let original = file.origin().display().to_string();
+            if problem.code.is_some() {
+                // capyfile's lines have no reasons, so scripts do not expect them there.
+                tracing::warn!("{original}: {}", problem.reason);
+            }
+            state.failures.push((original, text_of(problem)));
         }
     }
 
@@ -155,10 +167,7 @@ impl FileEvents {
     }
 }
 
-/// The text of a failure: capyfile's words, then the reason.
+/// The text of a failure: capyfile's words, or the reason if it has none for it.
 fn text_of(problem: &Problem) -> String {
-    match problem.code.map(codes::text) {
-        Some(text) => format!("{text}: {}", problem.reason),
-        None => problem.reason.clone(),
-    }
+    problem.code.map_or_else(|| problem.reason.clone(), |code| codes::text(code).to_owned())
 }

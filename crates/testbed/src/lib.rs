@@ -4,7 +4,7 @@
 //! test knows only what its author knows. It accepts every signature, its conditions are never raced, and it
 //! treats multipart uploads the way the tested client does. The stores here are therefore independent
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
-//! [`WebDav`] is wsgidav. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port
+//! [`WebDav`] is wsgidav, [`Etcd`] is etcd. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port
 //! of loopback while its value lives. Dropping the value stops the process and removes its folder. Keep the
 //! value in a test, not in a `static`: statics are never dropped, and the program would keep running.
 //!
@@ -26,6 +26,7 @@ mod ask;
 mod azure;
 mod background;
 mod escape;
+mod etcd;
 mod program;
 mod proxy;
 mod s3;
@@ -34,6 +35,7 @@ mod web;
 mod webdav;
 
 pub use azure::Azure;
+pub use etcd::Etcd;
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
 pub use s3::S3;
 pub use tools::Tools;

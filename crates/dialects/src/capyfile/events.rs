@@ -75,6 +75,12 @@ pub fn message(operation: Operation, status: Status, problem: Option<&str>) -> O
         (Op::CommandExec, Started) => "command execution has started",
         (Op::CommandExec, Finished) => "command execution has finished",
         (Op::CommandExec, Failed) => "command execution has failed",
+        (Op::ImageConvert, Failed) if problem == Some("BIMG_IMAGE_PROCESSOR_ERROR") => {
+            "bimg failed to process the image transformation"
+        }
+        (Op::ExiftoolMetadataCleanup, Failed) if problem == Some("FILE_METADATA_CAN_NOT_BE_WRITTEN") => {
+            "exiftool failed to write the file metadata"
+        }
         (_, Failed) => codes::text(problem?),
         _ => return None,
     })
@@ -213,6 +219,10 @@ mod tests {
         assert_eq!(message(Operation::FilesystemInputRead, Status::Started, None), None);
         assert_eq!(message(Operation::InputForget, Status::Finished, None), None);
         assert_eq!(message(Operation::ImageConvert, Status::Failed, Some("NEW_CODE")), Some("NEW_CODE"));
+        assert_eq!(
+            message(Operation::ImageConvert, Status::Failed, Some("BIMG_IMAGE_PROCESSOR_ERROR")),
+            Some("bimg failed to process the image transformation")
+        );
     }
 
     #[test]
