@@ -30,7 +30,7 @@ help:
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"
-	@echo "             copies of objects and the Python package (an hour). GOLLUM and CAPYFILE may be the paths of those"
+	@echo "             copies of objects and the Python package (an hour). GOLLUM_06, GOLLUM_05, GOLLUM_04 and CAPYFILE may be the paths of those"
 	@echo "             programs; vips, aws and curl are compared if they are installed. BENCH is the name of one table:"
 	@echo "             BENCH=transfer for the copies, BENCH=python for the Python package. BENCH='transfer --quick' is a"
 	@echo "             short trial. TMPDIR=/dev/shm keeps the disk out of the measurement"

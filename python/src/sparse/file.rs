@@ -10,6 +10,7 @@ use super::options::{Named, options, overlap};
 use super::{Pin, Pool, spans, to_py_error};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
+use crate::quick::{self, Arguments, Made};
 
 /// The parts of a file that were written to it, in memory.
 ///
@@ -56,6 +57,29 @@ impl SparseFile {
     fn overlap(&self, py: Python<'_>, given: Option<&str>) -> PyResult<Overlap> {
         given.map_or(Ok(self.0.options().overlap), |word| overlap(py, word))
     }
+}
+
+/// The methods without the general conversion of arguments: see [`quick`].
+impl SparseFile {
+    fn read_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let (position, length) = (given.unsigned(0)?, given.unsigned(1)?);
+        self.0.look(position, usize::try_from(length).ok()?, |bytes| given.made(bytes))?
+    }
+
+    fn write_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let (position, data) = (given.unsigned(0)?, given.bytes(1).filter(|data| data.len() <= LONG)?);
+        self.0.write(position, data).ok()?;
+        Some(given.none())
+    }
+}
+
+/// Replaces the methods of the class that are called most.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn quicken(py: Python<'_>) -> PyResult<()> {
+    quick::method!(py, SparseFile, c"read", 2, read_quickly)?;
+    quick::method!(py, SparseFile, c"write", 2, write_quickly)
 }
 
 #[pymethods]

@@ -8,7 +8,7 @@ mod pool;
 pub mod spans;
 mod system;
 
-pub use file::SparseFile;
+pub use file::{SparseFile, quicken};
 pub use pin::Pin;
 pub use pool::Pool;
 pub use system::SparseFileSystem;

@@ -9,6 +9,7 @@ use thalweg_sparse::Counters;
 use super::arguments::{bytes, seek_reads, text, unsigned};
 use super::held::{Config, Held, Unread};
 use super::{state, times};
+use crate::quick::{self, Arguments, Made};
 use crate::sparse::spans;
 
 /// A sparse virtual file: fragments of a file in memory.
@@ -29,6 +30,29 @@ impl File {
     fn counters(&self) -> PyResult<Counters> {
         Ok(self.held()?.counters())
     }
+}
+
+/// The methods without the general conversion of arguments: see [`quick`].
+impl File {
+    fn read_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let (position, length) = (given.wrapped(0)?, given.wrapped(1)?);
+        self.0.lock().as_mut()?.look(position, length, |bytes| given.made(bytes))
+    }
+
+    fn write_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let (position, data) = (given.wrapped(0)?, given.bytes(1)?);
+        self.0.lock().as_mut()?.write(position, data).ok()?;
+        Some(given.none())
+    }
+}
+
+/// Replaces the methods of the class that are called most.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn quicken(py: Python<'_>) -> PyResult<()> {
+    quick::method!(py, File, c"read", 2, read_quickly)?;
+    quick::method!(py, File, c"write", 2, write_quickly)
 }
 
 #[pymethods]

@@ -29,6 +29,23 @@ impl Directory {
         Ok(())
     }
 
+    /// Passes the bytes of a range to `with`, if they are held in one chunk.
+    #[inline]
+    pub fn look<T>(&self, position: u64, length: usize, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let (key, from) = split(position);
+        if length > (CHUNK - from) as usize {
+            return None;
+        }
+        let (shards, shard, state) = self.read_one(key);
+        let chunk = state.chunks.get(&key)?;
+        let made = with(chunk.get(from, length)?);
+        if let Some(member) = &self.member {
+            member.used(&chunk.used);
+        }
+        note_read(shards, shard, length, self.clock);
+        Some(made)
+    }
+
     fn read_across(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
         let (first, last) = (split(position).0, split(position + (into.len() as u64 - 1)).0);
         let (shards, guards) = self.read_several(first, last);
