@@ -19,6 +19,9 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use thalweg_sparse::Span;
+
+use crate::pairs;
 
 /// A method in C, with positional arguments, and the names of those given by name behind them.
 pub type Function = unsafe extern "C" fn(
@@ -41,10 +44,10 @@ impl Replaced {
 pub struct Arguments<'a, 'py>(Python<'py>, &'a [*mut PyObject]);
 
 impl Arguments<'_, '_> {
-    /// True if there are this many arguments.
+    /// Returns these arguments if there are as many of them.
     #[inline]
-    pub fn are(&self, count: usize) -> bool {
-        self.1.len() == count
+    pub fn exactly(&self, count: usize) -> Option<&Self> {
+        (self.1.len() == count).then_some(self)
     }
 
     /// Returns an argument if it is exactly an `int`, modulo 2^64.
@@ -103,6 +106,19 @@ impl Arguments<'_, '_> {
             return None;
         }
         Some(Made(made))
+    }
+
+    /// Returns ranges as a list of tuples, if there is memory for it.
+    #[inline]
+    pub fn list(&self, spans: &[Span]) -> Option<Made> {
+        pairs::list(self.0, spans).ok().map(|list| Made(list.into_ptr()))
+    }
+
+    /// Returns `True` or `False` of Python.
+    #[inline]
+    pub fn truth(&self, value: bool) -> Made {
+        // SAFETY: the interpreter is attached.
+        Made(unsafe { ffi::PyBool_FromLong(value.into()) })
     }
 
     /// Returns `None` of Python.
@@ -218,10 +234,9 @@ pub fn install(
     class.setattr(&attribute, made)
 }
 
-/// Replaces a method of a class by a quick one, which is a function of the class that takes this number of
-/// arguments.
+/// Replaces a method of a class by a quick one: a function of the class with a call's arguments.
 macro_rules! method {
-    ($py:expr, $class:ty, $name:expr, $count:expr, $quick:ident) => {{
+    ($py:expr, $class:ty, $name:expr, $quick:ident) => {{
         static REPLACED: $crate::quick::Replaced = $crate::quick::Replaced::none();
         #[allow(unsafe_code, reason = "the interpreter calls it")]
         unsafe extern "C" fn function(
@@ -233,7 +248,7 @@ macro_rules! method {
             // SAFETY: `install` makes it a method of this class, and only the interpreter calls it.
             unsafe {
                 $crate::quick::call::<$class>(&REPLACED, (object, given, count, names), |object, given| {
-                    given.are($count).then(|| object.$quick(given)).flatten()
+                    object.$quick(given)
                 })
             }
         }

@@ -228,6 +228,12 @@ impl SparseFile {
         missing
     }
 
+    /// Passes the missing parts of `span` to `visit`, in order. `visit` must not use the file.
+    #[inline]
+    pub fn each_missing(&self, span: Span, visit: impl FnMut(Span)) {
+        self.directory.each_missing(span, visit);
+    }
+
     /// Returns the ranges to fetch so that all of `spans` are held: the missing parts, in order, each at
     /// least `greedy` long. Ranges that touch or overlap are joined.
     pub fn need_many(&self, spans: &[Span], greedy: u64) -> Vec<Span> {

@@ -175,10 +175,9 @@ impl Held {
     /// # Errors
     /// The message of `svfsc`, without the name of the function.
     pub fn erase(&mut self, position: u64) -> Result<(), String> {
-        let erased = self.file.erase_block(position).map_err(|_| {
+        self.file.erase_block(position).map_err(|_| {
             format!("SparseVirtualFile::erase(): Non-existent file position {position} at start of block.")
         })?;
-        self.touches.erase(Span::new(position, erased));
         if self.file.is_empty() {
             // As with `svfsc`, an empty file takes as much memory as a new one.
             self.touches.forget();

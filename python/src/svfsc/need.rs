@@ -7,8 +7,16 @@
 use thalweg_sparse::Span;
 
 use super::held::Held;
+use crate::sparse::Few;
 
 impl Held {
+    /// Returns the ranges to fetch so that a range is held, if the range is usual and they are few.
+    #[inline]
+    pub fn few_needed(&self, position: u64, length: u64) -> Option<Few> {
+        let wanted = Span::new(position, length);
+        if is_usual(&wanted, 0) { Few::needed(&self.file, wanted) } else { None }
+    }
+
     /// Returns the ranges to fetch so that a range is held.
     #[inline]
     pub fn need(&self, position: u64, length: u64, greedy: u64) -> Vec<Span> {

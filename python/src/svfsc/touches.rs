@@ -35,12 +35,14 @@ pub struct Touches {
 struct Queue {
     /// The blocks when the queue was made, the least recently used last.
     old: Vec<Span>,
-    /// The blocks that were used or erased since then, by their start: the number of the use, and the end.
+    /// The blocks that were used since then, by their start: the number of the use, and the end.
     new: BTreeMap<u64, (u64, u64)>,
     /// The starts of the blocks that were used since then, by the number of the use.
     used: BTreeMap<u64, u64>,
     /// How many of the uses since the last settling are in the queue.
     seen: usize,
+    /// True until the first punt has ended: the blocks are as when the queue was made.
+    is_whole: bool,
 }
 
 impl Queue {
@@ -55,29 +57,25 @@ impl Queue {
         self.used.insert(number, block.position);
     }
 
-    /// Removes a block that was erased.
-    fn erase(&mut self, block: Span) {
-        if let Some((number, _)) = self.new.insert(block.position, (u64::MAX, block.end())) {
-            self.used.remove(&number);
-        }
-    }
-
-    /// True if the block at `start` was used or erased since the queue was made, or has become a part of one
-    /// that was.
+    /// True if the block at `start` was used since the queue was made, or has become a part of one that was.
     fn is_new(&self, start: u64) -> bool {
         self.new.range(..=start).next_back().is_some_and(|(_, (_, end))| *end > start)
     }
 
-    /// Removes the least recently used block, and returns it.
-    fn take(&mut self) -> Option<Span> {
+    /// Removes the least recently used block, and returns it. Blocks that were erased meanwhile are skipped.
+    fn take(&mut self, file: &SparseFile) -> Option<Span> {
         while let Some(block) = self.old.pop() {
-            if self.new.is_empty() || !self.is_new(block.position) {
+            if !self.is_new(block.position) && (self.is_whole || file.block_at(block.position) == Some(block)) {
                 return Some(block);
             }
         }
-        let (_, start) = self.used.pop_first()?;
-        let (_, end) = self.new.remove(&start)?;
-        Some(Span::new(start, end - start))
+        while let Some((_, start)) = self.used.pop_first() {
+            self.new.remove(&start);
+            if let Some(block) = file.block_at(start).filter(|block| block.position == start) {
+                return Some(block);
+            }
+        }
+        None
     }
 }
 
@@ -128,7 +126,7 @@ impl Touches {
             _ => self.queued(file),
         };
         while held >= bound
-            && let Some(block) = queue.take()
+            && let Some(block) = queue.take(file)
         {
             if block.length >= held {
                 // The last block stays.
@@ -138,6 +136,7 @@ impl Touches {
             held -= block.length;
             oldest.push(block);
         }
+        queue.is_whole = false;
         self.queue = Some(queue);
         oldest
     }
@@ -160,18 +159,11 @@ impl Touches {
         let numbers = self.settled.iter().map(|(_, number)| *number);
         // The order of use is often that of position.
         if numbers.clone().is_sorted() {
-            return Queue { old: blocks.into_iter().rev().collect(), ..Queue::default() };
+            return Queue { old: blocks.into_iter().rev().collect(), is_whole: true, ..Queue::default() };
         }
         let mut order: Vec<_> = numbers.zip(blocks).collect();
         order.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
-        Queue { old: order.into_iter().map(|(_, block)| block).collect(), ..Queue::default() }
-    }
-
-    /// Records that a block was erased.
-    pub fn erase(&mut self, block: Span) {
-        if let Some(queue) = &mut self.queue {
-            queue.erase(block);
-        }
+        Queue { old: order.into_iter().map(|(_, block)| block).collect(), is_whole: true, ..Queue::default() }
     }
 
     /// Computes the last use of each of `blocks`, which must be all blocks. Returns position and number of

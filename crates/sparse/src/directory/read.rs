@@ -125,16 +125,22 @@ impl Directory {
     /// Appends the parts of `span` that are not held to `missing`.
     #[inline]
     pub fn need(&self, span: Span, missing: &mut Vec<Span>) {
+        self.each_missing(span, |span| missing.push(span));
+    }
+
+    /// Passes the parts of `span` that are not held to `visit`, in order.
+    #[inline]
+    pub fn each_missing(&self, span: Span, mut visit: impl FnMut(Span)) {
         let mut at = span.position;
         self.each_held(span, &mut |start, end| {
             if start > at {
-                missing.push(Span::between(at, start));
+                visit(Span::between(at, start));
             }
             at = end;
             true
         });
         if at < span.end() {
-            missing.push(Span::between(at, span.end()));
+            visit(Span::between(at, span.end()));
         }
     }
 
