@@ -26,11 +26,11 @@ help:
 	@echo "make fuzz    run each fuzz target for FUZZ_SECONDS=600 s, guided by coverage; FUZZ='image csv' names targets (needs"
 	@echo "             a nightly Rust and a compiler for C++). 'make test' runs each for 5 s, unguided"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
-	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm and Python; 'make test' does it too)"
+	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm, Python and apt-get; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"
-	@echo "             copies of objects and the Python package (an hour). GOLLUM and CAPYFILE may be the paths of those"
+	@echo "             copies of objects and the Python package (an hour). GOLLUM_06, GOLLUM_05, GOLLUM_04 and CAPYFILE may be the paths of those"
 	@echo "             programs; vips, aws and curl are compared if they are installed. BENCH is the name of one table:"
 	@echo "             BENCH=transfer for the copies, BENCH=python for the Python package. BENCH='transfer --quick' is a"
 	@echo "             short trial. TMPDIR=/dev/shm keeps the disk out of the measurement"
@@ -72,13 +72,13 @@ fuzz:
 	@CARGO_TARGET_DIR=$(target) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ="$(FUZZ)" tools/fuzz.sh
 
 tools:
-	@$(install) versitygw azurite wsgidav
+	@$(install) versitygw azurite wsgidav etcd
 
 # The tools are installed while the lints and the build run, because the installation mostly waits for the network. Its
 # output is printed after the compiler's, and a failure of either fails the test.
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
-	$(install) versitygw azurite wsgidav >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
+	$(install) versitygw azurite wsgidav etcd >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
 	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]

@@ -12,8 +12,10 @@ mod errors;
 mod evaluation;
 mod event_loop;
 mod fresh;
+mod pairs;
 mod pipe;
 mod program;
+mod quick;
 mod remote;
 mod runtime;
 mod sparse;
@@ -24,6 +26,8 @@ use pyo3::prelude::*;
 /// The compiled part of the package `thalweg`.
 #[pymodule]
 mod _thalweg {
+    use super::*;
+
     #[pymodule_export]
     use crate::copies::{copy, copy_options};
     #[pymodule_export]
@@ -42,6 +46,12 @@ mod _thalweg {
     use crate::sparse::{DiffersError, MissingError, Pin, Pool, SparseFile, SparseFileSystem};
     #[pymodule_export]
     use crate::svfsc::{File, FileSystem};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::sparse::quicken(module.py())?;
+        crate::svfsc::quicken(module.py())
+    }
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "this is its name in Python")]
