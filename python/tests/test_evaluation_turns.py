@@ -85,6 +85,27 @@ def test_waits_of_equal_time_end_in_the_order_of_their_beginning() -> None:
     assert asyncio.run(main()) == [0, 1, 2] * 3
 
 
+def test_a_timer_that_is_cancelled_between_two_waits_does_not_change_their_order() -> None:
+    async def main() -> list[int]:
+        order: list[int] = []
+
+        async def code(number: int) -> None:
+            await wait(0)
+            order.append(number)
+
+        proc = concurrent_proc(code)
+        timer = waiting(concurrent_proc(wait).call_nonblock(60))
+        handle = asyncio.get_running_loop().call_later(60, order.append, 0)
+        proc.call_nonblock(1)
+        handle.cancel()
+        timer.cancel()
+        proc.call_nonblock(2)
+        await wait(0)
+        return order
+
+    assert asyncio.run(main()) == [1, 2]
+
+
 def test_code_that_always_waits_for_a_turn_lets_timers_and_callbacks_run() -> None:
     async def main() -> None:
         ended: list[str] = []

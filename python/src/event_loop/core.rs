@@ -75,7 +75,6 @@ impl EventLoopCore {
     /// `RuntimeError` if the loop is closed.
     pub fn arm(&self, wait: &Bound<'_, Wait>) -> PyResult<()> {
         self.check_open()?;
-        let now = now();
         self.queues().add(wait, now);
         Ok(())
     }
@@ -171,7 +170,8 @@ impl EventLoopCore {
             let mut queues = this.queues();
             if !queues.timers.is_empty() {
                 // As asyncio does: a timer within the resolution of the clock is due.
-                let (now, last) = (now() + 1e-9, queues.timers.made());
+                let now = if queues.timers.is_timeless() { f64::INFINITY } else { now() + 1e-9 };
+                let last = queues.timers.made();
                 queues.fire(now, last);
             }
             queues.ready.len()

@@ -126,9 +126,13 @@ impl Guest {
         let now = time(event_loop)?;
         let due = {
             let mut queues = slf.get().queues();
-            queues.add(wait, now);
+            queues.add(wait, || now);
             // A question about a descriptor is answered at once.
-            if queues.descriptors.is_asked() { Some(now) } else { queues.timers.next_due() }
+            if queues.descriptors.is_asked() {
+                Some(now)
+            } else {
+                queues.timers.next_due().map(|due| due.max(now))
+            }
         };
         Self::call_at(slf, event_loop, due)
     }
@@ -235,9 +239,13 @@ impl Guest {
             let mut queues = this.queues();
             // Only if the program ends: what is over stays so.
             for wait in over {
-                queues.timers.add_due(now, Job::Wake(wait));
+                queues.timers.add_due(|| now, Job::Wake(wait));
             }
-            if queues.descriptors.is_asked() { Some(now) } else { queues.timers.next_due() }
+            if queues.descriptors.is_asked() {
+                Some(now)
+            } else {
+                queues.timers.next_due().map(|due| due.max(now))
+            }
         };
         Self::watch(slf, event_loop)?;
         Self::call_at(slf, event_loop, next)?;

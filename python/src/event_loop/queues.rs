@@ -25,15 +25,17 @@ pub struct Queues {
 
 impl Queues {
     /// Adds a wait that begins now.
-    pub fn add(&mut self, wait: &Bound<'_, Wait>, now: f64) {
+    pub fn add(&mut self, wait: &Bound<'_, Wait>, clock: impl FnOnce() -> f64) {
         let this = wait.get();
         let own = || wait.clone().unbind();
         let timer = match (this.descriptor, this.seconds) {
-            (None, Some(seconds)) if seconds > 0.0 => Some(self.timers.add(now + seconds, Job::Wake(own()))),
-            (None, _) => Some(self.timers.add_due(now, Job::Wake(own()))),
+            (None, Some(seconds)) if seconds > 0.0 => {
+                Some(self.timers.add(clock() + seconds, Job::Wake(own())))
+            }
+            (None, _) => Some(self.timers.add_due(clock, Job::Wake(own()))),
             (Some(wanted), limit) => {
                 self.descriptors.add(wanted, own());
-                limit.map(|limit| self.timers.add(now + limit, Job::Expire(own())))
+                limit.map(|limit| self.timers.add(clock() + limit, Job::Expire(own())))
             }
         };
         if let Some(timer) = timer {

@@ -62,8 +62,13 @@ impl<T> Timers<T> {
         key
     }
 
-    /// Adds something that is due now.
-    pub fn add_due(&mut self, now: f64, what: T) -> Key {
+    /// Adds something that is due now. The clock is only asked if something else is due at a time.
+    pub fn add_due(&mut self, clock: impl FnOnce() -> f64, what: T) -> Key {
+        let now = match self.at_once.back() {
+            _ if !self.is_timeless() => clock(),
+            Some((last, _)) => last.due,
+            None => f64::NEG_INFINITY,
+        };
         let key = self.key(now);
         // A clock of a test may go back.
         if self.at_once.back().is_some_and(|(last, _)| *last > key) {
@@ -115,6 +120,11 @@ impl<T> Timers<T> {
             (Some(soon), Some(later)) => Some(soon.min(later)),
             (soon, later) => soon.or(later),
         }
+    }
+
+    /// True if all things are due at once.
+    pub fn is_timeless(&self) -> bool {
+        self.later.is_empty()
     }
 
     /// True if there is nothing.
