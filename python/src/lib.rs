@@ -10,6 +10,7 @@ mod buffer;
 mod copies;
 mod errors;
 mod evaluation;
+mod event_loop;
 mod fresh;
 mod heap;
 mod pairs;
@@ -33,7 +34,9 @@ mod _thalweg {
     #[pymodule_export]
     use crate::errors::Error;
     #[pymodule_export]
-    use crate::evaluation::{ConcurrentProc, Waiter, evaluate};
+    use crate::evaluation::{ConcurrentProc, Waiter, evaluate, forget_loop};
+    #[pymodule_export]
+    use crate::event_loop::{EventLoopCore, Wait, wait};
     #[pymodule_export]
     use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]

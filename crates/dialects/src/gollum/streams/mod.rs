@@ -15,7 +15,7 @@ use thalweg_config::Span;
 use super::consumers;
 use super::draft::{Draft, End, Feed, Step, Transform, Way};
 use super::made::{self, Made};
-use super::modulators::{Frame, ListContext, Modulated, Modulation, Reroute, modulate};
+use super::modulators::{ListContext, Modulated, Modulation, Reroute, modulate};
 use super::plugins::{Plugin, Plugins};
 use super::producers;
 use super::report::Report;
@@ -93,6 +93,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: Role::Consumer,
                 stream,
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
@@ -207,6 +208,11 @@ impl Builder<'_> {
         self.plugins.producers[producer].settings.kind.name == "producer.Spooling"
     }
 
+    /// True if the stream that messages came from matters to a producer.
+    fn wants_origin(&self, producer: usize) -> bool {
+        self.spools(producer) || self.plugins.producers[producer].list.iter().any(ends::names_previous)
+    }
+
     /// Returns the branch of a stream. If the stream leads to a spool, each stream of origin has its own
     /// branch.
     fn stream(&mut self, stream: &str, origin: Option<&str>, span: Span) -> Option<usize> {
@@ -221,7 +227,7 @@ impl Builder<'_> {
             return None;
         }
         let listeners = self.listeners(stream);
-        let origin = origin.filter(|_| listeners.iter().any(|&producer| self.spools(producer)));
+        let origin = origin.filter(|_| listeners.iter().any(|&producer| self.wants_origin(producer)));
         let key = (stream.to_owned(), origin.map(str::to_owned));
         if let Some(branch) = self.branches.get(&key) {
             return Some(*branch);
@@ -241,6 +247,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: router.list_role,
                 stream: Some(stream.to_owned()),
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
@@ -308,8 +315,9 @@ impl Builder<'_> {
     ) {
         let targets = router.settings.list("TargetStreams");
         if targets.is_empty() {
-            let message = format!("`{}` distributes to no streams.", router.id);
-            self.report.mistake(router.span, message).help("Add `TargetStreams`.");
+            let message =
+                format!("`{}` distributes to no streams, so its messages are discarded.", router.id);
+            self.report.remark(router.span, message);
         }
         for (target, span) in targets {
             if target == stream {
@@ -331,11 +339,12 @@ impl Builder<'_> {
         let place = ListContext {
             role: Role::Router,
             stream: Some(stream.to_owned()),
+            previous: None,
             streams: self.streams.clone(),
             version: self.version,
         };
         let done = Modulated { steps, ..Modulated::default() };
-        let mut modulation = Modulation { report: self.report, place, frame: Frame::default(), done };
+        let mut modulation = Modulation::new(place, done, self.report);
         let mut options = Made::new(span);
         options.text("field", &field, settings.at("Key"));
         modulation.route_by(options, &[], span);
@@ -415,6 +424,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: Role::Producer,
                 stream: Some(String::new()),
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
@@ -440,6 +450,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: router.list_role,
                 stream: Some(String::new()),
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
