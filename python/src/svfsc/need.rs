@@ -1,4 +1,4 @@
-//! What has to be fetched, as `svfsc` computes it.
+//! The ranges to fetch, as `svfsc` computes them.
 //!
 //! Its sums of positions and lengths are modulo 2^64, and empty ranges have results of their own. The sparse
 //! file computes the usual case. The others follow `svfsc` step by step: slower, but no program needs them
