@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from table import Table
@@ -28,7 +29,10 @@ SIZES = [1 << power for power in range(11)]
 LENGTHS = [1 << power for power in range(5, 15)]
 THREADS = [1, 2, 4, 8, 16]
 NAMES = {"svfsc": "svfsc, Python", "thalweg.svfsc": "thalweg.svfsc, Python", "SparseFile": "thalweg, Python"}
-NOTE = "Ratios are to svfsc in the same language. A plain copy of the same bytes is the limit."
+NOTE = (
+    "Ratios are to svfsc in the same language. The limit is a plain copy of the same bytes; for ranges, a list of as many "
+    "tuples."
+)
 
 
 def rows(variable: str, *arguments: str) -> dict[str, Any]:
@@ -61,14 +65,18 @@ class Figures:
         peer = python.get("svfsc")
         for name, figure in python.items():
             ratio = peer / figure if peer is not None and name != "limit" else None
-            self.table.row(case, NAMES.get(name, "a plain copy, Python"), figure * scale, ratio)
+            self.table.row(case, NAMES.get(name, "the limit, Python"), figure * scale, ratio)
         if key in ("read", "read_one", "write", "write_one") and "copy" in self.rust:
-            self.table.row(case, "a plain copy, Rust", self.rust["copy"][at] * scale, None)
+            self.table.row(case, "the limit, Rust", self.rust["copy"][at] * scale, None)
 
 
 def copies(positions: range, data: bytes) -> None:
     for _ in positions:
         bytearray(data)
+
+
+def pairs(count: int) -> list[tuple[int, int]]:
+    return list(zip(range(0, count * 800, 800), repeat(796), strict=False))
 
 
 def transfers(cpp: dict[str, Any], rust: dict[str, Any]) -> None:
@@ -112,7 +120,7 @@ def whole(cpp: dict[str, Any], rust: dict[str, Any]) -> None:
     work["limit"] = (partial(copies, range(1), data), 1)
     made.add("write", "write_whole", 0, compare(work))
     if "copy_whole" in rust:
-        made.table.row("either", "a plain copy, Rust", rust["copy_whole"][0], None)
+        made.table.row("either", "the limit, Rust", rust["copy_whole"][0], None)
     made.table.finish()
 
 
@@ -134,7 +142,8 @@ def needs(cpp: dict[str, Any], rust: dict[str, Any]) -> None:
     made.table.plots.clear()
     blocks = [position for position, _ in next(iter(indices.values())).blocks()]
     wanted = [(position, 8) for position in blocks]
-    one = {name: (partial(file.need, 0, span), 1) for name, file in indices.items()}
+    one: dict[str, tuple[Work, int]] = {name: (partial(file.need, 0, span), 1) for name, file in indices.items()}
+    one["limit"] = (partial(pairs, len(blocks)), 1)
     made.add("need", "need_whole", 0, compare(one))
     made.add(
         "need_many",
