@@ -30,8 +30,8 @@ LENGTHS = [1 << power for power in range(5, 15)]
 THREADS = [1, 2, 4, 8, 16]
 NAMES = {"svfsc": "svfsc, Python", "thalweg.svfsc": "thalweg.svfsc, Python", "SparseFile": "thalweg, Python"}
 NOTE = (
-    "Ratios are to svfsc in the same language. The limit is a plain copy of the same bytes; for ranges, a list of as many "
-    "tuples."
+    "Ratios are to svfsc in the same language. The limit is a plain copy of the same bytes; "
+    "for ranges, a list of as many tuples."
 )
 
 
