@@ -1,10 +1,11 @@
-//! Short methods without the general conversion of arguments, for calls that take a fraction of a microsecond.
+//! Short methods without the general conversion of arguments, for calls that take a fraction of a
+//! microsecond.
 //!
-//! The bindings convert arguments for any signature, count nested calls, and build results in two steps. For a
-//! read of a few bytes that is a third of its time. A quick method handles only the frequent call: positional
-//! arguments of exactly the types `int` and `bytes`, and success. For any other call it returns nothing, and
-//! the method of the bindings, which it replaces in its class, runs instead. So both have the same results and
-//! errors, and only one place knows them.
+//! The bindings convert arguments for any signature, count nested calls, and build results in two steps. For
+//! a read of a few bytes that is a third of its time. A quick method handles only the frequent call:
+//! positional arguments of exactly the types `int` and `bytes`, and success. For any other call it returns
+//! nothing, and the method of the bindings, which it replaces in its class, runs instead. So both have the
+//! same results and errors, and only one place knows them.
 //!
 //! Removing the bindings from these classes was rejected: every method would have to be written by hand.
 

@@ -96,8 +96,8 @@ impl FileEvents {
         state.steps = steps(&phase.graph, pipeline, operations);
     }
 
-    /// Prints that the job is done, with the files that failed. Returns the reason of each failure: capyfile's
-    /// lines have no reasons, so scripts do not expect them there.
+    /// Prints that the job is done, with the files that failed. Returns the reason of each failure:
+    /// capyfile's lines have no reasons, so scripts do not expect them there.
     ///
     /// # Errors
     /// If the output could not be written.

@@ -1,8 +1,8 @@
 //! One chunk of a file: 64 KiB of positions, of which any bytes may be held.
 //!
-//! A chunk is packed while it holds little. When the packed form needs fifteen sixteenths of a page, the chunk
-//! becomes a page with every byte in its place. Within a packed chunk, a write between two runs moves the
-//! bytes behind it; 60 KiB bound that move. Three quarters of a page were the limit before: moves were
+//! A chunk is packed while it holds little. When the packed form needs fifteen sixteenths of a page, the
+//! chunk becomes a page with every byte in its place. Within a packed chunk, a write between two runs moves
+//! the bytes behind it; 60 KiB bound that move. Three quarters of a page were the limit before: moves were
 //! shorter by a fifth, and blocks of 1 KiB that are 340 bytes apart took a third more memory.
 
 use crate::packed::Packed;

@@ -6,8 +6,8 @@
 //! joined by deleting an entry. Moving all later runs by some bytes is one addition per word, which the
 //! compiler does eight at a time.
 //!
-//! Blocks are often erased in the order of position, when the least recently used ones make room. Bytes erased
-//! at the front therefore stay in the data as an unused head, until it is half of the data.
+//! Blocks are often erased in the order of position, when the least recently used ones make room. Bytes
+//! erased at the front therefore stay in the data as an unused head, until it is half of the data.
 //!
 //! A separate offset for each run was rejected, although data could then stay in the order of arrival. Each
 //! run would need half as much memory again, and garbage would have to be collected. Bytes would be moved

@@ -7,8 +7,8 @@
 //! This is correct because blocks only merge through a use, whose number is higher than all earlier ones.
 //! (The sparse file can keep the order itself, in two trees, but then a read takes twice as long.)
 //!
-//! A program that drops a block at each step would settle all blocks at each step. So a drop makes a queue
-//! of all blocks once, and a later drop only adds the uses since then. Entries of the queue that have become
+//! A program that drops a block at each step would settle all blocks at each step. So a drop makes a queue of
+//! all blocks once, and a later drop only adds the uses since then. Entries of the queue that have become
 //! wrong are skipped when they come up.
 
 use std::collections::BTreeMap;
