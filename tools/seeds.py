@@ -3,6 +3,7 @@
 
     tools/seeds.py            writes them
     tools/seeds.py --check    fails if the page does not follow from the runs
+    tools/seeds.py record     reads the output of `cargo test` and `pytest -v`, and notes the tests that passed
 
 `make seeds` makes the runs: `docs/seeds/runs` has a file for each table of figures, and for each list of features. Both
 stay in the repository, so that the page can be checked without measuring again.
@@ -13,6 +14,8 @@ the same if all its tests passed in the run, unless the list gives the reason of
 """
 
 import json
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -39,7 +42,17 @@ ran; each table of figures was measured in one run, in which the programs took t
 """
 
 
+# A line of Rust's harness, and one of pytest's. The parameters of a test in Python may contain blanks.
+RESULT = re.compile(
+    r"^test (?P<rust>\S+)(?: - should panic)? \.\.\. (?P<ok>ok|FAILED)$"
+    r"|^(?:\S+/)?(?P<python>test_\w+\.py::\w+)(?:\[.*\])? (?P<passed>PASSED|FAILED|ERROR|SKIPPED)",
+    re.MULTILINE,
+)
+
+
 def main():
+    if "record" in sys.argv:
+        record(sys.stdin.read())
     pages = {PAGE: page()}
     for table in tables():
         for at, drawn in enumerate(table["plots"]):
@@ -51,6 +64,26 @@ def main():
             path.write_text(pages[path])
     elif stale:
         sys.exit(f"{stale[0].relative_to(ROOT)} does not follow from docs/seeds/runs: run `tools/seeds.py`")
+
+
+def record(log):
+    """Notes the tests that passed, as far as a list of features names them."""
+    passed, other = set(), set()
+    for found in RESULT.finditer(log):
+        is_passed = found["ok"] == "ok" or found["passed"] == "PASSED"
+        (passed if is_passed else other).add(found["rust"] or found["python"])
+    # A test with parameters has passed if it has passed with all of them.
+    passed -= other
+    named = {test_of(test) for path in (FOLDER / "features").glob("*.json") for feature in json.loads(path.read_text()) for test in feature["tests"]}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    run = {"commit": commit, "passed": sorted(passed & named)}
+    (FOLDER / "runs").mkdir(parents=True, exist_ok=True)
+    (FOLDER / "runs/tests.json").write_text(json.dumps(run, indent=2) + "\n")
+
+
+def test_of(name):
+    """The name of a test without the case in brackets."""
+    return name.split(" (")[0]
 
 
 def tables(seed=None):
@@ -84,15 +117,19 @@ def features(seed):
     rows, same = [], 0
     listed = json.loads(path.read_text())
     for feature in listed:
-        missing = [test for test in feature["tests"] if test not in passed]
-        if missing:
+        missing = [test for test in feature["tests"] if test_of(test) not in passed]
+        if not feature["tests"] and not feature.get("reason"):
+            verdict = "**not shown**: no test"
+        elif missing:
             verdict = f"**not shown**: `{missing[0]}` did not pass"
         elif feature.get("reason"):
             verdict = feature["reason"]
         else:
             verdict, same = "same", same + 1
         rows.append([feature["feature"], feature["reference"], feature["ours"], verdict, tests(feature["tests"])])
-    yield f"{same} of {len(listed)} features are the same; the others have their reason.\n"
+    open_rows = sum(row[3].startswith("**") for row in rows)
+    different = len(listed) - same - open_rows
+    yield f"Of {len(listed)} features, {same} are the same, {different} differ for a reason, and {open_rows} are not shown.\n"
     yield table_of(["feature", NAMES[seed], "thalweg", "same, or the reason", "shown by"], rows)
 
 

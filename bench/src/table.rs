@@ -1,8 +1,8 @@
 //! Tables of figures: for each case one line per contender. A table is printed as text. If `THALWEG_SEEDS` is
-//! the path of a folder, it is also saved there as JSON, from which `tools/seeds.py` writes `docs/seeds.md` and
-//! draws the plots. Raw figures stay in the repository with the machine that they were measured on, so a later
-//! run can be compared with them. Drawing in this program was rejected: the tables of the Python package need
-//! the same plots.
+//! the path of a folder, it is also saved there as JSON, from which `tools/seeds.py` writes `docs/seeds.md`
+//! and draws the plots. Raw figures stay in the repository with the machine that they were measured on, so a
+//! later run can be compared with them. Drawing in this program was rejected: the tables of the Python
+//! package need the same plots.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};

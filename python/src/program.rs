@@ -59,6 +59,7 @@ impl RunArguments {
             strict: self.strict,
             repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
             compat_exit_code: self.compat_exit_code,
+            reports_skipped: false,
         })
     }
 

@@ -12,6 +12,7 @@ use super::opened::Opened;
 use super::options::Given;
 use super::{future, lines, statistics};
 use crate::buffer::Buffer;
+use crate::pairs;
 use crate::runtime::runtime;
 use crate::sparse::{Pool, spans};
 
@@ -127,7 +128,7 @@ impl RemoteFile {
 
     /// Returns the ranges that are held in memory.
     fn held<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        spans::list(py, &self.opened.look(|file| file.held().blocks())?)
+        pairs::list(py, &self.opened.look(|file| file.held().blocks())?)
     }
 
     /// Returns the statistics by name.

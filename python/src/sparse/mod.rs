@@ -1,6 +1,7 @@
 //! Sparse files: `thalweg.SparseFile`, `SparseFileSystem` and `Pool`.
 
 mod counters;
+mod few;
 mod file;
 mod options;
 mod pin;
@@ -8,7 +9,8 @@ mod pool;
 pub mod spans;
 mod system;
 
-pub use file::SparseFile;
+pub use few::Few;
+pub use file::{SparseFile, quicken};
 pub use pin::Pin;
 pub use pool::Pool;
 pub use system::SparseFileSystem;

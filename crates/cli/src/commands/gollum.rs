@@ -79,14 +79,14 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
 
 /// Lets a command take the place of this process.
 #[cfg(unix)]
-fn replace(mut command: Command) -> Result<Exit, CommandError> {
+pub(super) fn replace(mut command: Command) -> Result<Exit, CommandError> {
     let error = std::os::unix::process::CommandExt::exec(&mut command);
     Err(CommandError::Usage(format!("thalweg cannot be started again: {error}")))
 }
 
 /// Runs a command to its end.
 #[cfg(not(unix))]
-fn replace(mut command: Command) -> Result<Exit, CommandError> {
+pub(super) fn replace(mut command: Command) -> Result<Exit, CommandError> {
     let status = command.status();
     let status =
         status.map_err(|error| CommandError::Usage(format!("thalweg cannot be started again: {error}")))?;

@@ -91,7 +91,7 @@ pub struct Arguments {
     /// the option, the environment names the definition: see `thalweg serve`.
     #[arg(long, short = 'f', value_name = "FILE")]
     service_definition: Option<PathBuf>,
-    /// Accepted for compatibility with capyfile, without effect.
+    /// Accepted for compatibility with capyfile: as there, the files that an operation skips are reported.
     #[arg(long, short, hide_short_help = true)]
     concurrency: bool,
     /// Accepted for compatibility with capyfile, without effect.
@@ -131,6 +131,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         strict: arguments.strict,
         repeat,
         compat_exit_code: arguments.compat_exit_code,
+        reports_skipped: arguments.concurrency,
     };
     thalweg_frontend::run(&configuration, &request)
 }

@@ -38,22 +38,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Creates a draft with the permissions of `writing`. Returns it and its id.
-    pub(crate) fn create(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
+    /// Creates the draft with this id, with the permissions of `writing`.
+    pub(crate) fn create(target: &Path, id: &str, writing: &Writing) -> io::Result<Self> {
         if let Some(folder) = target.parent() {
             make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
         }
-        loop {
-            let id = format!("{:0ID_DIGITS$x}", fastrand::u64(..));
-            let path = path_of(target, &id)?;
-            match new_file(&path, writing) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                opened => {
-                    let file = Arc::new(opened?);
-                    return Ok((Self { file, path, target: target.to_owned(), is_resumed: false }, id));
-                }
-            }
-        }
+        let path = path_of(target, id)?;
+        let file = Arc::new(new_file(&path, writing)?);
+        Ok(Self { file, path, target: target.to_owned(), is_resumed: false })
     }
 
     /// Creates the draft of a file that is written at once. Its id belongs to the target, so the next write
@@ -77,7 +69,10 @@ impl Draft {
                 Ok((Self { file: Arc::new(file), path, target: target.to_owned(), is_resumed: false }, id))
             }
             // Another process writes the same target.
-            None => Self::create(target, writing),
+            None => {
+                let id = random_id();
+                Ok((Self::create(target, &id, writing)?, id))
+            }
         }
     }
 
@@ -153,6 +148,11 @@ impl Draft {
         }
         sync_folder(&self.target)
     }
+}
+
+/// Returns an id that no other draft has. With 64 random bits, a second try is not worth its code.
+pub(crate) fn random_id() -> String {
+    format!("{:0ID_DIGITS$x}", fastrand::u64(..))
 }
 
 /// True if all bytes are zero.
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn zeros_become_holes_and_replace_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
-        let (draft, _) = Draft::create(&folder.path().join("a"), &Writing::default()).unwrap();
+        let draft = Draft::create(&folder.path().join("a"), &random_id(), &Writing::default()).unwrap();
         let mut content = vec![0_u8; 4 << 20];
         draft.write(0, &content).unwrap();
         assert_eq!(draft.file.metadata().unwrap().len(), 4 << 20);
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_part_of_a_draft_that_was_removed_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
-        let (draft, _) = Draft::create(&folder.path().join("below/a"), &Writing::default()).unwrap();
+        let draft = Draft::create(&folder.path().join("below/a"), &random_id(), &Writing::default()).unwrap();
         draft.write(0, b"one").unwrap();
         std::fs::remove_dir_all(folder.path().join("below")).unwrap();
         let error = draft.write(3, b"two").unwrap_err();

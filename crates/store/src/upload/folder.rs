@@ -9,37 +9,54 @@ use super::{Begun, Body, OnExisting, Sent, Stored, UploadedPart, Verified, Writi
 use crate::local::{failed, working};
 use crate::{Store, StoreError};
 
-pub(super) async fn begin(
-    store: &Store,
-    path: &str,
-    options: &Writing,
-) -> Result<(Begun, Draft), StoreError> {
-    begin_by(store, path, options, if options.once { Draft::create_whole } else { Draft::create }).await
+/// Chooses the id of an upload whose draft [`create`] creates.
+pub(super) async fn plan(store: &Store, path: &str, options: &Writing) -> Result<Begun, StoreError> {
+    let target = writable(store, path, options)?;
+    let is_kept = options.on_existing == OnExisting::Keep;
+    working(store, path, BEGINNING, move || refuse_existing(&target, is_kept)).await?;
+    let id = draft::random_id();
+    Ok(Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false })
 }
 
-/// A function that creates a draft of a target with permissions. Returns the draft and its id.
-type Create = fn(&Path, &Writing) -> io::Result<(Draft, String)>;
+/// Creates the draft of a planned upload.
+pub(super) async fn create(store: &Store, begun: &Begun) -> Result<Draft, StoreError> {
+    let target = target(store, &begun.path)?;
+    let Begun { path, id, writing, .. } = begun.clone();
+    working(store, &path, BEGINNING, move || Draft::create(&target, &id, &writing)).await
+}
 
-/// Creates a draft by one of its functions.
-async fn begin_by(
+/// Creates the draft of an upload that no later process resumes.
+pub(super) async fn begin_whole(
     store: &Store,
     path: &str,
     options: &Writing,
-    create: Create,
 ) -> Result<(Begun, Draft), StoreError> {
-    let (target, name) = (target(store, path)?, store.name(path));
+    let target = writable(store, path, options)?;
     let (is_kept, writing) = (options.on_existing == OnExisting::Keep, options.clone());
-    if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
-        return Err(StoreError::Impossible { name, what: "comparing an entity tag" });
-    }
-    let (draft, id) = working(store, path, "beginning to write it", move || {
-        if is_kept && target.symlink_metadata().is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        create(&target, &writing)
+    let (draft, id) = working(store, path, BEGINNING, move || {
+        refuse_existing(&target, is_kept)?;
+        Draft::create_whole(&target, &writing)
     })
     .await?;
     Ok((Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false }, draft))
+}
+
+/// The step in which a draft is created, for errors.
+const BEGINNING: &str = "beginning to write it";
+
+/// Returns the target of a path, if it can be written in this way.
+fn writable(store: &Store, path: &str, options: &Writing) -> Result<PathBuf, StoreError> {
+    if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
+        return Err(StoreError::Impossible { name: store.name(path), what: "comparing an entity tag" });
+    }
+    target(store, path)
+}
+
+fn refuse_existing(target: &Path, is_kept: bool) -> io::Result<()> {
+    match is_kept && target.symlink_metadata().is_ok() {
+        true => Err(io::ErrorKind::AlreadyExists.into()),
+        false => Ok(()),
+    }
 }
 
 pub(super) async fn resume(store: &Store, saved: &Begun) -> Result<Option<Draft>, StoreError> {
@@ -168,7 +185,7 @@ pub(super) async fn put(
     body: Body,
     options: &Writing,
 ) -> Result<Stored, StoreError> {
-    let (begun, draft) = begin_by(store, path, options, Draft::create_whole).await?;
+    let (begun, draft) = begin_whole(store, path, options).await?;
     let written = async {
         let part = part(store, &begun, &draft, 1, 0, body).await?.part;
         complete(store, &begun, &draft, vec![part]).await
@@ -291,6 +308,26 @@ mod tests {
             assert_eq!(drafts.len(), left, "{drafts:?}");
             drafts.iter().for_each(|name| std::fs::remove_file(folder.path().join(name)).unwrap());
         }
+    }
+
+    /// A process that is killed after the note and before the upload left nothing that is not noted.
+    #[tokio::test]
+    async fn an_upload_is_noted_before_its_draft_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, _) = place(&folder, "x");
+        let (mut noted, writing) = (None, Writing::default());
+        let refused = store.begin_noted(&path, &writing, |begun| {
+            noted = Some(begun.clone());
+            Err(names(folder.path()).len())
+        });
+        assert_eq!(refused.await.unwrap_err(), 0);
+        let noted = noted.unwrap();
+        assert!(store.resume(&noted).await.unwrap().is_none());
+        store.discard(&noted).await.unwrap();
+        let upload =
+            store.begin_noted(&path, &Writing::default(), |_| Ok::<_, ()>(())).await.unwrap().unwrap();
+        assert_eq!(names(folder.path()).len(), 1);
+        upload.abort().await.unwrap();
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! An upload in parts.
 
+use std::convert::Infallible;
+
 use super::draft::Draft;
 use super::folder::PartWriter;
 use super::{Begun, Body, Sent, Stored, UploadedPart, Writing, blocks, folder, multipart};
@@ -23,9 +25,42 @@ impl Store {
     /// # Errors
     /// [`StoreError`]. A condition that does not hold may be reported here, or only by [`Upload::complete`].
     pub async fn begin(&self, path: &str, options: &Writing) -> Result<Upload, StoreError> {
+        let Ok(upload) = self.begin_noted(path, options, |_| Ok::<_, Infallible>(())).await;
+        upload
+    }
+
+    /// Does the same, and calls `note` to record what a later process needs to resume or discard the upload.
+    /// Where the client chooses the id of an upload, as in folders, `note` is called before anything exists:
+    /// a process that is killed between the two would otherwise leave a draft that no later process knows.
+    ///
+    /// # Errors
+    /// The error of `note`. The inner result is that of [`begin`](Self::begin).
+    pub async fn begin_noted<E>(
+        &self,
+        path: &str,
+        options: &Writing,
+        note: impl FnOnce(&Begun) -> Result<(), E>,
+    ) -> Result<Result<Upload, StoreError>, E> {
+        if matches!(self.kind(), Kind::Folders) && !options.once {
+            let begun = match folder::plan(self, path, options).await {
+                Ok(begun) => begun,
+                Err(error) => return Ok(Err(error)),
+            };
+            note(&begun)?;
+            let draft = folder::create(self, &begun).await;
+            return Ok(draft.map(|draft| Upload { store: self.clone(), begun, draft: Some(draft) }));
+        }
+        let upload = self.begin_at_once(path, options).await;
+        if let Ok(upload) = &upload {
+            note(upload.begun())?;
+        }
+        Ok(upload)
+    }
+
+    async fn begin_at_once(&self, path: &str, options: &Writing) -> Result<Upload, StoreError> {
         let (begun, draft) = match (self.kind(), self.remote(path)?) {
             (Kind::Folders, _) => {
-                let (begun, draft) = folder::begin(self, path, options).await?;
+                let (begun, draft) = folder::begin_whole(self, path, options).await?;
                 (begun, Some(draft))
             }
             (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => {

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use thalweg_engine::{Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
 use thalweg_runtime::Failpoint;
-use thalweg_store::{PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
+use thalweg_store::{Begun, PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
@@ -437,10 +437,9 @@ impl Job<'_> {
                 self.noted.forget()?;
             }
         }
-        let upload = store.begin(self.path, &self.target.writing).await;
-        let upload = upload.map_err(|error| unwritten(&error))?;
-        self.noted.begin(upload.begun(), &self.identity, self.part_size)?;
-        Ok((upload, Vec::new()))
+        let note = |begun: &Begun| self.noted.begin(begun, &self.identity, self.part_size);
+        let upload = store.begin_noted(self.path, &self.target.writing, note).await?;
+        Ok((upload.map_err(|error| unwritten(&error))?, Vec::new()))
     }
 
     /// Sends the missing parts. When this returns, no part is in flight. A part that arrived after the upload

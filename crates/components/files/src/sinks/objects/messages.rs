@@ -337,10 +337,10 @@ impl Messages {
     async fn begin(&mut self) -> Result<(), Error> {
         if self.object.upload.is_none() {
             let path = self.claim().await?;
-            let begun = self.target.store.begin(&path, &self.target.writing).await;
-            let upload = begun.map_err(|error| failure(&error))?;
-            self.noted(self.object.number).begin(upload.begun(), "", 0)?;
-            self.object.upload = Some(upload);
+            let noted = self.noted(self.object.number);
+            let note = |begun: &Begun| noted.begin(begun, "", 0);
+            let begun = self.target.store.begin_noted(&path, &self.target.writing, note).await?;
+            self.object.upload = Some(begun.map_err(|error| failure(&error))?);
         }
         Ok(())
     }
