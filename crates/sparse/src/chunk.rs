@@ -25,6 +25,16 @@ enum Body {
     Page(Presence, Page),
 }
 
+/// How near to the edge of a chunk, in bytes, a writer that goes on in the next chunk writes.
+pub(crate) const NEAR: u32 = 4096;
+
+/// The memory of a chunk that was written from its front to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Room {
+    Packed { data: usize, runs: usize },
+    Page { runs: usize },
+}
+
 /// See the module. `used` and `listed` belong to the pool, if there is one.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -53,6 +63,30 @@ impl Chunk {
             Body::Packed(Packed::with_capacity(bytes))
         };
         Self { body, held: 0, used: AtomicU64::new(0), listed: 0 }
+    }
+
+    /// Creates a chunk for a first write of `bytes` bytes, to be continued.
+    pub fn with_room(room: Room, bytes: usize) -> Self {
+        let body = match room {
+            Room::Packed { data, runs } if bytes + 4 <= MOST_PACKED => {
+                Body::Packed(Packed::with_room(data.max(bytes), runs.max(1)))
+            }
+            Room::Packed { runs, .. } | Room::Page { runs } => {
+                Body::Page(Presence::with_capacity(runs.max(1)), Page::new())
+            }
+        };
+        Self { body, held: 0, used: AtomicU64::new(0), listed: 0 }
+    }
+
+    /// Returns the room that the chunk takes, if it is held up to about its end.
+    pub fn room(&self) -> Option<Room> {
+        if self.visit(CHUNK - NEAR, CHUNK, &mut |_, _| false) {
+            return None;
+        }
+        Some(match &self.body {
+            Body::Packed(packed) => Room::Packed { data: packed.held(), runs: packed.runs() },
+            Body::Page(presence, _) => Room::Page { runs: presence.runs() },
+        })
     }
 
     /// Returns the memory of a chunk that [`Chunk::for_first`] creates, in bytes.
@@ -275,7 +309,10 @@ impl Chunk {
     pub fn trim(&mut self, wipe: bool) {
         match &mut self.body {
             Body::Packed(packed) => packed.trim(wipe),
-            Body::Page(presence, _) => presence.trim(),
+            Body::Page(presence, _) => {
+                presence.trim();
+                self.pack_if_small(wipe);
+            }
         }
     }
 

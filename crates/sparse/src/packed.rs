@@ -76,6 +76,11 @@ impl Packed {
         Self { runs: Vec::with_capacity(4), data: Vec::with_capacity(bytes.max(16)), head: 0 }
     }
 
+    /// Returns an empty chunk that will have about this many bytes in this many runs.
+    pub fn with_room(data: usize, runs: usize) -> Self {
+        Self { runs: Vec::with_capacity(runs), data: Vec::with_capacity(data), head: 0 }
+    }
+
     #[inline]
     fn start(&self, at: usize) -> u32 {
         self.runs[at] >> 16

@@ -65,7 +65,8 @@ impl Queue {
     /// Removes the least recently used block, and returns it. Blocks that were erased meanwhile are skipped.
     fn take(&mut self, file: &SparseFile) -> Option<Span> {
         while let Some(block) = self.old.pop() {
-            if !self.is_new(block.position) && (self.is_whole || file.block_at(block.position) == Some(block)) {
+            if !self.is_new(block.position) && (self.is_whole || file.block_at(block.position) == Some(block))
+            {
                 return Some(block);
             }
         }
@@ -139,6 +140,22 @@ impl Touches {
         queue.is_whole = false;
         self.queue = Some(queue);
         oldest
+    }
+
+    /// Frees what is stored of dropped blocks, which are sorted, if they were most of all.
+    pub fn dropped(&mut self, blocks: &[Span]) {
+        if blocks.len() < self.settled.len() / 2 {
+            return;
+        }
+        let mut blocks = blocks.iter().map(|block| block.position).peekable();
+        self.settled.retain(|(position, _)| {
+            while blocks.next_if(|dropped| dropped < position).is_some() {}
+            blocks.peek() != Some(position)
+        });
+        self.settled.shrink_to_fit();
+        if let Some(queue) = &mut self.queue {
+            queue.old.shrink_to_fit();
+        }
     }
 
     /// Adds the uses that a queue has not seen.
