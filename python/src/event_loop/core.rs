@@ -212,12 +212,18 @@ impl EventLoopCore {
         asyncio.set_current(event_loop, evaluation)
     }
 
+    /// True if the last job was an evaluation, which is the current task still.
+    pub fn is_in_evaluation(&self) -> bool {
+        self.has_current.load(Ordering::Relaxed)
+    }
+
     /// Clears the current task, if the last job was an evaluation.
     ///
     /// # Errors
     /// The exceptions of asyncio.
     pub fn leave_evaluation(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.has_current.swap(false, Ordering::Relaxed) {
+        if self.is_in_evaluation() {
+            self.has_current.store(false, Ordering::Relaxed);
             return Asyncio::get(event_loop.py())?.leave(event_loop, None);
         }
         Ok(())
