@@ -154,10 +154,15 @@ peers: build tools wheel
 	else echo "Go is not installed: benthos is left out"; fi
 	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
 	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
+	@if cd $(target)/svfsc && bin/pip download --quiet --no-deps --no-binary :all: --dest . svfsc==0.4.1 && \
+		tar -xzf svfsc-0.4.1.tar.gz && $(CXX) -std=c++17 -O3 -DNDEBUG -DSVF_THREAD_SAFE -pthread -I svfsc-0.4.1/src/cpp \
+		"$$OLDPWD/bench/svfsc/rows.cpp" svfsc-0.4.1/src/cpp/svf.cpp -o rows; then :; \
+	else echo "svfsc's C++ cannot be compiled here: its rows in C++ are left out"; fi
 
 measured := BENTHOS=$(abspath $(target))/benthos SVFSC_PYTHON=$(abspath $(target))/svfsc/bin/python \
 	PYTHON=$(python)/bin/python
-beside_svfsc = PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python
+beside_svfsc = THALWEG_BENCH=$(abspath $(target))/release/thalweg-bench \
+	SVFSC_CPP=$(abspath $(target))/svfsc/rows PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python
 
 bench: peers
 	case "$(BENCH)" in python*) ;; *) $(measured) $(target)/release/thalweg-bench $(BENCH) ;; esac
@@ -172,7 +177,7 @@ seeds: peers
 	@for name in $(filter-out tests,$(SEEDS)); do \
 		case $$name in transfer) tables=azure ;; *) tables= ;; esac; \
 		$(measured) $(target)/release/thalweg-bench $$name $$tables || exit; \
-		case $$name in sparse) $(beside_svfsc) python/bench/sparse.py || exit ;; esac; \
+		case $$name in sparse) $(beside_svfsc) python/bench/svfs.py || exit ;; esac; \
 	done
 	@case " $(SEEDS) " in *" tests "*) \
 		{ $(CARGO) test --release --locked --workspace --no-fail-fast; \

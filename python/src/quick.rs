@@ -204,7 +204,7 @@ unsafe fn slowly(
     }
 }
 
-/// Replaces a method of a class by a quick one with the same name, signature and text.
+/// Replaces a method of a class by a quick one with the same name, signature and text, once in a process.
 ///
 /// # Errors
 /// If the class has no such method.
@@ -214,6 +214,9 @@ pub fn install(
     function: Function,
     replaced: &'static Replaced,
 ) -> PyResult<()> {
+    if !replaced.0.load(Ordering::Acquire).is_null() {
+        return Ok(());
+    }
     let py = class.py();
     let attribute = PyString::new(py, &name.to_string_lossy());
     let method = class.getattr(&attribute)?;

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use thalweg_sparse::{Merge, Overlap, Span};
 
 use super::options::{Named, options, overlap};
-use super::{Few, Pin, Pool, spans, to_py_error};
+use super::{Missing, Pin, Pool, spans, to_py_error};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
 use crate::pairs;
@@ -82,7 +82,7 @@ impl SparseFile {
 
     fn need_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
         let given = given.exactly(2)?;
-        let missing = Few::needed(&self.0, Span::new(given.unsigned(0)?, given.unsigned(1)?))?;
+        let missing = Missing::of(&self.0, Span::new(given.unsigned(0)?, given.unsigned(1)?));
         given.list(&missing)
     }
 }

@@ -1,16 +1,16 @@
 //! Sparse files: `thalweg.SparseFile`, `SparseFileSystem` and `Pool`.
 
 mod counters;
-mod few;
 mod file;
+mod missing;
 mod options;
 mod pin;
 mod pool;
 pub mod spans;
 mod system;
 
-pub use few::Few;
 pub use file::{SparseFile, quicken};
+pub use missing::Missing;
 pub use pin::Pin;
 pub use pool::Pool;
 pub use system::SparseFileSystem;

@@ -57,7 +57,7 @@ impl File {
         let given = given.exactly(2)?;
         let (position, length) = (given.wrapped(0)?, given.wrapped(1)?);
         // The lock is released before the list is made: that may run the garbage collector.
-        let missing = self.0.lock().as_ref()?.few_needed(position, length)?;
+        let missing = self.0.lock().as_ref()?.usually(position, length)?;
         given.list(&missing)
     }
 }

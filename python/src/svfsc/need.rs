@@ -1,4 +1,4 @@
-//! What has to be fetched, as `svfsc` computes it.
+//! The ranges to fetch, as `svfsc` computes them.
 //!
 //! Its sums of positions and lengths are modulo 2^64, and empty ranges have results of their own. The sparse
 //! file computes the usual case. The others follow `svfsc` step by step: slower, but no program needs them
@@ -7,14 +7,14 @@
 use thalweg_sparse::Span;
 
 use super::held::Held;
-use crate::sparse::Few;
+use crate::sparse::Missing;
 
 impl Held {
-    /// Returns the ranges to fetch so that a range is held, if the range is usual and they are few.
+    /// Returns the ranges to fetch so that a range is held, if the range is usual.
     #[inline]
-    pub fn few_needed(&self, position: u64, length: u64) -> Option<Few> {
+    pub fn usually(&self, position: u64, length: u64) -> Option<Missing> {
         let wanted = Span::new(position, length);
-        if is_usual(&wanted, 0) { Few::needed(&self.file, wanted) } else { None }
+        is_usual(&wanted, 0).then(|| Missing::of(&self.file, wanted))
     }
 
     /// Returns the ranges to fetch so that a range is held.
