@@ -118,6 +118,7 @@ fn compare(
     file: &str,
 ) -> Result<(), String> {
     let file = &contest.gollum(file)?;
+    let program = program(version);
     let ours = || {
         let mut command = contest.thalweg_with(file);
         command.arg("--gollum").arg(version.name);
@@ -125,7 +126,6 @@ fn compare(
     };
     let mut contenders = vec![Contender::new("thalweg", ours)];
     let mut messages = vec![workload.messages];
-    let program = program(version);
     if let Some(program) = &program {
         contenders.push(Contender::new("gollum", move || gollum(program, file)));
         messages.push(workload.messages);

@@ -1,6 +1,7 @@
 """The order in which evaluations run, which is that of Ruby's Concurrently."""
 
 import asyncio
+import subprocess
 import sys
 import time
 from typing import Any
@@ -241,8 +242,32 @@ def test_code_without_an_event_loop_waits() -> None:
     asyncio.run(main())
 
 
+def test_the_loop_of_a_thread_is_closed_with_it() -> None:
+    script = """
+import threading
+from thalweg.evaluations import block_on, concurrent_proc, wait
+
+async def start():
+    concurrent_proc(wait).call_nonblock(0)
+
+block_on(start())
+for _ in range(3):
+    thread = threading.Thread(target=lambda: block_on(wait(0)))
+    thread.start()
+    thread.join()
+block_on(wait(0.001))
+"""
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", script]
+    done = subprocess.run(command, timeout=60, check=False, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_the_fastest_of_many_waits_is_the_one_that_is_due_first() -> None:
     async def main() -> None:
+        # Even if the loop was held up until all are due.
+        late = [twice.call_nonblock(number, after=number * 0.001) for number in (2, 1, 3)]
+        asyncio.get_running_loop().call_soon(time.sleep, 0.01)
+        assert await await_fastest(*map(waiting, late)) is late[1]
         evaluations = [twice.call_detached(number, after=number * 0.01) for number in (2, 1, 3)]
         assert await await_fastest(*evaluations) is evaluations[1]
         for evaluation in evaluations:

@@ -520,3 +520,40 @@ def test_what_waits_for_ever_can_be_interrupted_by_a_time_limit() -> None:
             await asyncio.wait_for(asyncio.shield(never.call_detached()), 0.001)
 
     run(main())
+
+
+def test_an_idle_loop_wakes_for_each_callback_of_a_signal_handler_and_of_a_thread() -> None:
+    rounds = 500
+    loop = EventLoop()
+    seen: list[str] = []
+
+    def note(name: str) -> None:
+        seen.append(name)
+        if len(seen) == 2 * rounds:
+            loop.stop()
+        else:
+            answered.release()
+
+    def send() -> None:
+        for number in range(rounds):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            # The handler yields the interpreter, so that this call arrives while it runs, or just before or after.
+            loop.call_soon_threadsafe(note, "thread")
+            for _ in range(2):
+                answered.acquire()
+            time.sleep((number % 7) * 1e-5)
+
+    def handle(*_: object) -> None:
+        time.sleep(0)
+        loop.call_soon_threadsafe(note, "signal")
+
+    answered = threading.Semaphore(0)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        loop.run_forever()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        loop.close()
+    assert sorted(seen) == ["signal"] * rounds + ["thread"] * rounds

@@ -5,6 +5,8 @@ loop by the methods that the compiled base replaces.
 """
 
 import asyncio
+import atexit
+import os
 import selectors
 import sys
 import threading
@@ -170,23 +172,33 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
             )
 
 
-class _OfThread(threading.local):
-    """The event loop of a thread, made for its first `block_on`."""
+class _Owned:
+    """Closes an event loop with the thread that it belongs to."""
 
-    loop: EventLoop | None = None
-
-    def get(self) -> EventLoop:
-        if self.loop is None or self.loop.is_closed():
-            self.loop = EventLoop()
-        return self.loop
-
-    def forget(self) -> None:
-        """Leaves the loop to the parent process, which has its descriptors too."""
-        self.loop = None
+    def __init__(self) -> None:
+        self.loop = EventLoop()
 
     def __del__(self) -> None:
-        if self.loop is not None and not self.loop.is_running():
+        if not self.loop.is_running():
             self.loop.close()
 
 
+class _OfThread(threading.local):
+    """The event loop of a thread, made for its first `block_on`."""
+
+    owned: _Owned | None = None
+
+    def get(self) -> EventLoop:
+        if self.owned is None or self.owned.loop.is_closed():
+            self.owned = _Owned()
+        return self.owned.loop
+
+    def forget(self) -> None:
+        """Closes the loop of the calling thread."""
+        self.owned = None
+
+
 of_thread: _OfThread = _OfThread()
+# Before the interpreter takes its modules apart, and in a child process, which has its parent's descriptors.
+atexit.register(of_thread.forget)
+os.register_at_fork(after_in_child=of_thread.forget)

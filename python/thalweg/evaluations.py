@@ -27,7 +27,6 @@ import contextlib
 import contextvars
 import inspect
 import logging
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, KeysView
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
@@ -446,27 +445,36 @@ def block_on(awaitable: Awaitable[T], within: float | None = None, timeout_resul
 
 
 _within = within
-os.register_at_fork(after_in_child=of_thread.forget)
 
 
 async def await_fastest(
     *evaluations: Evaluation[T], within: float | None = None, timeout_result: Any = RAISE
 ) -> Evaluation[T]:
-    """Waits until one of these evaluations is concluded, and returns it. If several are, returns the first in
-    argument order.
+    """Waits until one of these evaluations is concluded, and returns the first. If several are concluded already,
+    returns the first in argument order.
 
     The others continue: `conclude_to` ends them. If none is concluded after `within` seconds, returns
     `timeout_result`, or raises `TimedOut` if none is given.
     """
     if not evaluations:
         raise ValueError("there is nothing to wait for: give at least one evaluation")
-    if not any(evaluation.done() for evaluation in evaluations):
-        timeout = None if within is None else max(within, 0)
-        await asyncio.wait(evaluations, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     for evaluation in evaluations:
         if evaluation.done():
             return evaluation
-    return cast("Evaluation[T]", _in_place(timeout_result, within))
+    fastest: asyncio.Future[Evaluation[T]] = asyncio.get_running_loop().create_future()
+
+    def conclude(evaluation: Any) -> None:
+        if not fastest.done():
+            fastest.set_result(evaluation)
+
+    for evaluation in evaluations:
+        evaluation.add_done_callback(conclude)
+    try:
+        await _limited(fastest, within)
+        return fastest.result() if fastest.done() else cast("Evaluation[T]", _in_place(timeout_result, within))
+    finally:
+        for evaluation in evaluations:
+            evaluation.remove_done_callback(conclude)
 
 
 def on_error(hook: Callable[[BaseException], object]) -> Callable[[BaseException], object]:

@@ -140,14 +140,14 @@ impl FileWatcher for FileEvents {
         match event {
             FileEvent::Started => {
                 if operation == Operation::ImageConvert {
-                    state.pictures.insert(file.id().to_owned(), file.path().map(Path::to_owned));
+                    state.pictures.insert(file.origin().id().to_owned(), file.path().map(Path::to_owned));
                 }
                 self.event(state, file, &step, Status::Started, message(operation, Status::Started, None));
             }
             FileEvent::Passed | FileEvent::Ended(_) if !step.reports_end => {}
             FileEvent::Passed | FileEvent::Ended(_) => {
                 // A picture that had the type already is the same file afterwards.
-                let before = state.pictures.remove(file.id());
+                let before = state.pictures.remove(file.origin().id());
                 let is_same = before.is_some_and(|before| before.as_deref() == file.path());
                 let status = if is_same { Status::Skipped } else { Status::at_end(operation, None) };
                 self.event(state, file, &step, status, message(operation, status, None));
@@ -155,7 +155,7 @@ impl FileWatcher for FileEvents {
             FileEvent::Rejected => {
                 let code = code.unwrap_or_default();
                 let status = Status::at_end(operation, Some(code));
-                state.pictures.remove(file.id());
+                state.pictures.remove(file.origin().id());
                 if let Some(problem) = file.problem().filter(|_| status == Status::Failed) {
                     let line = self.printer.failed(operation, &problem.reason);
                     self.print(state, &line);

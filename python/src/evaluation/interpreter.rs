@@ -1,8 +1,8 @@
 //! Functions of the interpreter that its bindings leave out: sending into a coroutine, and contexts.
 //!
 //! `PyIter_Send` is in the stable ABI since Python 3.10. The functions for contexts are public, with the same
-//! signatures since 3.7, but not in the stable ABI. `PyObject_VectorcallMethod` is public since 3.9 and in
-//! the stable ABI since 3.12. They are therefore declared here.
+//! signatures since 3.7, but not in the stable ABI. `PyObject_VectorcallMethod` and `PyObject_Vectorcall` are
+//! public since 3.9 and in the stable ABI since 3.12. They are therefore declared here.
 
 #![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
 
@@ -18,6 +18,12 @@ unsafe extern "C" {
     fn PyContext_CopyCurrent() -> *mut ffi::PyObject;
     fn PyContext_Enter(context: *mut ffi::PyObject) -> c_int;
     fn PyContext_Exit(context: *mut ffi::PyObject) -> c_int;
+    fn PyObject_Vectorcall(
+        callable: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
     fn PyObject_VectorcallMethod(
         name: *mut ffi::PyObject,
         arguments: *const *mut ffi::PyObject,
@@ -105,6 +111,22 @@ pub fn tell<'py>(
     // SAFETY: as in `ask`.
     unsafe {
         let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, ptr::null_mut());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls an object with one argument, without creating a tuple.
+///
+/// # Errors
+/// The exception of the call.
+pub fn call_with<'py>(
+    object: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [argument.as_ptr()];
+    // SAFETY: as in `ask`.
+    unsafe {
+        let result = PyObject_Vectorcall(object.as_ptr(), arguments.as_ptr(), 1, ptr::null_mut());
         Bound::from_owned_ptr_or_err(object.py(), result)
     }
 }

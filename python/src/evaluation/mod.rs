@@ -24,6 +24,6 @@ mod waiter;
 pub use asyncio::{Asyncio, forget_loop};
 pub use driver::Driver;
 pub use forgotten::begin_forgotten;
-pub use interpreter::{Context, ask, is_unshared};
+pub use interpreter::{Context, ask, call_with, is_unshared};
 pub use proc::{ConcurrentProc, evaluate};
 pub use waiter::Waiter;

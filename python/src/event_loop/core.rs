@@ -17,7 +17,7 @@ use super::handle::{Callback, Handle, TimerHandle};
 use super::job::Job;
 use super::poller::{Poller, Registered};
 use super::queues::{Queues, ended};
-use super::system::{Event, READ, WRITE, now, os_error};
+use super::system::{Epoll, Event, READ, WRITE, now, os_error};
 use super::waits::Wait;
 use crate::evaluation::Asyncio;
 
@@ -114,12 +114,7 @@ impl EventLoopCore {
         let result = if patience == 0 {
             epoll.wait(&mut events, 0)
         } else {
-            // Python's handlers of signals run between turns. One that came before the wait must not be late.
-            py.check_signals()?;
-            this.sleeps.store(true, Ordering::Relaxed);
-            let result = py.detach(|| epoll.wait(&mut events, patience));
-            this.sleeps.store(false, Ordering::Relaxed);
-            result
+            this.sleep(py, &epoll, &mut events, patience)?
         };
         match result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => py.check_signals()?,
@@ -131,6 +126,23 @@ impl EventLoopCore {
         let (jobs, _) = this.with_poller(|poller| Ok(poller.jobs(py, &events)))?;
         this.queues().ready.extend(jobs);
         Ok(())
+    }
+
+    /// Waits for the system. The inner result is that of the system.
+    fn sleep(
+        &self,
+        py: Python<'_>,
+        epoll: &Epoll,
+        events: &mut Vec<Event>,
+        patience: i32,
+    ) -> PyResult<io::Result<()>> {
+        // Python's handlers of signals run between turns, and one that came before the wait must not be late. The
+        // flag is set before: a handler, or a thread that runs meanwhile, may schedule something, and must ring.
+        self.sleeps.store(true, Ordering::SeqCst);
+        let checked = py.check_signals();
+        let result = checked.map(|()| py.detach(|| epoll.wait(events, patience)));
+        self.sleeps.store(false, Ordering::SeqCst);
+        result
     }
 
     /// Wakes the waits for descriptors that are over.
@@ -212,12 +224,18 @@ impl EventLoopCore {
         asyncio.set_current(event_loop, evaluation)
     }
 
+    /// True if the last job was an evaluation, which is the current task still.
+    pub fn is_in_evaluation(&self) -> bool {
+        self.has_current.load(Ordering::Relaxed)
+    }
+
     /// Clears the current task, if the last job was an evaluation.
     ///
     /// # Errors
     /// The exceptions of asyncio.
     pub fn leave_evaluation(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.has_current.swap(false, Ordering::Relaxed) {
+        if self.is_in_evaluation() {
+            self.has_current.store(false, Ordering::Relaxed);
             return Asyncio::get(event_loop.py())?.leave(event_loop, None);
         }
         Ok(())
@@ -578,7 +596,7 @@ impl EventLoopCore {
 impl EventLoopCore {
     /// Wakes the loop if it waits for the system.
     fn ring(&self) {
-        if self.sleeps.load(Ordering::Relaxed)
+        if self.sleeps.load(Ordering::SeqCst)
             && let Some(poller) = self.poller.lock().as_ref()
         {
             poller.ring();

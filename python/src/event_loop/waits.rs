@@ -17,7 +17,7 @@ use super::core::EventLoopCore;
 use super::system::{WRITE, os_error, possible};
 use super::timers::Key;
 use super::{Job, arm, disarm, is_alone, soon};
-use crate::evaluation::{Asyncio, Context, Driver};
+use crate::evaluation::{Asyncio, Context, Driver, call_with};
 
 /// Waits for `seconds`. With 0 or less, waits until the next turn of the event loop, so that other code can
 /// run.
@@ -148,10 +148,11 @@ impl Wait {
                 Driver::step(driver.bind(py), thrown, turn)
             }
             Some(Sleeper::Callback(callback, context)) => {
-                if let Some(core) = turn {
+                if let Some(core) = turn.filter(|core| core.is_in_evaluation()) {
                     core.leave_evaluation(&slf.get().get_loop(py)?)?;
                 }
-                Context::of(context.into_bound(py)).within(|| callback.bind(py).call1((slf,)).map(drop))?
+                Context::of(context.into_bound(py))
+                    .within(|| call_with(callback.bind(py), slf.as_any()).map(drop))?
             }
         }
     }

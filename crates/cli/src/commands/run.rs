@@ -66,9 +66,9 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", allow_hyphen_values = true)]
     drain_timeout: Duration,
     /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
-    /// answers 503 with the reason while a component cannot work.
+    /// answers 503 with the reason while a component cannot work. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
-    listen: Option<SocketAddr>,
+    listen: Vec<SocketAddr>,
     /// End with exit code 1 if messages could not be processed.
     #[arg(long)]
     strict: bool,
@@ -122,7 +122,12 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             drain_timeout: arguments.drain_timeout,
             ..RunOptions::default()
         },
-        show: Show { json: arguments.json, quiet: arguments.quiet, listen: arguments.listen, warns: false },
+        show: Show {
+            json: arguments.json,
+            quiet: arguments.quiet,
+            listen: arguments.listen.clone(),
+            warns: false,
+        },
         strict: arguments.strict,
         repeat,
         compat_exit_code: arguments.compat_exit_code,

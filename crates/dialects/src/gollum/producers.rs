@@ -17,6 +17,12 @@ pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     }
 }
 
+/// Returns the field that holds the name of the stream, if messages of several streams meet behind a
+/// `router.Metadata`.
+pub(super) fn field_of(stream: &str) -> Option<&str> {
+    stream.strip_prefix('{')?.strip_suffix('}')
+}
+
 /// True if the producer has a queue; only then do its timeouts have a meaning.
 pub(super) fn has_queue(settings: &Settings) -> bool {
     settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
@@ -262,7 +268,9 @@ impl Writing<'_> {
             Some((_, metric, span)) => (metric, *span),
             None => (stream, settings.span),
         };
-        options.text("metric", metric.replace('{', "{{").replace('}', "}}"), span);
+        let is_field = field_of(stream).is_some() && metric == stream;
+        let metric = if is_field { metric.to_owned() } else { metric.replace('{', "{{").replace('}', "}}") };
+        options.text("metric", metric, span);
         if settings.flag("UseMessage") == Some(true) {
             options.text("value", "payload", settings.at("UseMessage"));
         }

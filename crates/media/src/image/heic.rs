@@ -13,12 +13,17 @@ use heifer::heifer_isobmff::{HeifFile, ItemId};
 use heifer::{EncodeOptions, Image, Metadata, Options};
 
 use super::pixels::Pixels;
+use super::probe::Boxes;
 use super::{Format, ImageError, ImageInfo, external};
 use crate::exif;
 use crate::metadata::Kept;
 
 /// A picture may be made of pictures that are made of others, up to this depth.
 const DEEPEST: usize = 4;
+
+/// The longest description of a picture in bytes. The time to read one grows with the square of its length;
+/// that of a picture with 400 tiles is shorter than 32 KiB.
+const LONGEST: usize = 256 << 10;
 
 /// HEVC pads a picture to full blocks, at most by this on each side.
 const PADDING: u64 = 64;
@@ -39,7 +44,12 @@ pub(super) struct Shape {
 
 /// Returns the shape of a picture, or `None` if the container is damaged or has no primary picture.
 pub(super) fn shape(bytes: &[u8]) -> Option<Shape> {
-    let file = HeifFile::parse(bytes).ok()?;
+    // Only the beginning of the file may be there, and the pixels are not needed.
+    let described = bytes.get(..end_of_boxes(bytes, b"meta")?)?;
+    if described.len() > LONGEST {
+        return None;
+    }
+    let file = HeifFile::parse(described).ok()?;
     let id = file.primary_id;
     let (mut width, mut height) = file.image_size(id).ok()??;
     let is_alpha = |item: ItemId| {
@@ -73,6 +83,13 @@ pub(super) fn shape(bytes: &[u8]) -> Option<Shape> {
     })
 }
 
+/// Returns the position after the first box with this name.
+fn end_of_boxes(bytes: &[u8], name: &[u8; 4]) -> Option<usize> {
+    let mut boxes = Boxes { rest: bytes };
+    boxes.find(|(found, _)| found == name)?;
+    Some(bytes.len() - boxes.rest.len())
+}
+
 fn rounded(number: u32, per: u32) -> u32 {
     (f64::from(number) / f64::from(per.max(1))).round() as u32
 }
@@ -92,6 +109,10 @@ fn is_hevc(file: &HeifFile<'_>, mut id: ItemId) -> bool {
 
 /// Decodes the primary picture.
 pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
+    if info.needs_program {
+        let why = format!("its pixels are not those of HEVC; {}", external::INSTALL);
+        return Err(ImageError::Unsupported { format: info.format, why });
+    }
     let coded = shape(bytes).map_or(0, |shape| shape.coded);
     let pixels = u64::from(info.width) * u64::from(info.height);
     // One thread: other pictures occupy the other cores.
@@ -161,6 +182,7 @@ fn wide(data: &[u8], channels: u8) -> Vec<u16> {
 
 /// Returns the metadata of the primary picture. Its orientation is 1, since pixels are decoded upright.
 pub(crate) fn metadata(bytes: &[u8]) -> Option<Kept> {
+    shape(bytes)?;
     let Metadata { mut exif, xmp, icc_profile } = heifer::read_metadata(bytes).ok()?;
     exif.iter_mut().for_each(|exif| exif::reset_orientation(exif));
     Some(Kept { exif, icc: icc_profile, xmp })

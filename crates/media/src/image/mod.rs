@@ -214,6 +214,8 @@ pub struct Conversion {
     /// The orientation is kept if it is not applied. If false, all metadata is kept that the format can hold:
     /// nothing in a GIF, only EXIF in an AVIF, no EXIF in a TIFF.
     pub strip: bool,
+    /// True if the pixels are upright whatever EXIF says: another program turned them, and kept the EXIF.
+    pub is_upright: bool,
 }
 
 impl Conversion {
@@ -264,7 +266,10 @@ pub fn not_written(format: Format) -> Option<&'static str> {
 /// If the picture is damaged, or the conversion is not supported.
 pub fn convert(bytes: &[u8], conversion: &Conversion) -> Result<Vec<u8>, ImageError> {
     check(conversion)?;
-    let info = probe(bytes)?;
+    let mut info = probe(bytes)?;
+    if conversion.is_upright {
+        info.orientation = 1;
+    }
     // Decoders of untrusted bytes are where libraries panic. A panic loses only this picture: all the data
     // that the decoder used was created here and is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| run(bytes, &info, conversion)));
@@ -318,7 +323,7 @@ fn kept(bytes: &[u8], info: &ImageInfo, conversion: &Conversion, has_colour: boo
     if conversion.strip {
         (kept.exif, kept.xmp) = (None, None);
     }
-    if conversion.turns() {
+    if conversion.turns() || conversion.is_upright {
         kept.exif.iter_mut().for_each(|exif| exif::reset_orientation(exif));
     } else if info.orientation != 1 && kept.exif.is_none() {
         kept.exif = Some(exif::minimal(info.orientation));

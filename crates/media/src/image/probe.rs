@@ -261,8 +261,9 @@ fn boxed<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
 }
 
 /// A sequence of boxes.
-struct Boxes<'a> {
-    rest: &'a [u8],
+pub(super) struct Boxes<'a> {
+    /// The boxes that were not read.
+    pub rest: &'a [u8],
 }
 
 impl<'a> Iterator for Boxes<'a> {

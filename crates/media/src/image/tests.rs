@@ -19,8 +19,15 @@ fn picture(width: u32, height: u32, channels: u8) -> pixels::Pixels {
     pixels::Pixels { width, height, channels, data }
 }
 
-const PLAIN: Conversion =
-    Conversion { to: Format::Png, quality: 90, effort: None, size: None, rotate: true, strip: false };
+const PLAIN: Conversion = Conversion {
+    to: Format::Png,
+    quality: 90,
+    effort: None,
+    size: None,
+    rotate: true,
+    strip: false,
+    is_upright: false,
+};
 
 const WRITTEN: [Format; 6] =
     [Format::Jpeg, Format::Png, Format::Gif, Format::Webp, Format::Tiff, Format::Heic];
@@ -355,5 +362,21 @@ fn a_heif_with_other_pixels_needs_a_program() {
     assert!(!probe(&made).unwrap().needs_program);
     assert!(probe(&other).unwrap().needs_program);
     let error = convert(&other, &PLAIN).unwrap_err().to_string();
-    assert!(error.contains("`av01`") && error.contains("install `libheif-examples`"), "{error}");
+    assert!(error.contains("not those of HEVC") && error.contains("install `libheif-examples`"), "{error}");
+}
+
+#[test]
+fn the_beginning_of_a_heic_tells_its_size() {
+    let made = file(Format::Heic, 600, 520, 3);
+    let (whole, head) = (probe(&made).unwrap(), probe(&made[..made.len() / 2]).unwrap());
+    assert_eq!((head.width, head.height, head.needs_program), (600, 520, false));
+    assert_eq!(head.has_alpha, whole.has_alpha);
+}
+
+#[test]
+fn what_another_program_turned_is_not_turned_again() {
+    let upright = Conversion { is_upright: true, ..PLAIN };
+    let made = convert(&photograph(6), &upright).unwrap();
+    let info = probe(&made).unwrap();
+    assert_eq!((info.width, info.height, info.orientation), (40, 24, 1));
 }

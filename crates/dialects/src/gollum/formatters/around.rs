@@ -5,6 +5,7 @@ use crate::gollum::draft::Step;
 use crate::gollum::gotime::{Purpose, strftime};
 use crate::gollum::made::Made;
 use crate::gollum::modulators::{Modulation, Spot};
+use crate::gollum::producers::field_of;
 use crate::gollum::settings::Settings;
 use crate::gollum::tables::Role;
 use crate::gollum::text::{Text, TextPart};
@@ -58,7 +59,12 @@ impl Modulation<'_> {
                     }
                     self.place.stream.clone()
                 };
-                before(vec![literal(stream.unwrap_or_default()), separator], value)
+                let stream = stream.unwrap_or_default();
+                let name = match field_of(&stream) {
+                    Some(field) => Some(TextPart::Column(field.to_owned())),
+                    None => literal(stream),
+                };
+                before(vec![name, separator], value)
             }
             "format.Timestamp" => {
                 let layout = settings.text_or("Timestamp", "2006-01-02 15:04:05 MST | ");

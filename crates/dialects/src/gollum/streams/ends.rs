@@ -75,9 +75,9 @@ impl Builder<'_> {
         };
         if !modulated.steps.is_empty() || modulated.ends.is_some() {
             let name = if let Some(origin) = &key.3 {
-                format!("{}-{stream}-{origin}", plugin.id)
+                format!("{}-{}-{origin}", plugin.id, shown(stream))
             } else if key.1.is_some() && several {
-                format!("{}-{stream}", plugin.id)
+                format!("{}-{}", plugin.id, shown(stream))
             } else {
                 plugin.id.clone()
             };
@@ -137,7 +137,7 @@ impl Builder<'_> {
         }
         let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.report);
         let name = match &by_stream {
-            Some(stream) if several => format!("{}-{stream}", plugin.id),
+            Some(stream) if several => format!("{}-{}", plugin.id, shown(stream)),
             _ => plugin.id.clone(),
         };
         let sink = self.draft.sink(name, plugin.span, node);
@@ -167,6 +167,11 @@ impl Builder<'_> {
         }
         Some(End::Sink(sink))
     }
+}
+
+/// Returns the name of a stream for the names of sinks and pipelines.
+fn shown(stream: &str) -> &str {
+    if producers::field_of(stream).is_some() { "other-streams" } else { stream }
 }
 
 /// True if a list contains the name of a message's previous stream.

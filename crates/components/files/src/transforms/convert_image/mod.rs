@@ -126,7 +126,8 @@ impl FileTransform for Converting {
         let (made, _lease) = if needs_program(file, from)? {
             put_on_disk(file, &self.context.temporary)?;
             let png = self.to_png(file, from).await?;
-            paid::convert(|| open_path(png.path()), &self.conversion, &self.context).await?
+            let upright = Conversion { is_upright: true, ..self.conversion };
+            paid::convert(|| open_path(png.path()), &upright, &self.context).await?
         } else {
             paid::convert(|| open(file), &self.conversion, &self.context).await?
         };

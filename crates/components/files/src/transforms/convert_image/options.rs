@@ -145,6 +145,7 @@ impl super::ConvertImage {
             size: (self.width.is_some() || self.height.is_some()).then_some(resize),
             rotate: self.rotate,
             strip: self.strip,
+            is_upright: false,
         }
     }
 
