@@ -58,12 +58,12 @@ impl Rows {
             let bytes = &plain[..size];
             out_apart.push(bench.measure(count, file, |file| write(file, positions(count, size + 1), bytes)));
             out_one.push(bench.measure(count, file, |file| write(file, positions(count, size), bytes)));
-            let copies = |()| {
+            let mut copies = || {
                 for position in positions(count, size) {
                     black_box(&mut *into).copy_from_slice(black_box(&plain[position..position + size]));
                 }
             };
-            copy.push(bench.measure(count, || (), |&()| copies(())));
+            copy.push(bench.measure(count, || (), |()| copies()));
         }
         let read_whole = bench.measure(1, || (), |()| check(whole.read(0, black_box(&mut into))));
         let write_whole = bench.measure(1, file, |file| check(file.write(0, &plain)));
@@ -100,11 +100,11 @@ impl Rows {
         let needs = needs.collect();
         let blocks = made.blocks();
         let wanted: Vec<Span> = blocks.iter().map(|block| Span::new(block.position, 8)).collect();
-        let has = |()| blocks.iter().for_each(|block| assert!(black_box(made.has(block.position, 4))));
+        let has = || blocks.iter().for_each(|block| assert!(black_box(made.has(block.position, 4))));
         let others = [
             ("need_whole", bench.measure(1, || (), |()| drop(black_box(made.need(0, span as u64, 0))))),
             ("need_many", bench.measure(1, || (), |()| drop(black_box(made.need_many(&wanted, 0))))),
-            ("has", bench.measure(blocks.len(), || (), |&()| has(()))),
+            ("has", bench.measure(blocks.len(), || (), |()| has())),
             ("blocks", bench.measure(1, || (), |()| drop(black_box(made.blocks())))),
         ];
         self.add("need", needs);
@@ -120,7 +120,11 @@ impl Rows {
             write(&file, positions(blocks, 16), &[b'x'; 8]);
             file
         };
-        let punt = |bound: usize| bench.measure(1, touched, |file| drop(file.evict_blocks(bound as u64)));
+        let punt = |bound: usize| {
+            bench.measure(1, touched, |file| {
+                black_box(file.evict_blocks(bound as u64));
+            })
+        };
         let prepare = || islands(gaps, 8, 16);
         let figures = vec![
             bench.measure(gaps, prepare, |file| write(file, between.clone(), &plain[..8])),
