@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from web import Web, serving
@@ -11,6 +12,13 @@ from thalweg.evaluations import on_forgotten, run
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and all programs that they start as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keeps the state of copies and of pipelines built in code out of the user's directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "kept"))
+    return tmp_path / "kept"
 
 
 @pytest.fixture

@@ -55,6 +55,22 @@ def test_payloads_and_dicts_alternate_in_their_order() -> None:
     assert seen == [{"payload": b"a"}, {"n": 1}, {"n": 2}, {"payload": b"b"}, {"payload": b"c"}, {"n": 3}]
 
 
+def test_dicts_without_fields_are_messages() -> None:
+    seen: list[int] = []
+    pipeline = Pipeline(
+        sources.from_iterable([{}, {}, "a", {}, {"n": 1}, {}]),
+        [],
+        sinks.to_callable(lambda batch: seen.append(batch.num_rows)),
+    )
+    assert pipeline.run().messages == 6
+    assert sum(seen) == 6
+    assert Pipeline(sources.from_iterable([{}, {}])).table().to_pydict() == {"payload": [b"", b""]}
+
+
+def test_names_of_fields_that_are_no_text_become_text() -> None:
+    assert Pipeline(sources.from_iterable([{1: "a"}, {"1": "b"}])).table().to_pylist() == [{"1": "a"}, {"1": "b"}]
+
+
 def test_a_message_may_be_larger_than_a_batch() -> None:
     given = [b"x" * size for size in (1, 3 << 20, 2, 5 << 20)]
     table = Pipeline(sources.from_iterable(given)).table(memory="1MiB")

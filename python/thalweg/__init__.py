@@ -4,7 +4,8 @@ from thalweg import sinks, sources, transforms
 from thalweg._copy import CopyProgress, CopySummary, NotCopied, copy
 from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError, Mistake, TemporaryError
 from thalweg._objects import Component
-from thalweg._open import RemoteOptions, open
+from thalweg._open import RemoteOptions
+from thalweg._open import open as open
 from thalweg._own import Reader, Writer
 from thalweg._pipeline import Pipeline, Stream
 from thalweg._run import Run, check, run, start
@@ -12,6 +13,7 @@ from thalweg._statistics import Counts, Statistics, Summary
 from thalweg._thalweg import Pin, Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
 from thalweg._transform import transform
 
+# `open` is left out: `from thalweg import *` must not replace Python's own function.
 __all__ = [
     "Component",
     "ConfigurationError",
@@ -40,7 +42,6 @@ __all__ = [
     "__version__",
     "check",
     "copy",
-    "open",
     "run",
     "sinks",
     "sources",

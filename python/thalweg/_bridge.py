@@ -44,7 +44,12 @@ def batches(made: object) -> Iterator[pa.RecordBatch]:
 def rows(messages: list[dict[str, Any]]) -> pa.RecordBatch:
     """Converts messages to rows. Messages may have different fields; missing ones are NULL."""
     # A dict instead of a set, because it keeps the order.
-    names = list({str(name): None for message in messages for name in message})
+    names = list({name: None for message in messages for name in message})
+    if not names:
+        # Only an array of structs has rows without columns.
+        return pa.RecordBatch.from_struct_array(pa.array(messages, type=pa.struct([])))
+    if not all(isinstance(name, str) for name in names):
+        return rows([{str(name): value for name, value in message.items()} for message in messages])
     columns = [pa.array([message.get(name) for message in messages]) for name in names]
     return pa.record_batch(columns, names=names)
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from thalweg import _thalweg
 from thalweg._errors import Error
@@ -81,6 +81,10 @@ class NotCopied(Error):
     def __init__(self, text: str, summary: CopySummary) -> None:
         super().__init__(text)
         self.summary = summary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are otherwise pickled with the one argument that the base class has.
+        return type(self), (str(self), self.summary), {**self.__dict__}
 
 
 def copy(

@@ -180,6 +180,8 @@ def _pipeline(objects: Objects, given: Any) -> Any:
         return plain(given)
     text = dict(given)
     transforms = text.get("transforms")
+    if isinstance(transforms, Component | Transform | type) or callable(transforms):
+        raise ConfigurationError("`transforms` is a list; write `[…]` around a single transform")
     if isinstance(transforms, list | tuple):
         text["transforms"] = [objects.written("transform", transform) for transform in transforms]
     return plain(text)

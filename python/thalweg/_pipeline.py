@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal
 
 from thalweg import _objects, _run, _thalweg
+from thalweg._errors import Error
 from thalweg._objects import Component
 from thalweg._own import Own
 from thalweg._run import Run
@@ -67,10 +68,15 @@ class Pipeline:
     ) -> Pipeline:
         """Adds a line, and returns this pipeline."""
         line: dict[str, Any] = {}
+        if isinstance(transforms, str | Mapping) or not isinstance(transforms, Iterable):
+            raise TypeError(
+                f"`transforms` is a list; write `[…]` around a single transform, here a {_kind(transforms)}"
+            )
         if from_ is not None:
             line["from"] = self._placed("source", from_)
-        if transforms:
-            line["transforms"] = list(transforms)
+        given = list(transforms)
+        if given:
+            line["transforms"] = given
         if to is not None:
             line["to"] = self._placed("sink", to)
         line |= _objects.options({"ordered": ordered, "on_error": on_error, "concurrency": concurrency})
@@ -197,6 +203,11 @@ class Pipeline:
             return stream.table()
 
 
+def _kind(given: object) -> str:
+    """Returns the name of a component or of a type."""
+    return f"`{given.kind}`" if isinstance(given, Component) else type(given).__name__
+
+
 class Stream:
     """The output of a pipeline, on demand.
 
@@ -229,10 +240,20 @@ class Stream:
         return self._queue.all(self.run._inner)
 
     def table(self) -> Any:
-        """Returns the remaining output as a `pyarrow.Table`. Raises `thalweg.Error` if the run failed."""
+        """Returns the remaining output as a `pyarrow.Table`.
+
+        Raises `thalweg.Error` if the run failed, with the exception that made it fail as the cause, or if a later
+        batch has fields that the first one lacks.
+        """
         import pyarrow as pa
 
-        table = pa.table(self)
+        try:
+            table = pa.table(self)
+        except pa.ArrowException as error:
+            if not self.run.is_running:
+                self.run.wait()
+            # The run is fine, but its batches do not fit together.
+            raise Error(str(error).removeprefix("Schema error: ")) from error
         self.run.wait()
         return table
 

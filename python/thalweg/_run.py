@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -153,6 +154,10 @@ class Run:
 
 _running: set[Run] = set()
 
+# A forked child has none of the threads of these runs: it must neither abort them nor wait for them at its end.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)
+
 
 @atexit.register
 def _end_all() -> None:
@@ -251,6 +256,7 @@ def check(
 
     Raises `ConfigurationError` with all errors in it.
     """
+    _check_threads(threads)
     text, given = prepared(config)
     return _thalweg.check(text, given, plan=plan, threads=threads)
 
@@ -269,6 +275,7 @@ def _start(
             "a worker process imports the script again to find its function: put the code that starts a run "
             'under `if __name__ == "__main__":`'
         )
+    _check_threads(threads)
     text, given = prepared(config)
     inner = _thalweg.start(
         text,
@@ -280,6 +287,11 @@ def _start(
         show=show,
     )
     return Run(inner, strict)
+
+
+def _check_threads(threads: int | None) -> None:
+    if threads is not None and not 0 <= threads < 1 << 16:
+        raise ConfigurationError(f"`threads` is {threads}: it must be a number from 1 to {(1 << 16) - 1}")
 
 
 def _how(progress: bool | Callable[[Statistics], object] | None) -> bool | Callable[[Statistics], object]:

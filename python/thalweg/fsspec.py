@@ -9,9 +9,10 @@ system behind it are passed under its own name (``s3={"endpoint_url": …}``), a
 
 import io
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import fsspec  # type: ignore[import-untyped]
@@ -19,6 +20,8 @@ from fsspec.implementations.chained import ChainedFileSystem  # type: ignore[imp
 
 from thalweg._open import RemoteOptions
 from thalweg._thalweg import Pool, RemoteFile
+
+_T = TypeVar("_T")
 
 # The number of files that are kept open for reads by name.
 _KEPT = 16
@@ -56,17 +59,25 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         memory: int = 64 << 20,
         cache: str | None = None,
         cache_limit: int | None = None,
+        check_after: float = 1.0,
         remote: RemoteOptions | None = None,
         **storage_options: Any,
     ) -> None:
-        """``remote`` contains further options of ``RemoteFile``. The rest is passed by fsspec."""
+        """
+        ``remote`` contains further options of ``RemoteFile``. The rest is passed by fsspec.
+
+        Reads by name keep their files open. ``check_after`` is the time in seconds after which such a read first
+        asks the server whether the file has changed; 0 asks before each read.
+        """
         super().__init__(**storage_options)
         self.target_protocol = target_protocol
         self.target_options = target_options or {}
         self.remote_options: RemoteOptions = {"pool": Pool(memory), "cache": cache, "cache_limit": cache_limit}
         self.remote_options.update(remote or {})
         self._target: Any = None
-        self._kept: OrderedDict[str, RemoteFile] = OrderedDict()
+        self.check_after = check_after
+        # Each file, and when it was last known to be current.
+        self._kept: OrderedDict[str, tuple[RemoteFile, float]] = OrderedDict()
         self._lock = Lock()
 
     @property
@@ -107,22 +118,59 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return self.target.open(path, mode, autocommit=autocommit, **kwargs)
 
     def _file(self, path: str) -> RemoteFile:
-        """Returns a file that is kept open for repeated reads by name."""
+        """Returns a file that is kept open for repeated reads by name, and is current."""
         with self._lock:
-            file = self._kept.pop(path, None)
-        file = file or RemoteFile(self.url(path), **self.remote_options)
+            kept = self._kept.pop(path, None)
+        now = monotonic()
+        if kept is not None and now - kept[1] < self.check_after:
+            file, current = kept
+        else:
+            file, current = RemoteFile(self.url(path), **self.remote_options), now
+            if kept is not None and _is_same(kept[0], file):
+                # The file has not changed, so what is held of it serves on.
+                file = kept[0]
         with self._lock:
-            self._kept[path] = file
+            self._kept[path] = file, current
             while len(self._kept) > _KEPT:
                 # A reader may still use it: the file closes when its last reference is gone.
                 self._kept.popitem(last=False)
         return file
 
+    def _read(self, path: str, read: Callable[[RemoteFile], _T]) -> _T:
+        """Reads from a kept file. If that fails, the file may have changed since it was opened: opens it again."""
+        with self._lock:
+            was_kept = path in self._kept
+        try:
+            return read(self._file(path))
+        except OSError:
+            if not was_kept:
+                raise
+            self._forget(path)
+            return read(self._file(path))
+
+    def _forget(self, path: str) -> None:
+        with self._lock:
+            self._kept.pop(path, None)
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Forgets what is known of a file, or of all files, so that the next read fetches it again."""
+        with self._lock:
+            if path is None:
+                self._kept.clear()
+            else:
+                self._kept.pop(self._strip_protocol(path), None)
+        if self._target is not None:
+            self._target.invalidate_cache(path if path is None else self._strip_protocol(path))
+        super().invalidate_cache(path)
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """Returns the bytes of a file from ``start`` to ``end``. Both may be negative, as in slices."""
-        file = self._file(self._strip_protocol(path))
-        first, last, _ = slice(start, end).indices(file.size)
-        return file.read_at(first, max(last - first, 0))
+
+        def read(file: RemoteFile) -> bytes:
+            first, last, _ = slice(start, end).indices(file.size)
+            return file.read_at(first, max(last - first, 0))
+
+        return self._read(self._strip_protocol(path), read)
 
     def cat_ranges(
         self,
@@ -147,10 +195,13 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
             by_path.setdefault(self._strip_protocol(path), []).append(at)
         read: list[Any] = [None] * count
         for path, indices in by_path.items():
-            try:
-                file = self._file(path)
+
+            def ranges(file: RemoteFile, indices: list[int] = indices) -> Sequence[Any]:
                 slices = [slice(first[at], last[at]).indices(file.size) for at in indices]
-                found: Sequence[Any] = file.read_ranges([(begin, max(end - begin, 0)) for begin, end, _ in slices])
+                return file.read_ranges([(begin, max(end - begin, 0)) for begin, end, _ in slices])
+
+            try:
+                found = self._read(path, ranges)
             except Exception as error:
                 if on_error != "return":
                     raise
@@ -164,7 +215,7 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         if self.target is not None:
             return dict(self.target.info(path, **kwargs))
-        file = self._file(path)
+        file = self._read(path, lambda file: file)
         return {"name": path, "size": file.size, "type": "file", "etag": file.etag, "modified": file.modified}
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
@@ -178,7 +229,7 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if self.target is not None:
             return bool(self.target.exists(path, **kwargs))
         try:
-            self._file(self._strip_protocol(path))
+            self._read(self._strip_protocol(path), lambda file: file)
         except FileNotFoundError:
             return False
         return True
@@ -188,3 +239,9 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         return str(path).removeprefix("thalweg::").removeprefix("thalweg://")
+
+
+def _is_same(one: RemoteFile, other: RemoteFile) -> bool:
+    """True if two files are known to have the same content: the server tells a tag or a time, and it is the same."""
+    is_known = other.etag is not None or other.modified is not None
+    return is_known and (one.size, one.etag, one.modified) == (other.size, other.etag, other.modified)
