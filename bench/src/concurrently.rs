@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::evaluations;
-use crate::table::{Shape, Table};
+use crate::table::Table;
 
 const RATE: &str = "thousands/s";
 const RUBY: &str = "Ruby's Concurrently";
@@ -60,7 +60,7 @@ pub fn run(quick: bool) -> Result<(), String> {
         Err(reason) => table.note(format!("Ruby's Concurrently was not run: {reason}")),
     }
     fill(&mut table, &contenders);
-    table.plot(RATE, Shape::Bars);
+    table.plot(RATE);
     table.finish()
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::contest::{Contender, Contest};
 use crate::measure::Run;
 use crate::report::per_second;
-use crate::table::{Shape, Table};
+use crate::table::Table;
 
 /// A version of gollum.
 struct Version {
@@ -83,8 +83,8 @@ pub fn run(contest: &Contest) -> Result<(), String> {
             compare(contest, &mut table, workload, version, file)?;
         }
     }
-    table.plot("messages/s", Shape::Bars);
-    table.plot("messages per CPU-second", Shape::Bars);
+    table.plot("messages/s");
+    table.plot("messages per CPU-second");
     for version in VERSIONS.iter().filter(|version| program(version).is_none()) {
         let Version { name, program } = version;
         table.note(format!(

@@ -52,7 +52,7 @@ class Figures:
     def __init__(self, name: str, title: str, case: str, unit: str, cpp: dict[str, Any], rust: dict[str, Any]) -> None:
         self.table = Table("svfs", name, title, case, [unit, "ratio"])
         self.table.plot(unit, "lines")
-        self.table.note(NOTE)
+        self.table.notes.append(NOTE)
         self.cpp, self.rust = cpp, rust
 
     def add(self, case: object, key: str, at: int, python: dict[str, float], scale: float = 1.0) -> None:

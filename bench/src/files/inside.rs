@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::go::{self, Cost};
 use crate::contest::Contest;
 use crate::heap;
-use crate::table::{Shape, Table};
+use crate::table::Table;
 
 const CONFIGURATION: &str = "
 sources:
@@ -63,8 +63,8 @@ pub fn run(contest: &Contest) -> Result<(), String> {
             table.row(title, &name, &figures);
         }
     }
-    table.plot("ns/op", Shape::Bars);
-    table.plot("allocs/op", Shape::Bars);
+    table.plot("ns/op");
+    table.plot("allocs/op");
     table.note(format!("thalweg: a pipeline that runs, on two threads; medians of {ROUNDS} passes."));
     table.note(
         "capyfile: its benchmark, with the numbers of each example, and without the creation of files.",

@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::contest::{Contender, Contest};
 use crate::measure::{Run, run as measure};
 use crate::report::finding;
-use crate::table::{Shape, Table};
+use crate::table::Table;
 
 /// A row of the table: files of one of four size classes.
 struct Row {
@@ -44,7 +44,7 @@ pub fn run(contest: &Contest) -> Result<(), String> {
     );
     let columns = ["wall, ms", "CPU, ms", "peak, MiB", "times cp -r", "ms over cp -r"];
     let mut table = Table::new("capyfile", "copies", title, "files", &columns);
-    table.plot("wall, ms", Shape::Bars);
+    table.plot("wall, ms");
     let capyfile = std::env::var_os("CAPYFILE").map(PathBuf::from).filter(|path| path.exists());
     let memory = Path::new(TMPFS).join(format!("thalweg-bench-{}", std::process::id()));
     for (place, folder) in [("in memory (tmpfs)", memory.clone()), ("on disk", contest.path("files"))] {

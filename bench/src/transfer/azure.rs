@@ -18,7 +18,7 @@ use super::rows::Rows;
 use super::{MEMORY, bare, megabytes};
 use crate::contest::{Contender, Contest};
 use crate::measure::Run;
-use crate::table::{Shape, Table};
+use crate::table::Table;
 
 /// The largest object, in bytes: azurite stores about 100 MB a second.
 const LARGEST: u64 = 128 << 20;
@@ -110,9 +110,9 @@ fn modes(contest: &Contest, rows: &Rows, place: &Place) -> Result<(), String> {
             }
         }
     }
-    table.plot("wall, s", Shape::Bars);
-    table.plot("CPU, s", Shape::Bars);
-    table.plot("peak, MiB", Shape::Bars);
+    table.plot("wall, s");
+    table.plot("CPU, s");
+    table.plot("peak, MiB");
     table.note("The seed: an object of unknown size on its author's machine; 300 MiB with a channel, 1 to 2 GiB without.");
     table.note("Modes have as much memory as they want, `auto` has 64 MiB. `sync` has the figures of `async`: no thread waits for a request.");
     table.finish()
@@ -214,6 +214,6 @@ fn get(contest: &Contest, rows: &Rows, place: &Place) -> Result<(), String> {
         let (wall, cpu) = (Some(run.wall.as_secs_f64()), Some(run.cpu.as_secs_f64()));
         table.row("azurite", contender.name, &[wall, cpu, Some((run.peak_rss >> 20) as f64), rate]);
     }
-    table.plot("MB/s", Shape::Bars);
+    table.plot("MB/s");
     table.finish()
 }

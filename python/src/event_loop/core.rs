@@ -136,8 +136,9 @@ impl EventLoopCore {
         events: &mut Vec<Event>,
         patience: i32,
     ) -> PyResult<io::Result<()>> {
-        // Python's handlers of signals run between turns, and one that came before the wait must not be late. The
-        // flag is set before: a handler, or a thread that runs meanwhile, may schedule something, and must ring.
+        // Python's handlers of signals run between turns, and one that came before the wait must not be late.
+        // The flag is set before: a handler, or a thread that runs meanwhile, may schedule something, and
+        // must ring.
         self.sleeps.store(true, Ordering::SeqCst);
         let checked = py.check_signals();
         let result = checked.map(|()| py.detach(|| epoll.wait(events, patience)));
