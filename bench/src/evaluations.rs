@@ -14,11 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use thalweg_runtime::evaluation::{Called, ConcurrentProc, Evaluation, Wait, await_readable, block_on, wait};
+use thalweg_runtime::evaluation::{
+    Called, ConcurrentProc, Evaluation, Wait, await_readable, await_writable, block_on, wait,
+};
 
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use crate::concurrently;
 use crate::heap;
 use crate::measure::{self, thread_time};
 use crate::report::grouped;
@@ -51,8 +54,8 @@ struct Contender<'a> {
     name: &'static str,
     /// The name of Ruby's counterpart.
     ruby: Option<&'static str>,
-    /// Executes the work the given number of times.
-    run: Box<dyn FnMut(usize) + 'a>,
+    /// Executes the work the given number of times. Returns the time of it that does not count.
+    run: Box<dyn FnMut(usize) -> Duration + 'a>,
 }
 
 #[inline(never)]
@@ -66,17 +69,15 @@ pub fn run(quick: bool) -> Result<(), String> {
     let rounds = if quick { 3 } else { 11 };
     let round = Duration::from_millis(if quick { 5 } else { 50 });
     let on_tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(describe)?;
-    let (reader, mut writer) = std::io::pipe().map_err(describe)?;
-    writer.write_all(b"x").map_err(describe)?;
-    let reader = &*Box::leak(Box::new(reader));
+    let (reader, writer) = pipe()?;
 
     let mut contenders = not_waiting();
-    contenders.extend(waiting(reader));
+    contenders.extend(waiting(reader, writer));
     contenders.extend(tokios(&on_tokio, reader));
     let figures = measure_in_turn(&mut contenders, rounds, round);
 
     println!("Evaluations: CPU time on one thread, medians of {rounds} rounds in turn\n");
-    let (ruby, is_here) = match ruby(round.as_secs_f64()) {
+    let (ruby, is_here) = match concurrently::ruby(rounds, round) {
         Ok(figures) => (figures, true),
         Err(reason) => {
             println!("  Ruby's Concurrently was not run: {reason}");
@@ -103,14 +104,36 @@ pub fn run(quick: bool) -> Result<(), String> {
     memory()
 }
 
+/// Returns a pipe that can be read from and written to, for as long as the program runs.
+fn pipe() -> Result<(&'static std::io::PipeReader, &'static std::io::PipeWriter), String> {
+    let describe = |error: std::io::Error| error.to_string();
+    let (reader, mut writer) = std::io::pipe().map_err(describe)?;
+    writer.write_all(b"x").map_err(describe)?;
+    Ok((&*Box::leak(Box::new(reader)), &*Box::leak(Box::new(writer))))
+}
+
+/// Returns the nanoseconds of the contenders that Concurrently has as well, by its names.
+///
+/// # Errors
+/// The system has no descriptors left.
+pub fn beside_ruby(rounds: usize, round: Duration) -> Result<Vec<(String, f64)>, String> {
+    let (reader, writer) = pipe()?;
+    let mut contenders = not_waiting();
+    contenders.extend(waiting(reader, writer));
+    contenders.retain(|contender| contender.ruby.is_some());
+    let figures = measure_in_turn(&mut contenders, rounds, round);
+    let names = contenders.iter().filter_map(|contender| contender.ruby.map(str::to_owned));
+    Ok(names.zip(figures).collect())
+}
+
 fn measure_in_turn(contenders: &mut [Contender], rounds: usize, round: Duration) -> Vec<f64> {
     let counts: Vec<usize> = contenders.iter_mut().map(|contender| calibrate(contender, round)).collect();
     let mut figures = vec![Vec::with_capacity(rounds); contenders.len()];
     for _ in 0..rounds {
         for ((contender, &count), figures) in contenders.iter_mut().zip(&counts).zip(&mut figures) {
             let start = thread_time();
-            (contender.run)(count);
-            figures.push((thread_time() - start).as_nanos() as f64 / count as f64);
+            let excluded = (contender.run)(count);
+            figures.push((thread_time() - start - excluded).as_nanos() as f64 / count as f64);
         }
     }
     let median = |mut figures: Vec<f64>| {
@@ -125,8 +148,8 @@ fn calibrate(contender: &mut Contender, round: Duration) -> usize {
     let mut count = BATCH;
     loop {
         let start = thread_time();
-        (contender.run)(count);
-        let taken = thread_time() - start;
+        let excluded = (contender.run)(count);
+        let taken = thread_time() - start - excluded;
         if taken * 2 > round {
             return count;
         }
@@ -134,7 +157,29 @@ fn calibrate(contender: &mut Contender, round: Duration) -> usize {
     }
 }
 
-fn contender<'a>(name: &'static str, run: impl FnMut(usize) + 'a) -> Contender<'a> {
+fn contender<'a>(name: &'static str, mut run: impl FnMut(usize) + 'a) -> Contender<'a> {
+    let run = move |count| {
+        run(count);
+        Duration::ZERO
+    };
+    Contender { name, ruby: None, run: Box::new(run) }
+}
+
+/// A contender that only schedules calls. They run in batches, and that time does not count.
+fn scheduled<'a, T: 'a>(
+    name: &'static str,
+    start: impl Fn(u64) -> T + 'a,
+    mut finish: impl FnMut(&mut Vec<T>) + 'a,
+) -> Contender<'a> {
+    let run = move |count| {
+        let mut excluded = Duration::ZERO;
+        in_batches(count, &start, |started| {
+            let before = thread_time();
+            finish(started);
+            excluded += thread_time() - before;
+        });
+        excluded
+    };
     Contender { name, ruby: None, run: Box::new(run) }
 }
 
@@ -225,6 +270,16 @@ fn not_waiting<'a>() -> Vec<Contender<'a>> {
                 Called::Waiting(_) => unreachable!("the code does not wait"),
             });
         }),
+        scheduled("call_detached, only scheduled", move |number| code.call_detached(number), finish)
+            .beside("call_detached, scheduled"),
+        scheduled(
+            "call_and_forget, only scheduled",
+            move |number| forgotten.call_and_forget(number),
+            |_| {
+                turns(1);
+            },
+        )
+        .beside("call_and_forget, scheduled"),
         contender("call_detached, run, awaited", move |count| {
             in_batches(count, |number| code.call_detached(number), finish);
         })
@@ -236,7 +291,10 @@ fn not_waiting<'a>() -> Vec<Contender<'a>> {
     ]
 }
 
-fn waiting<'a>(reader: &'static std::io::PipeReader) -> Vec<Contender<'a>> {
+fn waiting<'a>(
+    reader: &'static std::io::PipeReader,
+    writer: &'static std::io::PipeWriter,
+) -> Vec<Contender<'a>> {
     let turn = ConcurrentProc::new(async |_: u64| wait(NEXT_TURN).await);
     let timer = ConcurrentProc::new(async |_: u64| wait(TIMER).await);
     let pipe = ConcurrentProc::new(move |_: u64| async move { await_readable(reader).await.is_ok() });
@@ -278,6 +336,22 @@ fn waiting<'a>(reader: &'static std::io::PipeReader) -> Vec<Contender<'a>> {
             each(count, |number| _ = black_box(block_on(pipe.call(number))));
         })
         .beside("call, pipe"),
+        contender("a pipe: await_readable", move |count| {
+            block_on(async {
+                for _ in 0..count {
+                    let _ = black_box(await_readable(reader).await);
+                }
+            });
+        })
+        .beside("await_readable"),
+        contender("a pipe: await_writable", move |count| {
+            block_on(async {
+                for _ in 0..count {
+                    let _ = black_box(await_writable(writer).await);
+                }
+            });
+        })
+        .beside("await_writable"),
         contender("a pipe: call_nonblock, awaited", move |count| {
             in_batches(count, |number| evaluation(pipe.call_nonblock(number)), finish);
         }),
@@ -361,23 +435,6 @@ async fn forgotten<Fut: Future<Output = ()> + Send + 'static>(count: usize, code
             tokio::task::yield_now().await;
         }
     }
-}
-
-/// Runs Concurrently on this machine and returns its figures.
-fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/concurrently/calls.rb");
-    let output = Command::new("ruby").arg(script).arg(format!("{seconds_a_round}")).output();
-    let output = output.map_err(|error| format!("`ruby` cannot be started: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(said.lines().next().unwrap_or("`ruby` failed without saying why").to_owned());
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let figure = |line: &str| {
-        let (name, figure) = line.split_once('\t')?;
-        Some((name.to_owned(), figure.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(figure).collect())
 }
 
 /// Prints the memory of waiting evaluations: the heap bytes and resident bytes of processes that hold them,

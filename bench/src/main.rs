@@ -2,10 +2,11 @@
 //! prints the ratios. Absolute figures depend on the machine and the moment. Ratios depend less on them, and
 //! medians of alternating runs least.
 //!
-//! `thalweg-bench [size|speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]]
-//! [--quick] [--mib N] [--rounds N]`; `make bench` builds the programs it needs. `--mib` is the size of an
-//! input in MiB, `--rounds` the number of runs per contender.
+//! `thalweg-bench [size|speed|gollum|files|memory|evaluations|concurrently|transfer [TABLE...]|sparse
+//! [TABLE...]] [--quick] [--mib N] [--rounds N]`; `make bench` builds the programs it needs. `--mib` is the
+//! size of an input in MiB, `--rounds` the number of runs per contender.
 
+mod concurrently;
 mod contest;
 mod evaluations;
 mod files;
@@ -99,6 +100,9 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
     }
     if wanted("evaluations") {
         evaluations::run(quick)?;
+    }
+    if wanted("concurrently") {
+        concurrently::run(quick)?;
     }
     if wanted("sparse") {
         sparse::run(quick, &[]);

@@ -10,6 +10,8 @@ pub struct Run {
     pub wall: Duration,
     /// The CPU time on all cores, in user and kernel mode.
     pub cpu: Duration,
+    /// The part of it in user mode.
+    pub user: Duration,
     /// The peak resident memory, in bytes.
     pub peak_rss: u64,
 }
@@ -42,6 +44,7 @@ pub fn run(command: &mut Command) -> Result<Run, String> {
     Ok(Run {
         wall,
         cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        user: time(usage.ru_utime),
         peak_rss: usage.ru_maxrss as u64 * 1024,
     })
 }

@@ -1,8 +1,8 @@
 //! Tables of figures: for each case one line per contender. A table is printed as text. If `THALWEG_SEEDS` is
-//! the path of a folder, it is also saved there as JSON, from which `tools/seeds.py` writes `docs/seeds.md` and
-//! draws the plots. Raw figures stay in the repository with the machine that they were measured on, so a later
-//! run can be compared with them. Drawing in this program was rejected: the tables of the Python package need
-//! the same plots.
+//! the path of a folder, it is also saved there as JSON, from which `tools/seeds.py` writes `docs/seeds.md`
+//! and draws the plots. Raw figures stay in the repository with the machine that they were measured on, so a
+//! later run can be compared with them. Drawing in this program was rejected: the tables of the Python
+//! package need the same plots.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,8 @@ pub struct Table {
     case: &'static str,
     columns: Vec<&'static str>,
     rows: Vec<Row>,
-    plots: Vec<Plot>,
+    /// The columns that are drawn as bars.
+    plots: Vec<&'static str>,
     notes: Vec<String>,
 }
 
@@ -31,21 +32,6 @@ struct Row {
     case: String,
     contender: String,
     figures: Vec<Option<f64>>,
-}
-
-/// A plot of one column of a table.
-struct Plot {
-    column: &'static str,
-    shape: Shape,
-}
-
-/// The way in which a column is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// A group of bars for each case, on a logarithmic scale.
-    Bars,
-    /// A line for each contender over cases that are numbers, on logarithmic scales.
-    Lines,
 }
 
 impl Table {
@@ -74,9 +60,9 @@ impl Table {
         self.rows.push(Row { case: case.into(), contender: contender.to_owned(), figures: figures.to_vec() });
     }
 
-    /// Adds a plot of a column.
-    pub fn plot(&mut self, column: &'static str, shape: Shape) {
-        self.plots.push(Plot { column, shape });
+    /// Adds a plot of a column: a group of bars for each case, on a logarithmic scale.
+    pub fn plot(&mut self, column: &'static str) {
+        self.plots.push(column);
     }
 
     /// Adds a remark below the table.
@@ -129,13 +115,7 @@ impl Table {
             .rows
             .iter()
             .map(|row| json!({ "case": row.case, "contender": row.contender, "figures": row.figures }));
-        let plots = self.plots.iter().map(|plot| {
-            let shape = match plot.shape {
-                Shape::Bars => "bars",
-                Shape::Lines => "lines",
-            };
-            json!({ "column": plot.column, "shape": shape })
-        });
+        let plots = self.plots.iter().map(|column| json!({ "column": column, "shape": "bars" }));
         json!({
             "seed": self.seed,
             "name": self.name,
@@ -192,7 +172,7 @@ mod tests {
         let mut table = Table::new("gollum", "history", "Title", "test", &["messages/s", "user, s"]);
         table.row("raw", "thalweg", &[Some(71_000_000.4), Some(0.25)]);
         table.row("raw", "gollum", &[None, Some(12.34)]);
-        table.plot("messages/s", Shape::Bars);
+        table.plot("messages/s");
         table.note("A note.");
         table
     }

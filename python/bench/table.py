@@ -52,7 +52,9 @@ class Table:
                 case = row["case"]
                 lines.append(f"  {case}")
             figures = zip(row["figures"], widths, strict=True)  # type: ignore[call-overload]
-            lines.append(f"    {row['contender']:<42}" + "".join(f"{shown(figure):>{width}}" for figure, width in figures))
+            lines.append(
+                f"    {row['contender']:<42}" + "".join(f"{shown(figure):>{width}}" for figure, width in figures)
+            )
         return "\n".join([*lines, *(f"  {note}" for note in self.notes), ""])
 
 

@@ -10,12 +10,16 @@ mod buffer;
 mod copies;
 mod errors;
 mod evaluation;
+mod event_loop;
 mod fresh;
+mod heap;
 mod logs;
 mod main_only;
 mod natural;
+mod pairs;
 mod pipe;
 mod program;
+mod quick;
 mod remote;
 mod runtime;
 mod sparse;
@@ -26,12 +30,16 @@ use pyo3::prelude::*;
 /// The compiled part of the package `thalweg`.
 #[pymodule]
 mod _thalweg {
+    use super::*;
+
     #[pymodule_export]
     use crate::copies::{copy, copy_options};
     #[pymodule_export]
     use crate::errors::Error;
     #[pymodule_export]
-    use crate::evaluation::{ConcurrentProc, Waiter, evaluate};
+    use crate::evaluation::{ConcurrentProc, Waiter, evaluate, forget_loop};
+    #[pymodule_export]
+    use crate::event_loop::{EventLoopCore, Wait, wait};
     #[pymodule_export]
     use crate::logs::flush_logs;
     #[pymodule_export]
@@ -46,6 +54,12 @@ mod _thalweg {
     use crate::sparse::{DiffersError, MissingError, Pin, Pool, SparseFile, SparseFileSystem};
     #[pymodule_export]
     use crate::svfsc::{File, FileSystem};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::sparse::quicken(module.py())?;
+        crate::svfsc::quicken(module.py())
+    }
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "this is its name in Python")]

@@ -50,10 +50,16 @@ impl RunArguments {
                 drain_timeout: drain_timeout.unwrap_or(RunOptions::DRAIN_TIMEOUT),
                 ..RunOptions::default()
             },
-            show: Show { json: self.json, quiet: self.quiet, listen, warns: false },
+            show: Show {
+                json: self.json,
+                quiet: self.quiet,
+                listen: listen.into_iter().collect(),
+                warns: false,
+            },
             strict: self.strict,
             repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
             compat_exit_code: self.compat_exit_code,
+            reports_skipped: false,
         })
     }
 

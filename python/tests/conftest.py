@@ -1,5 +1,6 @@
 """The fixtures of several test modules."""
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from web import Web, serving
 
-from thalweg.evaluations import on_forgotten
+from thalweg.evaluations import on_forgotten, run
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and all programs that they start as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,3 +33,11 @@ def forgotten() -> Iterator[list[BaseException]]:
     on_forgotten(reported.append)
     yield reported
     on_forgotten(None)
+
+
+@pytest.fixture(params=["asyncio", "thalweg"])
+def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test on asyncio's event loop and on ours."""
+    if request.param == "thalweg":
+        monkeypatch.setattr(asyncio, "run", run)
+    return str(request.param)

@@ -21,6 +21,8 @@ from thalweg.evaluations import (
     wait,
 )
 
+pytestmark = pytest.mark.usefixtures("any_loop")
+
 
 def test_a_call_is_awaited_like_the_function_itself() -> None:
     async def main() -> None:

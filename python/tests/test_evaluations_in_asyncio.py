@@ -21,6 +21,8 @@ from thalweg.evaluations import (
     wait,
 )
 
+pytestmark = pytest.mark.usefixtures("any_loop")
+
 
 def test_all_that_asyncio_can_wait_for_can_be_waited_for() -> None:
     async def main() -> None:

@@ -813,6 +813,8 @@ def syslog(
     fields: bool | None = None,
     codes: bool | None = None,
     max_fields: int | None = None,
+    structured_data: Literal["id_key", "key"] | None = None,
+    others: Literal["reject", "accept"] | None = None,
     prefix: str | None = None,
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
@@ -828,7 +830,7 @@ def syslog(
     The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
     number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`, or in `sd` if
     there is too much of it (`max_fields`). Times without a time zone are UTC. Times without a year are placed
-    within the last twelve months. Anything that is not a syslog message leaves by `errors`.
+    within the last twelve months. Anything that is not a syslog message leaves by `errors` (see `others`).
 
     Args:
         address: The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams,
@@ -841,6 +843,8 @@ def syslog(
         max_fields: The largest number of fields for structured data in a batch. Structured data with further
             names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
             default `64`.
+        structured_data: The names of the fields for structured data. The default is `id_key`.
+        others: The treatment of lines that are no syslog messages. The default is `reject`.
         prefix: A text put before the name of each field, for example `syslog.`.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
@@ -877,6 +881,8 @@ def syslog(
                 "fields": fields,
                 "codes": codes,
                 "max_fields": max_fields,
+                "structured_data": structured_data,
+                "others": others,
                 "prefix": prefix,
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,

@@ -222,15 +222,15 @@ def convert_image(
 ) -> Component:
     """Converts pictures to another type or size.
 
-    It reads JPEG, PNG, GIF, WebP and TIFF. It also reads HEIC and AVIF if libheif's programs, libvips or
-    ImageMagick are installed. Of an animation, the first picture is converted. The file's name gets the suffix of
-    its new type.
+    It reads JPEG, PNG, GIF, WebP, TIFF and HEIC. It also reads AVIF if libheif's programs, libvips or ImageMagick
+    are installed. Of an animation, the first picture is converted. The file's name gets the suffix of its new
+    type.
 
     A picture is decoded only when the memory budget has capacity for its pixels. A picture that needs more than
     the whole budget is rejected.
 
     Args:
-        to: The type to convert to: `jpeg`, `png`, `webp`, `gif` or `tiff`.
+        to: The type to convert to: `jpeg`, `png`, `webp`, `gif`, `tiff`, `avif` or `heic`.
         quality: The quality, for types with lossy compression: `best` (100), `high` (75), `medium` (50), `low`
             (25), or a number from 1 to 100. The default is `high`.
         effort: How long to search for a smaller file: from 0, the fastest, to 6, the smallest file. The default
@@ -474,7 +474,7 @@ def encode(
     skip_empty: bool | None = None,
     field: str | None = None,
 ) -> Component:
-    """Writes the fields of each message as its payload.
+    r"""Writes the fields of each message as its payload.
 
     `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and `text`
     a template. The fields stay. With `into`, the text becomes a field. A message without fields is written as if
@@ -494,9 +494,9 @@ def encode(
             `keep` needs `fields`: a message itself does not tell which other fields exist. To keep the `null`
             members of JSON messages, use `parse_json` with `nulls: keep` instead: `omit` leaves these as they
             are.
-        nested: For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
-            object `a`, the reverse of `parse_json` with `flatten`. If the field `a` has a value as well, `a.b`
-            keeps its name. The default is `false`.
+        nested: For `json`: true to write names with dots as nested objects (a dot after `\` is a part of a name).
+            `a.b` becomes the member `b` of the object `a`, the reverse of `parse_json` with `flatten`. If the
+            field `a` has a value as well, `a.b` keeps its name. The default is `false`.
         root: For `json`: writes only the fields whose names begin with this name and a dot, without that prefix.
             A field with exactly this name is written as the whole value. The default is all fields.
         sort: For `json`: true to write members in the order of their names. The default is `false`: they keep the
@@ -671,8 +671,14 @@ def filter(value: str | None = None, /, *, condition: str | None = None) -> Comp
     return Component("filter", _objects.options({"condition": condition}) if value is None else value)
 
 
-def flatten(*, separator: str | None = None, fields: Sequence[str] | None = None) -> Component:
-    """Turns the members of fields that hold JSON objects into fields.
+def flatten(
+    *,
+    separator: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep: bool | None = None,
+    prefix: str | None = None,
+) -> Component:
+    r"""Turns the members of fields that hold JSON objects into fields.
 
     A field `a` with `{"b": {"c": 1}}` becomes the field `a.b.c`. Arrays and objects without members stay as they
     are.
@@ -683,8 +689,13 @@ def flatten(*, separator: str | None = None, fields: Sequence[str] | None = None
             By default `"."`.
         fields: The fields to flatten. A name also chooses the fields whose names begin with it and a dot. `*`
             matches any characters. The default is all fields.
+        keep: True to keep the nested fields beside the flattened ones, which then have another separator. With
+            the separator `\.`, `encode: json` writes names with dots. The default is `false`. By default `false`.
+        prefix: With `keep`: the text before the names of the flattened fields. The default is empty.
     """
-    return Component("flatten", _objects.options({"separator": separator, "fields": fields}))
+    return Component(
+        "flatten", _objects.options({"separator": separator, "fields": fields, "keep": keep, "prefix": prefix})
+    )
 
 
 def forget() -> Component:
@@ -1064,8 +1075,8 @@ def parse_grok(
             name.
         named_only: True if only patterns with a field name make fields. With `false`, `%{IP}` makes the field
             `IP`. The default is `true`. By default `true`.
-        keep_empty: True to make empty matches empty texts. With `false`, they are NULL. The default is `false`.
-            By default `false`.
+        keep_empty: True to make an empty text of a field that matches nothing, or an optional part that is
+            missing. With `false`, it is NULL. The default is `false`. By default `false`.
         default_patterns: True to define the usual patterns (`IP`, `NUMBER`, `COMBINEDAPACHELOG` and about 300
             others). The default is `true`. By default `true`.
         typed: True if `%{NUMBER:name:int}` and `:float` make numbers; a message with a value that does not fit

@@ -2,6 +2,7 @@
 //! and beside capyfile itself if its program is available. Further tables are the same checks inside the
 //! process, pictures, and a million files.
 
+mod go;
 mod inside;
 mod pictures;
 
@@ -12,6 +13,7 @@ use std::process::Command;
 use crate::contest::{Contender, Contest};
 use crate::measure::{Run, run as measure};
 use crate::report::finding;
+use crate::table::Table;
 
 /// A row of the table: files of one of four size classes.
 struct Row {
@@ -36,25 +38,27 @@ const TMPFS: &str = "/dev/shm";
 /// # Errors
 /// Returns an error if a program fails.
 pub fn run(contest: &Contest) -> Result<(), String> {
-    println!(
-        "Files: read, check size, check type, write; medians of {} runs in turn, start and stop included\n",
+    let title = format!(
+        "Files: read, check size, check type, write; medians of {} runs in turn, start and stop included",
         contest.rounds
     );
+    let columns = ["wall, ms", "CPU, ms", "peak, MiB", "times cp -r", "ms over cp -r"];
+    let mut table = Table::new("capyfile", "copies", title, "files", &columns);
+    table.plot("wall, ms");
     let capyfile = std::env::var_os("CAPYFILE").map(PathBuf::from).filter(|path| path.exists());
     let memory = Path::new(TMPFS).join(format!("thalweg-bench-{}", std::process::id()));
     for (place, folder) in [("in memory (tmpfs)", memory.clone()), ("on disk", contest.path("files"))] {
         if Path::new(TMPFS).exists() || place == "on disk" {
-            println!("  {place}");
             for row in &ROWS {
-                copy(contest, row, &folder, capyfile.as_deref())?;
+                copy(contest, (place, row), &folder, capyfile.as_deref(), &mut table)?;
             }
         }
     }
     if capyfile.is_none() {
-        println!("  capyfile was not measured: set CAPYFILE to the path of its `capycmd`");
+        table.note("capyfile was not measured: set CAPYFILE to the path of its `capycmd`.");
     }
-    println!();
-    inside::run()?;
+    table.finish()?;
+    inside::run(contest)?;
     pictures::run(contest, capyfile.as_deref())?;
     million(contest, &memory)?;
     for folder in [memory, contest.path("files")] {
@@ -65,7 +69,13 @@ pub fn run(contest: &Contest) -> Result<(), String> {
     Ok(())
 }
 
-fn copy(contest: &Contest, row: &Row, folder: &Path, capyfile: Option<&Path>) -> Result<(), String> {
+fn copy(
+    contest: &Contest,
+    (place, row): (&str, &Row),
+    folder: &Path,
+    capyfile: Option<&Path>,
+    table: &mut Table,
+) -> Result<(), String> {
     let (input, output) = (folder.join("in"), folder.join("out"));
     make(&input, row).map_err(|error| error.to_string())?;
     let glob = format!("{}/*", input.display());
@@ -79,17 +89,16 @@ fn copy(contest: &Contest, row: &Row, folder: &Path, capyfile: Option<&Path>) ->
     let contenders: Vec<Contender> =
         contenders.into_iter().map(|contender| contender.writing(&output)).collect();
     let runs = contest.compare(&contenders)?;
-    println!("    {}", row.title);
+    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let limit = runs.last().map_or(0.0, |run| milliseconds(run.wall));
     for (contender, run) in contenders.iter().zip(&runs) {
-        print(contender.name, run);
+        let wall = milliseconds(run.wall);
+        table.row(
+            format!("{}, {place}", row.title),
+            contender.name,
+            &[wall, milliseconds(run.cpu), (run.peak_rss >> 20) as f64, wall / limit, wall - limit].map(Some),
+        );
     }
-    let (ours, limit) = (&runs[0], &runs[runs.len() - 1]);
-    let over = ours.wall.as_secs_f64() * 1e3 - limit.wall.as_secs_f64() * 1e3;
-    finding(format!(
-        "{:.2} times `cp -r`, {over:+.1} ms",
-        ours.wall.as_secs_f64() / limit.wall.as_secs_f64()
-    ));
-    told_of_capyfile(&runs);
     fs::remove_dir_all(folder).map_err(|error| error.to_string())
 }
 

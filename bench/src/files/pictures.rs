@@ -81,8 +81,15 @@ fn make(folder: &Path, format: Format, count: u64) -> Result<(), String> {
                 }
             }
         }
-        let conversion =
-            Conversion { to: format, quality: 90, effort: None, size: None, rotate: false, strip: true };
+        let conversion = Conversion {
+            to: format,
+            quality: 90,
+            effort: None,
+            size: None,
+            rotate: false,
+            strip: true,
+            is_upright: false,
+        };
         let content = convert(&bitmap(&pixels), &conversion).map_err(|error| error.to_string())?;
         fs::write(folder.join(format!("{number:03}.{extension}")), content)
             .map_err(|error| error.to_string())?;

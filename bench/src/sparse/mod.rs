@@ -17,9 +17,14 @@ const SIZES: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 mod cpp;
+mod rows;
 
 /// Prints the named tables, or all tables.
 pub fn run(quick: bool, named: &[&str]) {
+    if named == ["rows"] {
+        rows::print(if quick { 1 } else { 5 }, quick);
+        return;
+    }
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
     let bench = Sparse { rounds: if quick { 1 } else { 5 } };
     let peer = bench.peer();

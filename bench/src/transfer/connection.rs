@@ -29,7 +29,8 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
 /// A connection that is used for many requests.
 pub struct Connection {
     address: String,
-    signer: Signer<Credential>,
+    /// `None` for objects that anyone may read.
+    signer: Option<Signer<Credential>>,
     runtime: tokio::runtime::Runtime,
     stream: BufReader<TcpStream>,
 }
@@ -43,15 +44,16 @@ pub struct Answer {
 }
 
 impl Connection {
-    /// Connects to a server. The keys and the region come from the environment.
+    /// Connects to a server. The keys and the region come from the environment; without them, requests are
+    /// not signed.
     ///
     /// # Errors
-    /// Returns an error if no server listens, or the environment lacks a variable.
+    /// Returns an error if no server listens.
     pub fn open(address: &str) -> io::Result<Self> {
-        let variable =
-            |name: &str| std::env::var(name).map_err(|error| io::Error::other(format!("{name}: {error}")));
-        let (key, secret) = (variable("AWS_ACCESS_KEY_ID")?, variable("AWS_SECRET_ACCESS_KEY")?);
-        let signer = signer(&key, &secret, &variable("AWS_REGION")?);
+        let variable = |name: &str| std::env::var(name).ok();
+        let keys =
+            variable("AWS_ACCESS_KEY_ID").zip(variable("AWS_SECRET_ACCESS_KEY")).zip(variable("AWS_REGION"));
+        let signer = keys.map(|((key, secret), region)| signer(&key, &secret, &region));
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         Ok(Self {
@@ -105,7 +107,9 @@ impl Connection {
             .body(())
             .map_err(io::Error::other)?;
         let (mut head, ()) = request.into_parts();
-        self.runtime.block_on(self.signer.sign(&mut head, None)).map_err(io::Error::other)?;
+        if let Some(signer) = &self.signer {
+            self.runtime.block_on(signer.sign(&mut head, None)).map_err(io::Error::other)?;
+        }
         Ok(head)
     }
 

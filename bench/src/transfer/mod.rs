@@ -6,6 +6,7 @@
 //! therefore shows the cost of the transformation without a server, and the bare client shows the rate of the
 //! server.
 
+mod azure;
 mod bare;
 mod connection;
 mod modes;
@@ -26,12 +27,19 @@ pub use pure::{COMMAND as COUNT, count};
 /// The memory budget of the runs that choose their own settings.
 const MEMORY: &str = "64MiB";
 
-/// Prints the named tables (`pure`, `modes`, `latency`, `plain`), or all tables.
+/// Prints the named tables (`azure`, `pure`, `modes`, `latency`, `plain`), or all tables. `azure` is the
+/// table of the seed.
 ///
 /// # Errors
 /// Returns an error if the server or a program fails, or if an output is wrong.
 pub fn run(contest: &Contest, named: &[&str]) -> Result<(), String> {
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
+    if wanted("azure") {
+        azure::run(contest)?;
+    }
+    if named == ["azure"] {
+        return Ok(());
+    }
     let rows = Rows::make(&contest.path("rows.csv"), contest.size).map_err(|error| error.to_string())?;
     let place = Testbed::start(&rows)?;
     println!(

@@ -27,24 +27,25 @@ const MOST_TIMES: f64 = 1.1;
 const MOST_RESIDENT: u64 = 128 << 20;
 
 /// One of the seed's modes.
-struct Mode {
-    name: &'static str,
+pub(super) struct Mode {
+    pub name: &'static str,
     readers: usize,
     writers: usize,
     queue: usize,
     /// The number of batches processed at the same time; `None` leaves it open.
     concurrency: Option<usize>,
     /// The time of the seed in seconds, for an object of unknown size on its author's machine.
-    seed: u32,
+    pub seed: u32,
 }
 
 const fn mode(name: &'static str, readers: usize, writers: usize, queue: usize, seed: u32) -> Mode {
     Mode { name, readers, writers, queue, concurrency: None, seed }
 }
 
-const MODES: [Mode; 7] = [
+pub(super) const MODES: [Mode; 7] = [
     Mode { concurrency: Some(1), ..mode("sequential", 1, 1, 0, 73) },
-    // The faster of the seed's two versions without a channel: 29 s asynchronous, 32 s with blocking threads.
+    // The faster of the seed's two versions without a channel: 29 s asynchronous, 32 s with blocking threads
+    // (`BLOCKING`).
     mode("parallel 10, no channel", 10, 10, 0, 29),
     mode("channel of 100, 8 + 10", 8, 10, 100, 146),
     mode("channel of 100, 5 + 10", 5, 10, 100, 60),
@@ -52,6 +53,10 @@ const MODES: [Mode; 7] = [
     mode("channel of 100, 1 + 1", 1, 1, 100, 254),
     mode("channel unbounded, 8 + 15", 8, 15, 1_000_000, 54),
 ];
+
+/// The time of the seed's mode with blocking threads, in seconds. Its settings are those of the second mode:
+/// thalweg's requests block no thread.
+pub(super) const BLOCKING: u32 = 32;
 
 const SLICES: [&str; 2] = ["1MiB", "16MiB"];
 
@@ -110,7 +115,7 @@ fn table(contest: &Contest, rows: &Rows, place: &Testbed, is_slow: bool) -> Resu
             add(mode.name, slice, Some(mode.seed), mode.configuration(place, slice, is_slow))?;
         }
     }
-    add("auto", "its own", None, text(place, is_slow, MEMORY, "", "", ""))?;
+    add("auto", "its own", None, of(place, is_slow))?;
     let (name, server) = ("bare client, upload alone", Cell::default());
     lines.push(Row { name, slice: "", seed: None, work: Work::Upload, server });
 
@@ -185,31 +190,36 @@ fn judge(lines: &[Row], runs: &[Run]) {
 
 impl Mode {
     fn configuration(&self, place: &Testbed, slice: &str, is_slow: bool) -> String {
+        self.configured(&place.url(SOURCE, is_slow), &place.url(TARGET, is_slow), slice)
+    }
+
+    /// Returns the configuration that copies rows from one URL to another.
+    pub(super) fn configured(&self, from: &str, to: &str, slice: &str) -> String {
         let reading = format!(", slice: {slice}, readers: {}, queue: {}", self.readers, self.queue);
         let concurrency = self.concurrency.map_or_else(String::new, |many| format!(", concurrency: {many}"));
         let writing = format!(", writers: {}", self.writers);
-        text(place, is_slow, "4GiB", &reading, &concurrency, &writing)
+        text((from, to), "4GiB", &reading, &concurrency, &writing)
     }
 }
 
-fn text(
-    place: &Testbed,
-    is_slow: bool,
-    memory: &str,
-    reading: &str,
-    concurrency: &str,
-    writing: &str,
-) -> String {
+fn of(place: &Testbed, is_slow: bool) -> String {
+    adaptive(&place.url(SOURCE, is_slow), &place.url(TARGET, is_slow))
+}
+
+/// Returns the configuration without settings, which adapts.
+pub(super) fn adaptive(from: &str, to: &str) -> String {
+    text((from, to), MEMORY, "", "", "")
+}
+
+fn text((from, to): (&str, &str), memory: &str, reading: &str, concurrency: &str, writing: &str) -> String {
     format!(
         r#"memory: {memory}
 sources:
-  table: {{ objects: {{ url: "{}"{reading} }} }}
+  table: {{ objects: {{ url: "{from}"{reading} }} }}
 pipelines:
   main: {{ from: table, transforms: [csv: {{ types: {TYPES} }}], to: rows{concurrency} }}
 sinks:
-  rows: {{ objects: {{ url: "{}", encode: json{writing} }} }}
-"#,
-        place.url(SOURCE, is_slow),
-        place.url(TARGET, is_slow),
+  rows: {{ objects: {{ url: "{to}", encode: json{writing} }} }}
+"#
     )
 }

@@ -77,12 +77,7 @@ impl Testbed {
 
     /// Returns the CPU time of the server since the last call; zero if the system does not report it.
     pub fn spent(&self) -> Duration {
-        // The times are in hundredths of a second, after the program name, which may contain spaces.
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.process_id()));
-        let stat = stat.unwrap_or_default();
-        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        let now = Duration::from_millis(ticks * 10);
+        let now = cpu_of(self.server.process_id());
         now.saturating_sub(self.taken.replace(now))
     }
 
@@ -108,6 +103,15 @@ impl Testbed {
         let version = noted.and_then(|noted| std::fs::read_to_string(noted).ok());
         format!("versitygw {}", version.as_deref().unwrap_or("of an unknown version").trim())
     }
+}
+
+/// Returns the CPU time of a process; zero if the system does not report it.
+pub fn cpu_of(process: u32) -> Duration {
+    // The times are in hundredths of a second, after the program name, which may contain spaces.
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// Returns the path of an object, as in requests.

@@ -138,7 +138,8 @@ mod tests {
     use super::*;
 
     fn answered(failure: &RunFailure) -> String {
-        let step = |operation| Step { component: "", operation, index: 0, sizes: [None, None] };
+        let step =
+            |operation| Step { component: "", operation, index: 0, sizes: [None, None], reports_end: true };
         let steps = [
             ("main.size".into(), step(Operation::FileSizeValidate)),
             ("main.time".into(), step(Operation::FileTimeValidate)),

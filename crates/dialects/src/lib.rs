@@ -94,6 +94,15 @@ pub trait Dialect: Send + Sync {
         Ok(None)
     }
 
+    /// Refuses a processor whose input only a server has.
+    ///
+    /// # Errors
+    /// Every operation that reads a request, at its place.
+    fn refuse_requests(&self, document: &Document, processor: &str) -> Result<(), Diagnostics> {
+        let _ = (document, processor);
+        Ok(())
+    }
+
     /// Reads a document into thalweg's form. `environment` supplies variables, files and parameters.
     ///
     /// # Errors

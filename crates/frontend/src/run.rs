@@ -6,6 +6,7 @@ use thalweg_job::{Configuration, JobRun, Outcome, Overrides, RunOptions, Signals
 
 use crate::exit::{CommandError, Exit};
 use crate::paint::Paint;
+use crate::print;
 use crate::repeat::{Repeat, repeated};
 use crate::screen::{Screen, Show};
 use crate::summary;
@@ -25,6 +26,8 @@ pub struct RunRequest {
     pub repeat: Option<Repeat>,
     /// True if a service exits with code 0 even if files failed.
     pub compat_exit_code: bool,
+    /// True if a service reports the files that its operations skip, as capyfile's concurrent modes do.
+    pub reports_skipped: bool,
 }
 
 /// Runs a configuration until its sources end or a signal stops it.
@@ -45,7 +48,12 @@ fn once(
     let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
     let Show { json, quiet, .. } = request.show;
     let speaks = !json && !quiet;
-    let events = job.file_events(speaks.then(output), Paint::stdout().is_on(), stdout().is_terminal());
+    let events = job.file_events(
+        speaks.then(output),
+        Paint::stdout().is_on(),
+        stdout().is_terminal(),
+        request.reports_skipped,
+    );
     let errors_command = errors_command(configuration, request);
     let report: Report = match (json, speaks && events.is_none()) {
         (true, _) => Box::new(|outcome: &Outcome| format!("{}\n", outcome.json())),
@@ -68,7 +76,13 @@ fn once(
         None => {}
     }
     let has_errors = match events {
-        Some(events) => events.end()? && !request.compat_exit_code,
+        Some(events) => {
+            let reasons = events.end()?;
+            if speaks {
+                reasons.iter().for_each(|reason| print::err(&format!("{reason}\n")));
+            }
+            !reasons.is_empty() && !request.compat_exit_code
+        }
         None => request.strict && outcome.rejected() > 0,
     };
     Ok(if has_errors { Exit::Errors } else { Exit::Done })

@@ -19,8 +19,8 @@ pub struct Show {
     pub json: bool,
     /// True if only errors are printed.
     pub quiet: bool,
-    /// The address at which metrics are served over HTTP.
-    pub listen: Option<SocketAddr>,
+    /// The addresses at which metrics are served over HTTP.
+    pub listen: Vec<SocketAddr>,
     /// True if warnings are printed even with `quiet`.
     pub warns: bool,
 }
@@ -92,7 +92,7 @@ impl Observer for Screen {
 
     fn begin(&mut self, _: &Phase, handle: &Handle) -> Result<(), LoadError> {
         self.watching = self.progress.take().map(|progress| progress.watch(handle.clone()));
-        if let Some(address) = self.show.listen {
+        for &address in &self.show.listen {
             let server = MetricsServer::bind(address, handle.clone())?;
             self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
             tokio::spawn(server.run());

@@ -178,6 +178,9 @@ impl Configuration {
         let service = self.service()?;
         let processor =
             service.as_ref().map(|service| self.processor(service, &overrides.names)).transpose()?;
+        if let Some(processor) = &processor {
+            self.dialect.refuse_requests(&self.document, processor)?;
+        }
         let selection = processor.as_deref().map_or(Selection::All, Selection::Processor);
         let mut job = self.job_of(registry, service, selection, overrides)?;
         for phase in job.phases.iter_mut().filter(|phase| phase.processor.is_none()) {

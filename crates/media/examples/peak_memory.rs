@@ -20,6 +20,7 @@ fn main() {
                 size: None,
                 rotate: true,
                 strip: false,
+                is_upright: false,
             };
             let bytes = convert(&original, &plain).expect("noise is a picture");
             for to in FORMATS {

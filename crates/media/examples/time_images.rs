@@ -11,8 +11,15 @@ use thalweg_media::image::{Conversion, Fit, Format, Resize, convert};
 const COUNT: usize = 20;
 
 fn main() {
-    let conversion =
-        |to, quality| Conversion { to, quality, effort: None, size: None, rotate: true, strip: false };
+    let conversion = |to, quality| Conversion {
+        to,
+        quality,
+        effort: None,
+        size: None,
+        rotate: true,
+        strip: false,
+        is_upright: false,
+    };
     let seeds = 0..COUNT as u64;
     let pngs: Vec<Vec<u8>> = seeds.map(|seed| picture(1000, 800, seed)).collect();
     let jpegs: Vec<Vec<u8>> =

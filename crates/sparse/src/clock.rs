@@ -41,6 +41,11 @@ impl Latest {
         }
     }
 
+    /// Records the time of another event, if it is later.
+    pub fn raise(&self, micros: u64) {
+        self.0.fetch_max(micros, Ordering::Relaxed);
+    }
+
     pub fn micros(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

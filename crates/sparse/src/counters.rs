@@ -86,6 +86,12 @@ impl Reads {
         }
     }
 
+    /// Adds what was counted elsewhere.
+    pub fn add_totals(&self, count: u64, bytes: u64) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     #[cold]
     fn empty(&self) {
         let word = self.word.swap(0, Ordering::Relaxed);

@@ -173,6 +173,17 @@ impl SparseFile {
         Ok(())
     }
 
+    /// Passes the `length` bytes from `position` on to `with`, without a copy, and counts that as a read. The
+    /// bytes near them cannot be written meanwhile. Returns `None` without calling `with` if not all of them
+    /// are held, if they are in more than one chunk of 64 KiB, or with [`Options::touches`].
+    #[inline]
+    pub fn look<T>(&self, position: u64, length: usize, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if self.touches.is_some() || length == 0 {
+            return None;
+        }
+        self.directory.look(position, length, with)
+    }
+
     /// Returns the `length` bytes from `position` on.
     ///
     /// # Errors
@@ -199,7 +210,8 @@ impl SparseFile {
         if length > 0 {
             return self.directory.has(Span::new(position, length));
         }
-        self.directory.has(Span::new(position, 1))
+        // No byte is held at the last position, and no range of one byte begins there.
+        position < u64::MAX && self.directory.has(Span::new(position, 1))
             || position.checked_sub(1).is_some_and(|before| self.directory.has(Span::new(before, 1)))
     }
 
@@ -214,6 +226,12 @@ impl SparseFile {
             span::lengthen(&mut missing, greedy);
         }
         missing
+    }
+
+    /// Passes the missing parts of `span` to `visit`, in order. `visit` must not use the file.
+    #[inline]
+    pub fn each_missing(&self, span: Span, visit: impl FnMut(Span)) {
+        self.directory.each_missing(span, visit);
     }
 
     /// Returns the ranges to fetch so that all of `spans` are held: the missing parts, in order, each at
@@ -323,6 +341,25 @@ impl SparseFile {
         Ok(erased)
     }
 
+    /// Erases several blocks, as [`SparseFile::blocks`] returns them: sorted and without overlap. Returns how
+    /// many bytes were erased. This costs much less than erasing them one by one.
+    pub fn erase_blocks(&self, blocks: &[Span]) -> u64 {
+        let touches = self.lock_touches();
+        let erased = self.directory.erase_blocks(blocks);
+        if let Some(mut touches) = touches {
+            blocks.iter().for_each(|block| touches.forget(block.position));
+        }
+        erased
+    }
+
+    /// Frees the tables of an empty file: it then takes no more memory than a new one. The counters stay.
+    /// Does nothing while a pin exists, or with a pool.
+    pub fn release_tables(&mut self) {
+        if let Some(directory) = Arc::get_mut(&mut self.directory) {
+            directory.undivide();
+        }
+    }
+
     /// Erases everything and resets the counters. The id, the time and the options stay.
     pub fn clear(&self) {
         let mut touches = self.lock_touches();
@@ -366,16 +403,20 @@ impl SparseFile {
     /// Returns how many bytes were erased. Only with [`Options::touches`].
     pub fn evict_blocks(&self, bound: u64) -> u64 {
         let Some(mut touches) = self.lock_touches() else { return 0 };
-        let before = self.bytes();
-        let (mut held, mut blocks) = (before, 0);
+        let mut held = self.bytes();
+        let mut blocks = Vec::new();
         while held >= bound && touches.blocks() > 1 {
             let Some(start) = touches.least_recent() else { break };
-            held -= self.directory.erase_block(start).unwrap_or(0);
             touches.forget(start);
-            blocks += 1;
+            if let Some(block) = self.directory.block_at(start) {
+                held -= block.length.min(held);
+                blocks.push(block);
+            }
         }
-        self.directory.note_evicted(blocks, before - held);
-        before - held
+        blocks.sort_unstable();
+        let erased = self.directory.erase_blocks(&blocks);
+        self.directory.note_evicted(blocks.len() as u64, erased);
+        erased
     }
 
     fn lock_touches(&self) -> Option<MutexGuard<'_, Touches>> {

@@ -16,13 +16,13 @@
 //! Positions are divided into chunks of 64 KiB. As in Roaring bitmaps, each chunk has the form that is
 //! smallest for its content:
 //!
-//! - **packed**, while data and runs need less than 48 KiB: the data back to back, and a word of 32 bits for
+//! - **packed**, while data and runs need less than 60 KiB: the data back to back, and a word of 32 bits for
 //!   each run;
 //! - a **page** of 64 KiB with every byte in its place, with a list of runs, or, beyond 2,048 runs, one bit
 //!   for each byte;
 //! - a page that is **wholly present**, without a list or bits.
 //!
-//! A run therefore costs four bytes, or one bit per byte, whichever is less. A write moves at most 48 KiB, at
+//! A run therefore costs four bytes, or one bit per byte, whichever is less. A write moves at most 60 KiB, at
 //! any position. Nothing but a hash table of chunks depends on the number of blocks. Blocks are not stored:
 //! adjacent bytes are one block, and its end is computed on request.
 //!
@@ -62,6 +62,13 @@
 //!   of a file keeps it: 1.1 % of a mebibyte in blocks of 256 bytes. A chunk that is written from the front
 //!   now gets the capacity it will need if it continues as it began, at most the double. If that guess is
 //!   right, nothing is left to trim either.
+//! - *Growing each chunk from nothing* copied its data three times, and its last copy, to a page, was a
+//!   fourth: 166 ns for each joined write of 1 KiB. A chunk that continues the one before it now starts with
+//!   the same room: 116 ns. The last chunk of a file may reserve a page in this way until
+//!   [`SparseFile::compact`].
+//! - *Erasing blocks one by one* took all locks of a file for each, and moved the data behind it. Blocks that
+//!   are erased together are now removed in one pass for each chunk. Bytes erased at the front of a chunk
+//!   become an unused head of its data: least recently used blocks are often there.
 //! - *Pages from the start* were not built: with one byte held in 800, each would cost 900 bytes.
 //! - *A lock for each chunk* behind a table with a lock was not built: every read would take two locks, and
 //!   all cores would contend for that of the table.

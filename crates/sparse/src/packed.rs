@@ -6,6 +6,9 @@
 //! joined by deleting an entry. Moving all later runs by some bytes is one addition per word, which the
 //! compiler does eight at a time.
 //!
+//! Blocks are often erased in the order of position, when the least recently used ones make room. Bytes
+//! erased at the front therefore stay in the data as an unused head, until it is half of the data.
+//!
 //! A separate offset for each run was rejected, although data could then stay in the order of arrival. Each
 //! run would need half as much memory again, and garbage would have to be collected. Bytes would be moved
 //! anyway when two runs are read as one.
@@ -17,6 +20,8 @@ use zeroize::Zeroize;
 pub(crate) struct Packed {
     runs: Vec<u32>,
     data: Vec<u8>,
+    /// How many bytes at the front of the data belong to no run.
+    head: u32,
 }
 
 /// The number of runs in a group. The search compares the last run of each group to find the group to count
@@ -68,7 +73,12 @@ fn up_to(runs: &[u32], most: u32) -> usize {
 
 impl Packed {
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { runs: Vec::with_capacity(4), data: Vec::with_capacity(bytes.max(16)) }
+        Self { runs: Vec::with_capacity(4), data: Vec::with_capacity(bytes.max(16)), head: 0 }
+    }
+
+    /// Returns an empty chunk that will have about this many bytes in this many runs.
+    pub fn with_room(data: usize, runs: usize) -> Self {
+        Self { runs: Vec::with_capacity(runs), data: Vec::with_capacity(data), head: 0 }
     }
 
     #[inline]
@@ -79,7 +89,7 @@ impl Packed {
     /// Returns the offset at which the data of the run begins.
     #[inline]
     fn data_start(&self, at: usize) -> usize {
-        if at == 0 { 0 } else { self.data_end(at - 1) }
+        if at == 0 { self.head as usize } else { self.data_end(at - 1) }
     }
 
     #[inline]
@@ -99,7 +109,7 @@ impl Packed {
     }
 
     pub fn held(&self) -> usize {
-        self.data.len()
+        self.data.len() - self.head as usize
     }
 
     pub fn runs(&self) -> usize {
@@ -161,13 +171,32 @@ impl Packed {
         true
     }
 
+    /// True if the data, with its head, has no room for `bytes` more bytes: the end of a run has 16 bits.
+    #[inline]
+    fn is_long(&self, bytes: usize) -> bool {
+        self.head > 0 && self.data.len() + bytes > u16::MAX as usize
+    }
+
+    /// Moves the data over its unused head.
+    #[cold]
+    fn close_head(&mut self, wipe: bool) {
+        let head = std::mem::take(&mut self.head);
+        let length = self.data.len() - head as usize;
+        self.data.copy_within(head as usize.., 0);
+        if wipe {
+            self.data[length..].zeroize();
+        }
+        self.data.truncate(length);
+        self.runs.iter_mut().for_each(|run| *run -= head);
+    }
+
     /// Writes `bytes` at `from` if no run ends after `from` and the capacity suffices. Returns true if it
     /// did.
     #[inline]
     pub fn append(&mut self, from: u32, bytes: &[u8]) -> bool {
         let Some(last) = self.runs.len().checked_sub(1) else { return false };
         let end = self.end(last);
-        if from < end || self.data.capacity() - self.data.len() < bytes.len() {
+        if from < end || self.data.capacity() - self.data.len() < bytes.len() || self.is_long(bytes.len()) {
             return false;
         }
         if from == end {
@@ -184,8 +213,14 @@ impl Packed {
     /// Writes `bytes` at `from`, and replaces bytes that are held there.
     #[inline]
     pub fn write(&mut self, from: u32, bytes: &[u8], wipe: bool) {
+        if self.head > 0 && self.data.capacity() - self.data.len() < bytes.len() || self.is_long(bytes.len())
+        {
+            self.close_head(wipe);
+        }
         self.reserve(from, bytes.len(), wipe);
         if self.runs.is_empty() {
+            self.data.clear();
+            self.head = 0;
             self.data.extend_from_slice(bytes);
             self.runs.push(run(from, bytes.len()));
         } else if !self.append(from, bytes) {
@@ -240,6 +275,9 @@ impl Packed {
         let (start, last_end) = (self.start(first), self.end(after - 1));
         let begin = self.data_start(first) + from.saturating_sub(start) as usize;
         let end = self.data_end(after - 1) - last_end.saturating_sub(to) as usize;
+        if begin == self.head as usize {
+            return self.remove_front(to, after, end, wipe);
+        }
         let less = end - begin;
         let rest = self.data_end(after - 1) - less;
         self.data.copy_within(end.., begin);
@@ -253,9 +291,57 @@ impl Packed {
         let kept = before.is_some() as usize + behind.is_some() as usize;
         self.runs.splice(first..after, before.into_iter().chain(behind));
         self.runs[first + kept..].iter_mut().for_each(|run| *run -= less as u32);
+        self.trim_if_sparse(wipe);
+    }
+
+    /// Erases the bytes of the first `after` runs before `to`, whose data ends at `end`.
+    fn remove_front(&mut self, to: u32, after: usize, end: usize, wipe: bool) {
+        if wipe {
+            self.data[self.head as usize..end].zeroize();
+        }
+        let last = self.runs[after - 1];
+        let is_split = self.end(after - 1) > to;
+        self.head = end as u32;
+        if is_split {
+            self.runs[after - 1] = run(to, (last & 0xFFFF) as usize);
+        }
+        self.runs.drain(..after - usize::from(is_split));
+        if end > self.data.len() / 2 {
+            self.close_head(wipe);
+            self.trim_if_sparse(wipe);
+        }
+    }
+
+    fn trim_if_sparse(&mut self, wipe: bool) {
         if self.heap() > 4 * (self.data.len() + self.runs.len() * 4) + 64 {
             self.trim(wipe);
         }
+    }
+
+    /// Erases the bytes of `ranges`, which are sorted and do not overlap, and compacts what is left once.
+    pub fn remove_several(&mut self, ranges: &[(u32, u32)], wipe: bool) {
+        let runs = std::mem::take(&mut self.runs);
+        let mut begin = std::mem::take(&mut self.head) as usize;
+        let placed = runs.iter().map(|run| {
+            let (start, data_end) = (run >> 16, (run & 0xFFFF) as usize);
+            let placed = (start, start + (data_end - begin) as u32, begin);
+            begin = data_end;
+            placed
+        });
+        let mut length = 0;
+        let (kept, data) = (&mut self.runs, &mut self.data);
+        outside(placed, ranges, |from, to, (start, begin)| {
+            let begin = begin + (from - start) as usize;
+            let end = begin + (to - from) as usize;
+            data.copy_within(begin..end, length);
+            length += end - begin;
+            kept.push(run(from, length));
+        });
+        if wipe {
+            self.data[length..].zeroize();
+        }
+        self.data.truncate(length);
+        self.trim(wipe);
     }
 
     fn reserve(&mut self, from: u32, bytes: usize, wipe: bool) {
@@ -288,6 +374,9 @@ impl Packed {
 
     /// Frees spare capacity, if it is worth the copy.
     pub fn trim(&mut self, wipe: bool) {
+        if self.head > 0 {
+            self.close_head(wipe);
+        }
         let (length, capacity) = (self.data.len(), self.data.capacity());
         if capacity - length > length / KEPT {
             move_to(&mut self.data, length, wipe);
@@ -302,6 +391,35 @@ impl Packed {
 
     pub fn wipe(&mut self) {
         self.data.zeroize();
+    }
+}
+
+/// Passes the parts of the sorted `runs` that are outside of the sorted `ranges` to `keep`, in order, with
+/// the start and the mark of their run.
+pub(crate) fn outside<T: Copy>(
+    runs: impl Iterator<Item = (u32, u32, T)>,
+    ranges: &[(u32, u32)],
+    mut keep: impl FnMut(u32, u32, (u32, T)),
+) {
+    let mut rest = ranges;
+    for (start, end, mark) in runs {
+        let mut at = start;
+        while let [(from, to), behind @ ..] = rest
+            && *from < end
+        {
+            if *from > at {
+                keep(at, *from, (start, mark));
+            }
+            at = at.max(*to);
+            if *to > end {
+                // The range continues in a later run.
+                break;
+            }
+            rest = behind;
+        }
+        if at < end {
+            keep(at, end, (start, mark));
+        }
     }
 }
 
@@ -323,6 +441,22 @@ fn move_to(data: &mut Vec<u8>, capacity: usize, wipe: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_outside_of_the_ranges_is_kept_also_where_a_range_ends_in_a_later_run() {
+        let runs = [(0, 10), (20, 30), (40, 50)];
+        let left = |ranges: &[(u32, u32)]| {
+            let mut kept = Vec::new();
+            let marked = runs.iter().map(|(start, end)| (*start, *end, ()));
+            outside(marked, ranges, |from, to, _| kept.push((from, to)));
+            kept
+        };
+        assert_eq!(left(&[]), runs);
+        assert_eq!(left(&[(20, 30)]), [(0, 10), (40, 50)]);
+        assert_eq!(left(&[(2, 4), (6, 10), (25, 45)]), [(0, 2), (4, 6), (20, 25), (45, 50)]);
+        assert_eq!(left(&[(10, 20), (30, 40)]), runs);
+        assert_eq!(left(&[(0, 60)]), []);
+    }
 
     #[test]
     fn the_runs_that_start_by_a_position_are_found_however_many_there_are() {

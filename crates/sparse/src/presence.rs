@@ -2,7 +2,7 @@
 //! many, and nothing when all bytes are present.
 
 use crate::chunk::CHUNK;
-use crate::packed::starting_by;
+use crate::packed::{outside, starting_by};
 
 const WORDS: usize = CHUNK as usize / 64;
 /// With more runs than this, bits need less memory.
@@ -213,6 +213,31 @@ impl Presence {
                     *self = Self::bits(runs);
                 }
             }
+        }
+    }
+
+    /// Removes `ranges`, which are sorted and do not overlap.
+    pub fn remove_several(&mut self, ranges: &[(u32, u32)]) {
+        let runs = match self {
+            Presence::Bits(bits) => {
+                ranges.iter().for_each(|(from, to)| words(*from, *to, |at, mask| bits[at] &= !mask));
+                return;
+            }
+            Presence::All => vec![run(0, CHUNK)],
+            Presence::Runs(runs) => std::mem::take(runs),
+        };
+        let mut kept = Vec::with_capacity(runs.len());
+        let placed = runs.iter().map(|run| (run >> 16, end(*run), ()));
+        outside(placed, ranges, |from, to, _| kept.push(run(from, to)));
+        *self = if kept.len() > MOST_RUNS { Self::bits(&kept) } else { Presence::Runs(kept) };
+    }
+
+    /// Returns how many bytes are present.
+    pub fn held(&self) -> u32 {
+        match self {
+            Presence::All => CHUNK,
+            Presence::Runs(runs) => runs.iter().map(|run| end(*run) - (run >> 16)).sum(),
+            Presence::Bits(bits) => bits.iter().map(|word| word.count_ones()).sum(),
         }
     }
 

@@ -96,6 +96,17 @@ impl Shard {
         (own + count, own_bytes + bytes, self.read_at.micros())
     }
 
+    /// Adds the counts of an empty shard to this one's.
+    pub fn absorb(&mut self, other: Self) {
+        let (count, bytes, read_at) = other.reads();
+        self.reads.add_totals(count, bytes);
+        self.read_at.raise(read_at);
+        let (state, other) = (self.state.get_mut(), other.state.into_inner());
+        state.writes += other.writes;
+        state.bytes_written += other.bytes_written;
+        state.written_at.raise(other.written_at.micros());
+    }
+
     /// Must not run while a thread reads.
     pub fn reset_reads(&self) {
         self.own.reset();

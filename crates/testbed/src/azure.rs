@@ -65,15 +65,26 @@ impl Azure {
 
     /// Creates an empty container. Its name must have three characters or more.
     pub fn create_container(&self, name: &str) -> io::Result<()> {
+        self.create(name, None)
+    }
+
+    /// Creates an empty container whose blobs anyone may read without a key.
+    pub fn create_public_container(&self, name: &str) -> io::Result<()> {
+        self.create(name, Some("x-ms-blob-public-access: blob"))
+    }
+
+    fn create(&self, name: &str, access: Option<&str>) -> io::Result<()> {
         let target = format!("/{ACCOUNT}/{name}?restype=container");
         let date = httpdate::fmt_http_date(SystemTime::now());
-        let signed = signature(name, &date).ok_or_else(|| io::Error::other("the key is not Base64"))?;
-        let headers = [
+        let signed =
+            signature(name, access, &date).ok_or_else(|| io::Error::other("the key is not Base64"))?;
+        let mut headers = vec![
             format!("x-ms-date: {date}"),
             format!("x-ms-version: {VERSION}"),
             format!("Authorization: SharedKey {ACCOUNT}:{signed}"),
             "Content-Length: 0".to_owned(),
         ];
+        headers.extend(access.map(str::to_owned));
         match ask(self.address(), "PUT", &target, &headers)? {
             (201, _) => Ok(()),
             (status, body) => {
@@ -118,9 +129,10 @@ fn url(endpoint: &str, container: &str, key: &str) -> String {
 
 /// Returns the signature of the request that creates a container. The twelve lines after the method are
 /// empty. The account occurs twice, since here it is part of the path as well.
-fn signature(container: &str, date: &str) -> Option<String> {
+fn signature(container: &str, access: Option<&str>, date: &str) -> Option<String> {
+    let access = access.map(|access| format!("{}\n", access.replace(": ", ":"))).unwrap_or_default();
     let text = format!(
-        "PUT{}x-ms-date:{date}\nx-ms-version:{VERSION}\n/{ACCOUNT}/{ACCOUNT}/{container}\nrestype:container",
+        "PUT{}{access}x-ms-date:{date}\nx-ms-version:{VERSION}\n/{ACCOUNT}/{ACCOUNT}/{container}\nrestype:container",
         "\n".repeat(12)
     );
     let key = BASE64_STANDARD.decode(KEY).ok()?;

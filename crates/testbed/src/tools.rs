@@ -44,6 +44,11 @@ impl Tools {
         self.program("wsgidav", "wsgidav/bin/wsgidav")
     }
 
+    /// Returns the path of etcd.
+    pub fn etcd(&self) -> io::Result<PathBuf> {
+        self.program("etcd", "etcd/usr/bin/etcd")
+    }
+
     /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
     /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple, PyType, PyWeakrefReference};
 
-use super::interpreter::{call_method, initialise, is_unshared, thread_note};
+use super::interpreter::{call_method, create, initialise, is_unshared, thread_note};
 
 static ASYNCIO: PyOnceLock<Asyncio> = PyOnceLock::new();
 
@@ -19,6 +19,13 @@ pub struct Asyncio {
     running_loop: Py<PyAny>,
     current: Current,
     register: Py<PyAny>,
+    /// The set within asyncio's list of all tasks, and the callback of the entries in it.
+    all_tasks: Option<(Py<PySet>, Py<PyAny>)>,
+    timed_out: Py<PyAny>,
+    /// Hooks for the failures of all procs.
+    pub error_hooks: Py<PyList>,
+    /// Wraps a coroutine whose failure has hooks.
+    pub watched: Py<PyAny>,
     /// `asyncio.CancelledError`.
     pub cancelled: Py<PyType>,
     /// `thalweg.evaluations.Evaluation`, a subclass of `asyncio.Future`.
@@ -58,9 +65,9 @@ struct Running {
     of_loop: Py<PyDict>,
 }
 
-/// Clears the cached loop: after a fork, no event loop runs in the new process.
+/// Clears the cached loop of a thread. After a fork, no event loop runs in the new process.
 #[pyfunction]
-fn forget_loop() {
+pub fn forget_loop() {
     let forgotten = HERE.with(|here| here.try_borrow_mut().ok().and_then(|mut here| here.running.take()));
     drop(forgotten);
 }
@@ -69,6 +76,20 @@ fn of_loop<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
     let keywords = PyDict::new(event_loop.py());
     keywords.set_item(intern!(event_loop.py(), "loop"), event_loop)?;
     Ok(keywords)
+}
+
+/// Returns the set within asyncio's list of all tasks, and the callback of the entries in it.
+fn all_tasks(tasks: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PySet>, Py<PyAny>)>> {
+    // The first is its name from Python 3.12 on.
+    for name in ["_scheduled_tasks", "_all_tasks"] {
+        if let Some(list) = tasks.getattr_opt(name)?
+            && let (Some(entries), Some(removed)) = (list.getattr_opt("data")?, list.getattr_opt("_remove")?)
+            && let Ok(entries) = entries.cast_into_exact::<PySet>()
+        {
+            return Ok(Some((entries.unbind(), removed.unbind())));
+        }
+    }
+    Ok(None)
 }
 
 /// How the current task of an event loop is set.
@@ -105,6 +126,10 @@ impl Asyncio {
                 running_loop: asyncio.getattr("_get_running_loop")?.unbind(),
                 current,
                 register: asyncio.getattr("_register_task")?.unbind(),
+                all_tasks: all_tasks(tasks.as_any())?,
+                timed_out: ours.getattr("_timed_out")?.unbind(),
+                error_hooks: ours.getattr("_error_hooks")?.cast_into::<PyList>()?.unbind(),
+                watched: ours.getattr("_watched")?.unbind(),
                 cancelled: class(asyncio.as_any(), "CancelledError")?,
                 evaluation: class(ours.as_any(), "Evaluation")?,
                 coroutine: class(py.import("types")?.as_any(), "CoroutineType")?,
@@ -158,6 +183,21 @@ impl Asyncio {
         py: Python<'py>,
         note: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let Some(event_loop) = self.remember(py, note)? else {
+            return Ok(None);
+        };
+        match HERE.with_borrow_mut(|here| here.spare.take()) {
+            Some(spare) => Ok(Some((event_loop, spare.into_bound(py)))),
+            None => Ok(Some((event_loop, self.unused(py)?))),
+        }
+    }
+
+    /// Asks asyncio for the event loop of this thread, and caches it.
+    fn remember<'py>(
+        &self,
+        py: Python<'py>,
+        note: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(event_loop) = self.running_loop(py)? else {
             return Ok(None);
         };
@@ -171,10 +211,40 @@ impl Asyncio {
             // Dropping may run Python code, so nothing is borrowed here.
             drop(before);
         }
-        match HERE.with_borrow_mut(|here| here.spare.take()) {
-            Some(spare) => Ok(Some((event_loop, spare.into_bound(py)))),
-            None => Ok(Some((event_loop, self.unused(py)?))),
+        Ok(Some(event_loop))
+    }
+
+    /// Returns the event loop that runs on this thread, which is usually known.
+    ///
+    /// # Errors
+    /// None that asyncio documents.
+    pub fn here<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let note = thread_note(intern!(py, "__asyncio_running_event_loop__"));
+        let known = HERE.with_borrow(|here| {
+            let running = here.running.as_ref()?;
+            let note = note.as_ref()?;
+            running.note.is(note).then(|| running.event_loop.bind(py).clone())
+        });
+        match known {
+            Some(event_loop) => Ok(Some(event_loop)),
+            None => self.remember(py, note),
         }
+    }
+
+    /// Calls `call_soon` of an event loop with a callback, its argument and its context.
+    ///
+    /// # Errors
+    /// `RuntimeError` if the loop is closed.
+    pub fn call_soon<'py>(
+        &self,
+        event_loop: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        argument: &Bound<'py, PyAny>,
+        context: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let py = event_loop.py();
+        let name = intern!(py, "call_soon");
+        call_method(event_loop, name, &[callback, argument], self.context.bind(py), context).map(drop)
     }
 
     /// Returns an evaluation that is not yet a future.
@@ -182,8 +252,7 @@ impl Asyncio {
     /// # Errors
     /// `MemoryError`.
     pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let class = self.evaluation.bind(py);
-        class.call_method1(intern!(py, "__new__"), (class,))
+        create(self.evaluation.bind(py), self.nothing.bind(py))
     }
 
     /// Makes an evaluation the current task of a loop, and returns the previous one.
@@ -208,6 +277,19 @@ impl Asyncio {
                 table.set_item(event_loop, evaluation)?;
                 Ok(before)
             }
+        }
+    }
+
+    /// Makes an evaluation the current task of a loop that has no task to return to.
+    ///
+    /// # Errors
+    /// The exceptions of asyncio.
+    #[inline]
+    pub fn set_current(&self, event_loop: &Bound<'_, PyAny>, evaluation: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = event_loop.py();
+        match &self.current {
+            Current::Function(exchange) => exchange.bind(py).call1((event_loop, evaluation)).map(drop),
+            Current::Table(table) => table.bind(py).set_item(event_loop, evaluation),
         }
     }
 
@@ -243,7 +325,7 @@ impl Asyncio {
         callback: &Bound<'py, PyAny>,
         context: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        call_method(object, method, callback, self.context.bind(object.py()), context).map(drop)
+        call_method(object, method, &[callback], self.context.bind(object.py()), context).map(drop)
     }
 
     /// Makes an evaluation a future of a loop.
@@ -256,21 +338,61 @@ impl Asyncio {
         event_loop: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
         let py = evaluation.py();
-        let known = HERE.with_borrow(|here| {
-            let running = here.running.as_ref().filter(|running| running.event_loop.is(event_loop))?;
-            Some(running.of_loop.bind(py).clone())
-        });
-        let of_loop = known.map_or_else(|| of_loop(event_loop), Ok)?;
+        let of_loop = self.known_of_loop(event_loop)?;
         initialise(self.future.bind(py), evaluation, self.nothing.bind(py), &of_loop)
     }
 
-    /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` cancels it. It is visible
-    /// only until it is done.
+    /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` cancels it. Returns its
+    /// entry, if it has to be taken out at the end.
+    ///
+    /// asyncio's list is a `WeakSet`. Its methods are written in Python and take longer than a step, so the
+    /// entry, a weak reference, is put into the set within it.
     ///
     /// # Errors
     /// The exceptions of asyncio.
-    pub fn register(&self, evaluation: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.register.bind(evaluation.py()).call1((evaluation,)).map(drop)
+    pub fn register(&self, evaluation: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        let py = evaluation.py();
+        let Some((entries, removed)) = &self.all_tasks else {
+            return self.register.bind(py).call1((evaluation,)).map(|_| None);
+        };
+        let entry = PyWeakrefReference::new_with(evaluation, removed.bind(py))?;
+        entries.bind(py).add(&entry)?;
+        Ok(Some(entry.into_any().unbind()))
+    }
+
+    /// Takes the entry of an evaluation that ended out of asyncio's list.
+    pub fn unregister(&self, entry: &Bound<'_, PyAny>) {
+        if let Some((entries, _)) = &self.all_tasks {
+            // The entry may be gone: the list belongs to asyncio.
+            let _ = entries.bind(entry.py()).discard(entry);
+        }
+    }
+
+    /// Returns a future of an event loop.
+    ///
+    /// # Errors
+    /// The exceptions of asyncio.
+    pub fn create_future<'py>(&self, event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = event_loop.py();
+        let of_loop = self.known_of_loop(event_loop)?;
+        self.future.bind(py).call((), Some(&of_loop))
+    }
+
+    /// Returns `{"loop": event_loop}`.
+    fn known_of_loop<'py>(&self, event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let known = HERE.with_borrow(|here| {
+            let running = here.running.as_ref().filter(|running| running.event_loop.is(event_loop))?;
+            Some(running.of_loop.bind(event_loop.py()).clone())
+        });
+        known.map_or_else(|| of_loop(event_loop), Ok)
+    }
+
+    /// Returns the exception for a wait whose time limit is reached.
+    pub fn timed_out(&self, py: Python<'_>, seconds: Option<f64>) -> PyErr {
+        match self.timed_out.bind(py).call1((seconds,)) {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        }
     }
 
     /// Returns a `CancelledError` with the message of a cancellation.

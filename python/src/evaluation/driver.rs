@@ -3,15 +3,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyRuntimeError, PyStopIteration, PySystemExit};
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyStopIteration};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::asyncio::Asyncio;
-use super::interpreter::{Sent, is_unshared, send};
+use super::interpreter::{Context, Sent, ask, is_unshared, send, tell};
 use super::waiter::Waiter;
+use crate::event_loop::{EventLoopCore, Job, Sleeper, Wait, ends_program, soon};
 
 /// The code of an evaluation that waits or has not started. The awaited future calls it when done.
 #[pyclass(frozen, module = "thalweg._thalweg")]
@@ -34,8 +35,12 @@ struct State {
     /// True if `CancelledError` is to be thrown at the next step.
     must_cancel: bool,
     message: Option<Py<PyAny>>,
+    /// Thrown at the next step.
+    thrown: Option<PyErr>,
     /// How often cancellation was requested.
     cancels: usize,
+    /// The entry in asyncio's list of all tasks.
+    listed: Option<Py<PyAny>>,
 }
 
 impl Driver {
@@ -62,7 +67,7 @@ impl Driver {
             evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
             // The code itself may have concluded it.
-            let is_concluded = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+            let is_concluded = ask(evaluation, intern!(py, "done"))?.is_truthy()?;
             state.must_cancel = is_concluded || state.cancels > 0;
         }
         let driver = Self {
@@ -75,7 +80,7 @@ impl Driver {
         };
         let driver = Bound::new(py, driver)?;
         evaluation.setattr(intern!(py, "_driver"), &driver)?;
-        asyncio.register(evaluation)?;
+        driver.get().state().listed = asyncio.register(evaluation)?;
         Ok(driver)
     }
 
@@ -83,20 +88,12 @@ impl Driver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Schedules the next step, which throws `thrown` if given.
+    /// Schedules the next step.
     ///
     /// # Errors
     /// `RuntimeError` if the loop is closed.
-    pub fn schedule(slf: &Bound<'_, Self>, asyncio: &Asyncio, thrown: Option<PyErr>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let (event_loop, context) = (this.event_loop.bind(py), this.context.bind(py));
-        let call_soon = intern!(py, "call_soon");
-        let Some(thrown) = thrown else {
-            return asyncio.later(event_loop, call_soon, slf, context);
-        };
-        let with = PyDict::new(py);
-        with.set_item(intern!(py, "context"), context)?;
-        event_loop.call_method(call_soon, (slf, thrown.into_value(py)), Some(&with)).map(drop)
+    pub fn schedule(slf: &Bound<'_, Self>) -> PyResult<()> {
+        soon(slf.get().event_loop.bind(slf.py()), Job::Step(slf.clone().unbind()))
     }
 
     /// Resumes the code when `future`, which it yielded, is done.
@@ -110,20 +107,32 @@ impl Driver {
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         if future.is_none() {
-            return Self::schedule(slf, asyncio, None);
+            return Self::schedule(slf);
+        }
+        if let Ok(wait) = future.cast_exact::<Wait>()
+            && wait.get().is_waiting()
+        {
+            Wait::begin(wait, this.event_loop.bind(py), Sleeper::Driver(slf.clone().unbind()))?;
+            return this.note_wait(future);
         }
         if let Err(wrong) = this.check(future) {
-            return Self::schedule(slf, asyncio, Some(wrong));
+            this.state().thrown = Some(wrong);
+            return Self::schedule(slf);
         }
         future.setattr(intern!(py, "_asyncio_future_blocking"), false)?;
         asyncio.later(future, intern!(py, "add_done_callback"), slf, this.context.bind(py))?;
+        this.note_wait(future)
+    }
+
+    /// Notes what the code waits for. A cancellation that was requested before ends that wait.
+    fn note_wait(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
         let must_cancel = {
-            let mut state = this.state();
+            let mut state = self.state();
             state.waits_for = Some(future.clone().unbind());
             state.must_cancel
         };
-        if must_cancel && this.cancel_wait(future)? {
-            this.state().must_cancel = false;
+        if must_cancel && self.cancel_wait(future)? {
+            self.state().must_cancel = false;
         }
         Ok(())
     }
@@ -140,7 +149,7 @@ impl Driver {
             let text = format!("{future:?} was yielded by `yield`; use `await` or `yield from`");
             return Err(PyRuntimeError::new_err(text));
         }
-        if !future.call_method0(intern!(py, "get_loop"))?.is(&self.event_loop) {
+        if !ask(future, intern!(py, "get_loop"))?.is(&self.event_loop) {
             let text = format!("{future:?} belongs to another event loop than the evaluation that awaits it");
             return Err(PyRuntimeError::new_err(text));
         }
@@ -167,19 +176,33 @@ impl Driver {
         asyncio.cancelled_error(py, message).map_or_else(|error| error, PyErr::from_value)
     }
 
+    /// Runs the code in its context until it waits again or ends.
+    ///
+    /// # Errors
+    /// `KeyboardInterrupt` and `SystemExit`; the exceptions of asyncio.
+    pub fn step(slf: &Bound<'_, Self>, thrown: Option<PyErr>, turn: Option<&EventLoopCore>) -> PyResult<()> {
+        let context = Context::of(slf.get().context.bind(slf.py()).clone());
+        context.within(|| Self::step_within(slf, thrown, turn))?
+    }
+
     /// Runs the code until it waits again or ends.
-    fn step(slf: &Bound<'_, Self>, thrown: Option<PyErr>) -> PyResult<()> {
+    fn step_within(
+        slf: &Bound<'_, Self>,
+        thrown: Option<PyErr>,
+        turn: Option<&EventLoopCore>,
+    ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let asyncio = Asyncio::get(py)?;
-        let must_cancel = {
+        let (must_cancel, thrown, waited_for) = {
             let mut state = this.state();
             if state.ended {
                 return Ok(());
             }
             state.started = true;
-            state.waits_for = None;
-            std::mem::take(&mut state.must_cancel)
+            let thrown = thrown.or_else(|| state.thrown.take());
+            (std::mem::take(&mut state.must_cancel), thrown, state.waits_for.take())
         };
+        drop(waited_for);
         let is_cancelled = |thrown: &PyErr| thrown.is_instance(py, asyncio.cancelled.bind(py));
         let thrown = match thrown {
             Some(thrown) if !must_cancel || is_cancelled(&thrown) => Some(thrown),
@@ -187,7 +210,11 @@ impl Driver {
             thrown => thrown,
         };
         let event_loop = this.event_loop.bind(py);
-        let before = asyncio.enter(event_loop, this.evaluation.bind(py))?;
+        let evaluation = this.evaluation.bind(py);
+        let before = match turn {
+            Some(core) => core.enter_evaluation(asyncio, event_loop, evaluation).map(|()| None)?,
+            None => asyncio.enter(event_loop, evaluation)?,
+        };
         let coroutine = this.coroutine.bind(py);
         let sent = match thrown {
             None => send(coroutine),
@@ -199,7 +226,9 @@ impl Driver {
                 Err(error) => Sent::Raised(error),
             },
         };
-        asyncio.leave(event_loop, before.as_ref())?;
+        if turn.is_none() {
+            asyncio.leave(event_loop, before.as_ref())?;
+        }
         match sent {
             Sent::Waits(future) => Self::wait_for(slf, asyncio, &future),
             Sent::Returned(result) => this.end(py, asyncio, Ok(result)),
@@ -210,26 +239,28 @@ impl Driver {
     /// Concludes the evaluation with the result of the code.
     fn end(&self, py: Python<'_>, asyncio: &Asyncio, result: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
         let evaluation = self.evaluation.bind(py);
-        let must_cancel = {
+        let (must_cancel, listed) = {
             let mut state = self.state();
             state.ended = true;
-            state.must_cancel
+            (state.must_cancel, state.listed.take())
         };
+        if let Some(listed) = listed {
+            asyncio.unregister(listed.bind(py));
+        }
         evaluation.setattr(intern!(py, "_driver"), py.None())?;
         // If other code concluded the evaluation meanwhile, that result stays; but no failure is lost.
-        let is_concluded = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+        let is_concluded = ask(evaluation, intern!(py, "done"))?.is_truthy()?;
         match result {
             Ok(_) if is_concluded => {}
             Ok(_) if must_cancel => self.end_cancelled(py)?,
-            Ok(result) => drop(evaluation.call_method1(intern!(py, "set_result"), (result,))?),
+            Ok(result) => drop(tell(evaluation, intern!(py, "set_result"), &result)?),
             Err(error) if error.is_instance(py, asyncio.cancelled.bind(py)) => {
                 if !is_concluded {
                     self.end_cancelled(py)?;
                 }
             }
             Err(error) => {
-                let ends_program = error.is_instance_of::<PyKeyboardInterrupt>(py)
-                    || error.is_instance_of::<PySystemExit>(py);
+                let ends_program = ends_program(py, &error);
                 let value = error.clone_ref(py).into_value(py);
                 if is_concluded || self.forget {
                     if !ends_program {
@@ -265,9 +296,9 @@ impl Driver {
         let thrown = match what {
             None => None,
             Some(what) if what.is_instance_of::<PyBaseException>() => Some(PyErr::from_value(what)),
-            Some(future) => future.call_method0(intern!(slf.py(), "result")).err(),
+            Some(future) => ask(&future, intern!(slf.py(), "result")).err(),
         };
-        Self::step(slf, thrown)
+        Self::step_within(slf, thrown, None)
     }
 
     /// Requests cancellation: `CancelledError` is raised where the code waits.

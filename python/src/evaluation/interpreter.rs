@@ -1,8 +1,8 @@
 //! Functions of the interpreter that its bindings leave out: sending into a coroutine, and contexts.
 //!
 //! `PyIter_Send` is in the stable ABI since Python 3.10. The functions for contexts are public, with the same
-//! signatures since 3.7, but not in the stable ABI. `PyObject_VectorcallMethod` is public since 3.9 and in
-//! the stable ABI since 3.12. They are therefore declared here.
+//! signatures since 3.7, but not in the stable ABI. `PyObject_VectorcallMethod` and `PyObject_Vectorcall` are
+//! public since 3.9 and in the stable ABI since 3.12. They are therefore declared here.
 
 #![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
 
@@ -18,6 +18,12 @@ unsafe extern "C" {
     fn PyContext_CopyCurrent() -> *mut ffi::PyObject;
     fn PyContext_Enter(context: *mut ffi::PyObject) -> c_int;
     fn PyContext_Exit(context: *mut ffi::PyObject) -> c_int;
+    fn PyObject_Vectorcall(
+        callable: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
     fn PyObject_VectorcallMethod(
         name: *mut ffi::PyObject,
         arguments: *const *mut ffi::PyObject,
@@ -52,23 +58,99 @@ pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     }
 }
 
-/// Calls a method with one positional and one named argument, without creating a tuple or a dictionary.
+/// Calls a method with at most two positional and one named argument, without creating a tuple or a
+/// dictionary.
 ///
 /// # Errors
 /// The exception of the method.
 pub fn call_method<'py>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
-    argument: &Bound<'py, PyAny>,
+    positional: &[&Bound<'py, PyAny>],
     names: &Bound<'py, PyTuple>,
     named: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = [object.as_ptr(), argument.as_ptr(), named.as_ptr()];
+    let arguments = match *positional {
+        [first, second] => [object.as_ptr(), first.as_ptr(), second.as_ptr(), named.as_ptr()],
+        [first] => [object.as_ptr(), first.as_ptr(), named.as_ptr(), ptr::null_mut()],
+        _ => return Err(PyTypeError::new_err("one or two positional arguments are expected")),
+    };
+    let count = positional.len() + 1;
     // SAFETY: all objects are alive, the count of arguments is right, and the interpreter is attached. The
     // result is a new reference, or null with an exception set.
     unsafe {
-        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, names.as_ptr());
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), count, names.as_ptr());
         Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls a method without arguments. The method of the bindings would first create a bound method.
+///
+/// # Errors
+/// The exception of the method.
+pub fn ask<'py>(object: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr()];
+    // SAFETY: the objects are alive, the count of arguments is right, and the interpreter is attached. The
+    // result is a new reference, or null with an exception set.
+    unsafe {
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, ptr::null_mut());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls a method with one argument, as [`ask`].
+///
+/// # Errors
+/// The exception of the method.
+pub fn tell<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr(), argument.as_ptr()];
+    // SAFETY: as in `ask`.
+    unsafe {
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, ptr::null_mut());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls an object with one argument, without creating a tuple.
+///
+/// # Errors
+/// The exception of the call.
+pub fn call_with<'py>(
+    object: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [argument.as_ptr()];
+    // SAFETY: as in `ask`.
+    unsafe {
+        let result = PyObject_Vectorcall(object.as_ptr(), arguments.as_ptr(), 1, ptr::null_mut());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Creates an instance of a class without calling its `__init__`.
+///
+/// # Errors
+/// `MemoryError`; `TypeError` if the class has no `__new__`.
+pub fn create<'py>(
+    class: &Bound<'py, PyType>,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: this slot of a type holds a function of this signature or null. All objects are alive, and the
+    // interpreter is attached. The result is a new reference, or null with an exception set.
+    unsafe {
+        let found = ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_new);
+        let found: Option<ffi::newfunc> = std::mem::transmute(found);
+        match found {
+            Some(new) => {
+                let made = new(class.as_type_ptr(), arguments.as_ptr(), ptr::null_mut());
+                Bound::from_owned_ptr_or_err(class.py(), made)
+            }
+            None => Err(PyTypeError::new_err("the class has no `__new__`")),
+        }
     }
 }
 
@@ -100,7 +182,7 @@ pub fn initialise<'py>(
 }
 
 /// True if the caller holds the only reference to an object.
-pub fn is_unshared(object: &Bound<'_, PyAny>) -> bool {
+pub fn is_unshared<T>(object: &Bound<'_, T>) -> bool {
     // SAFETY: the object is alive, and the interpreter is attached.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
@@ -130,6 +212,11 @@ impl<'py> Context<'py> {
     pub fn copy(py: Python<'py>) -> PyResult<Self> {
         // SAFETY: the interpreter is attached; the result is a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Self) }
+    }
+
+    /// Wraps an object that was received as a context. Entering one that is none raises `TypeError`.
+    pub fn of(context: Bound<'py, PyAny>) -> Self {
+        Self(context)
     }
 
     /// Calls `work` in this context.

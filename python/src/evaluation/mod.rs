@@ -21,5 +21,9 @@ mod interpreter;
 mod proc;
 mod waiter;
 
+pub use asyncio::{Asyncio, forget_loop};
+pub use driver::Driver;
+pub use forgotten::begin_forgotten;
+pub use interpreter::{Context, ask, call_with, is_unshared};
 pub use proc::{ConcurrentProc, evaluate};
 pub use waiter::Waiter;

@@ -1,20 +1,22 @@
 //! Procs: code that can be called concurrently.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use super::asyncio::Asyncio;
 use super::driver::Driver;
 use super::first::{First, step};
-use super::forgotten::Forgotten;
 use super::interpreter::Context;
+use crate::event_loop::{Job, soon};
 
 /// An `async def` function that can be called in four ways; only one of them makes the caller wait.
 #[pyclass(frozen, weakref, module = "thalweg.evaluations")]
 pub struct ConcurrentProc {
     function: Py<PyAny>,
+    /// Hooks for failures of the code. A method shares them with the proc in its class.
+    error_hooks: Py<PyList>,
 }
 
 impl ConcurrentProc {
@@ -24,8 +26,14 @@ impl ConcurrentProc {
         arguments: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let made = self.function.bind(arguments.py()).call(arguments, keywords)?;
-        coroutine_of(asyncio, made)
+        let py = arguments.py();
+        let made = self.function.bind(py).call(arguments, keywords)?;
+        let coroutine = coroutine_of(asyncio, made)?;
+        let (all, own) = (asyncio.error_hooks.bind(py), self.error_hooks.bind(py));
+        if all.is_empty() && own.is_empty() {
+            return Ok(coroutine);
+        }
+        asyncio.watched.bind(py).call1((coroutine, own, &self.function))
     }
 }
 
@@ -40,7 +48,7 @@ fn coroutine_of<'py>(asyncio: &Asyncio, made: Bound<'py, PyAny>) -> PyResult<Bou
 
 /// Returns the event loop of this thread.
 fn event_loop<'py>(py: Python<'py>, asyncio: &Asyncio) -> PyResult<Bound<'py, PyAny>> {
-    asyncio.running_loop(py)?.ok_or_else(|| {
+    asyncio.here(py)?.ok_or_else(|| {
         PyRuntimeError::new_err("no event loop runs here: call it from code that `asyncio.run` runs")
     })
 }
@@ -55,7 +63,7 @@ fn detach<'py>(
     let evaluation = asyncio.unused(py)?;
     let context = Context::copy(py)?.into_inner();
     let driver = Driver::adopt(asyncio, coroutine, &evaluation, event_loop, context, None)?;
-    Driver::schedule(&driver, asyncio, None)?;
+    Driver::schedule(&driver)?;
     Ok(evaluation)
 }
 
@@ -85,7 +93,8 @@ impl ConcurrentProc {
             let text = format!("a concurrent proc needs an `async def` function, not {function:?}");
             return Err(PyTypeError::new_err(text));
         }
-        Ok(Self { function: function.unbind() })
+        let error_hooks = PyList::empty(function.py()).unbind();
+        Ok(Self { function: function.unbind(), error_hooks })
     }
 
     /// Runs the code as a part of the caller, which awaits the result: `await proc.call(…)`.
@@ -95,7 +104,11 @@ impl ConcurrentProc {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(args.py()).call(args, kwargs)
+        let asyncio = Asyncio::get(args.py())?;
+        if asyncio.error_hooks.bind(args.py()).is_empty() && self.error_hooks.bind(args.py()).is_empty() {
+            return self.function.bind(args.py()).call(args, kwargs);
+        }
+        self.begin(asyncio, args, kwargs)
     }
 
     /// The same as `call`.
@@ -153,8 +166,23 @@ impl ConcurrentProc {
         let py = args.py();
         let asyncio = Asyncio::get(py)?;
         let event_loop = event_loop(py, asyncio)?;
-        let forgotten = Forgotten::new(self.begin(asyncio, args, kwargs)?, &event_loop);
-        event_loop.call_method1(intern!(py, "call_soon"), (forgotten,)).map(drop)
+        soon(&event_loop, Job::Begin(self.begin(asyncio, args, kwargs)?.unbind()))
+    }
+
+    /// Calls `hook` with each exception of the code, however the code is called. Hooks of all procs, which
+    /// `on_error` adds, come first. Returns the hook, to be passed to `remove_error_hook`.
+    fn on_error<'py>(&self, hook: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.error_hooks.bind(hook.py()).append(&hook)?;
+        Ok(hook)
+    }
+
+    /// Removes a hook. `ValueError` if it was not added.
+    fn remove_error_hook(&self, hook: &Bound<'_, PyAny>) -> PyResult<()> {
+        let hooks = self.error_hooks.bind(hook.py());
+        match hooks.index(hook) {
+            Ok(at) => hooks.del_item(at),
+            Err(_) => Err(PyValueError::new_err(format!("{hook:?} is not a hook of this proc"))),
+        }
     }
 
     /// The wrapped function.
@@ -178,7 +206,8 @@ impl ConcurrentProc {
         if bound.is(function) {
             return Ok(slf.into_any());
         }
-        Ok(Bound::new(py, Self { function: bound.unbind() })?.into_any())
+        let error_hooks = slf.get().error_hooks.clone_ref(py);
+        Ok(Bound::new(py, Self { function: bound.unbind(), error_hooks })?.into_any())
     }
 
     /// Supports annotations: `ConcurrentProc[[int], str]`.

@@ -7,13 +7,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyStopIteration;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::asyncio::Asyncio;
-use super::interpreter::Context;
+use super::interpreter::{Context, ask};
 
 /// The future that `await` of an evaluation yields.
 #[pyclass(frozen, module = "thalweg._thalweg")]
@@ -24,6 +25,8 @@ pub struct Waiter {
 
 #[derive(Default)]
 struct State {
+    /// True once `await` has yielded this future.
+    is_awaited: bool,
     /// True once asyncio has cleared its flag that `await` yielded this future.
     is_heard: bool,
     /// The callback to call when done, and its context.
@@ -50,6 +53,19 @@ impl Waiter {
         Self { evaluation, state: Mutex::default() }
     }
 
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Yields itself once, and then returns the result of the evaluation.
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        if !std::mem::replace(&mut slf.get().state().is_awaited, true) {
+            return Ok(slf.clone());
+        }
+        let result = ask(slf.get().evaluation.bind(slf.py()), intern!(slf.py(), "result"))?;
+        Err(PyStopIteration::new_err((result.unbind(),)))
+    }
+
     #[getter(_asyncio_future_blocking)]
     fn is_blocking(&self) -> bool {
         !self.state().is_heard
@@ -61,7 +77,7 @@ impl Waiter {
     }
 
     fn get_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.evaluation.bind(py).call_method0(intern!(py, "_get_loop"))
+        ask(self.evaluation.bind(py), intern!(py, "_get_loop"))
     }
 
     #[pyo3(signature = (callback, *, context = None))]
@@ -90,7 +106,7 @@ impl Waiter {
     #[pyo3(signature = (msg = None))]
     fn cancel(&self, py: Python<'_>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let evaluation = self.evaluation.bind(py);
-        if evaluation.call_method0(intern!(py, "done"))?.is_truthy()? {
+        if ask(evaluation, intern!(py, "done"))?.is_truthy()? {
             return Ok(false);
         }
         let callback = {

@@ -13,6 +13,7 @@ use super::options::Given;
 use super::{future, lines, statistics};
 use crate::buffer::Buffer;
 use crate::natural::Natural;
+use crate::pairs;
 use crate::runtime::runtime;
 use crate::sparse::{Pool, spans};
 
@@ -147,7 +148,7 @@ impl RemoteFile {
 
     /// Returns the ranges that are held in memory.
     fn held<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        spans::list(py, &self.opened.look(|file| file.held().blocks())?)
+        pairs::list(py, &self.opened.look(|file| file.held().blocks())?)
     }
 
     /// Returns the statistics: requests, retried requests, fetched bytes, bytes fetched ahead, bytes from the

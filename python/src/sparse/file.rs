@@ -7,9 +7,11 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use thalweg_sparse::{Merge, Overlap, Span};
 
 use super::options::{Named, options, overlap};
-use super::{Pin, Pool, spans, to_py_error};
+use super::{Missing, Pin, Pool, spans, to_py_error};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
+use crate::pairs;
+use crate::quick::{self, Arguments, Made};
 
 /// The parts of a file that were written to it, in memory.
 ///
@@ -56,6 +58,44 @@ impl SparseFile {
     fn overlap(&self, py: Python<'_>, given: Option<&str>) -> PyResult<Overlap> {
         given.map_or(Ok(self.0.options().overlap), |word| overlap(py, word))
     }
+}
+
+/// The methods without the general conversion of arguments: see [`quick`].
+impl SparseFile {
+    fn read_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let (position, length) = (given.unsigned(0)?, given.unsigned(1)?);
+        self.0.look(position, usize::try_from(length).ok()?, |bytes| given.made(bytes))?
+    }
+
+    fn write_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let (position, data) = (given.unsigned(0)?, given.bytes(1).filter(|data| data.len() <= LONG)?);
+        self.0.write(position, data).ok()?;
+        Some(given.none())
+    }
+
+    fn has_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        Some(given.truth(self.0.has(given.unsigned(0)?, given.unsigned(1)?)))
+    }
+
+    fn need_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let missing = Missing::of(&self.0, Span::new(given.unsigned(0)?, given.unsigned(1)?));
+        given.list(&missing)
+    }
+}
+
+/// Replaces the methods of the class that are called most.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn quicken(py: Python<'_>) -> PyResult<()> {
+    quick::method!(py, SparseFile, c"read", read_quickly)?;
+    quick::method!(py, SparseFile, c"write", write_quickly)?;
+    quick::method!(py, SparseFile, c"has", has_quickly)?;
+    quick::method!(py, SparseFile, c"need", need_quickly)
 }
 
 #[pymethods]
@@ -158,7 +198,7 @@ impl SparseFile {
         length: u64,
         greedy: u64,
     ) -> PyResult<Bound<'py, PyList>> {
-        spans::list(py, &self.0.need(position, length, greedy))
+        pairs::list(py, &self.0.need(position, length, greedy))
     }
 
     /// Returns the ranges to fetch so that all of these ranges are held.
@@ -170,7 +210,7 @@ impl SparseFile {
         greedy: u64,
     ) -> PyResult<Bound<'py, PyList>> {
         let spans = spans::spans(spans)?;
-        spans::list(py, &py.detach(|| self.0.need_many(&spans, greedy)))
+        pairs::list(py, &py.detach(|| self.0.need_many(&spans, greedy)))
     }
 
     /// Returns the requests to make so that all of these ranges are held.
@@ -183,12 +223,12 @@ impl SparseFile {
         longest: u64,
     ) -> PyResult<Bound<'py, PyList>> {
         let spans = spans::spans(spans)?;
-        spans::list(py, &py.detach(|| self.0.plan(&spans, Merge { gap, longest })))
+        pairs::list(py, &py.detach(|| self.0.plan(&spans, Merge { gap, longest })))
     }
 
     /// Returns the held blocks, in order of position.
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        spans::list(py, &py.detach(|| self.0.blocks()))
+        pairs::list(py, &py.detach(|| self.0.blocks()))
     }
 
     /// Returns the number of held blocks.

@@ -2,13 +2,15 @@
 
 mod counters;
 mod file;
+mod missing;
 mod options;
 mod pin;
 mod pool;
 pub mod spans;
 mod system;
 
-pub use file::SparseFile;
+pub use file::{SparseFile, quicken};
+pub use missing::Missing;
 pub use pin::Pin;
 pub use pool::Pool;
 pub use system::SparseFileSystem;

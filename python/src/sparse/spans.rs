@@ -33,11 +33,3 @@ pub fn spans(given: &Bound<'_, PyAny>) -> PyResult<Vec<Span>> {
 pub fn pair(span: &Span) -> (u64, u64) {
     (span.position, span.length)
 }
-
-/// Returns ranges as a list of tuples.
-///
-/// # Errors
-/// `MemoryError`.
-pub fn list<'py>(py: Python<'py>, spans: &[Span]) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, spans.iter().map(pair))
-}

@@ -9,7 +9,8 @@ use thalweg_sparse::Counters;
 use super::arguments::{bytes, seek_reads, text, unsigned};
 use super::held::{Config, Held, Unread};
 use super::{state, times};
-use crate::sparse::spans;
+use crate::pairs;
+use crate::quick::{self, Arguments, Made};
 
 /// A sparse virtual file: fragments of a file in memory.
 ///
@@ -29,6 +30,47 @@ impl File {
     fn counters(&self) -> PyResult<Counters> {
         Ok(self.held()?.counters())
     }
+}
+
+/// The methods without the general conversion of arguments: see [`quick`].
+impl File {
+    fn read_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let (position, length) = (given.wrapped(0)?, given.wrapped(1)?);
+        self.0.lock().as_mut()?.look(position, length, |bytes| given.made(bytes))
+    }
+
+    fn write_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let (position, data) = (given.wrapped(0)?, given.bytes(1)?);
+        self.0.lock().as_mut()?.write(position, data).ok()?;
+        Some(given.none())
+    }
+
+    fn has_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let (position, length) = (given.wrapped(0)?, given.wrapped(1)?);
+        Some(given.truth(self.0.lock().as_ref()?.file.has(position, length)))
+    }
+
+    fn need_quickly(&self, given: &Arguments<'_, '_>) -> Option<Made> {
+        let given = given.exactly(2)?;
+        let (position, length) = (given.wrapped(0)?, given.wrapped(1)?);
+        // The lock is released before the list is made: that may run the garbage collector.
+        let missing = self.0.lock().as_ref()?.usually(position, length)?;
+        given.list(&missing)
+    }
+}
+
+/// Replaces the methods of the class that are called most.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn quicken(py: Python<'_>) -> PyResult<()> {
+    quick::method!(py, File, c"read", read_quickly)?;
+    quick::method!(py, File, c"write", write_quickly)?;
+    quick::method!(py, File, c"has_data", has_quickly)?;
+    quick::method!(py, File, c"need", need_quickly)
 }
 
 #[pymethods]
@@ -148,7 +190,7 @@ impl File {
         let (position, length) = (unsigned(file_position, 1)?, unsigned(length, 2)?);
         let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 3))?;
         let missing = self.held()?.need(position, length, greedy);
-        spans::list(py, &missing)
+        pairs::list(py, &missing)
     }
 
     /// Returns the ranges to fetch so that all of these ranges are held.
@@ -165,13 +207,13 @@ impl File {
         let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 2))?;
         let wanted = self::seek_reads(seek_reads)?;
         let missing = self.held()?.need_many(&wanted, greedy);
-        spans::list(py, &missing)
+        pairs::list(py, &missing)
     }
 
     /// Returns the blocks, as a tuple of positions and lengths.
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let blocks = self.held()?.file.blocks();
-        PyTuple::new(py, blocks.iter().map(spans::pair))
+        pairs::tuple(py, &blocks)
     }
 
     /// Drops the block that starts at a position. `OSError` if none starts there.

@@ -1,14 +1,12 @@
 //! The operations on a file that both classes share, with the behaviour of `svfsc`.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use thalweg_sparse::{Clock, Counters, Error, Options, Overlap, Span, SparseFile};
 
 use super::touches::Touches;
 use crate::fresh::{LONG, bytes_with};
+use crate::heap::give_back;
 
 /// The options of a file, under the names of `svfsc`.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +20,10 @@ impl Default for Config {
         Self { overwrite_on_exit: false, compare_for_diff: true }
     }
 }
+
+/// From this number of dropped bytes on, the memory is given back to the system at once, for a tenth of the
+/// time of dropping them. The allocator would keep it while anything behind it in memory is in use.
+const MUCH: u64 = 32 << 20;
 
 /// Why a read failed.
 pub enum Unread {
@@ -85,6 +87,19 @@ impl Held {
         Ok(())
     }
 
+    /// Passes the bytes of a range to `with`, if they are held in one piece. That counts as a read.
+    #[inline]
+    pub fn look<T>(
+        &mut self,
+        position: u64,
+        length: u64,
+        with: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let made = self.file.look(position, usize::try_from(length).ok()?, with)??;
+        self.note(position);
+        Some(made)
+    }
+
     /// Keeps the interpreter lock, as `svfsc` does: only the copying takes long.
     #[inline]
     pub fn read<'py>(
@@ -117,7 +132,7 @@ impl Held {
             let first = self.block_after(position);
             return format!("{WHERE} Requested file position {position} precedes first block at {first}");
         };
-        let end = position.saturating_add(length);
+        let end = position.wrapping_add(length);
         format!(
             "{WHERE} Requested position {position} length {length} (end {end}) overruns block that starts at {} \
              has size {} (end {}). Offset into block is {} overrun is {} bytes",
@@ -125,13 +140,13 @@ impl Held {
             block.length,
             block.end(),
             position - block.position,
-            end.saturating_sub(block.end())
+            end.wrapping_sub(block.end())
         )
     }
 
     /// Returns the last block that starts at or before a position. The search range grows, so that near
     /// blocks are found without looking at all blocks.
-    fn block_before(&self, position: u64) -> Option<Span> {
+    pub fn block_before(&self, position: u64) -> Option<Span> {
         if let Some(block) = self.file.block_at(position) {
             return Some(block);
         }
@@ -162,26 +177,18 @@ impl Held {
         }
     }
 
-    #[inline]
-    pub fn need(&self, position: u64, length: u64, greedy: u64) -> Vec<Span> {
-        let mut missing = self.file.need(position, length, greedy);
-        // `svfsc` reports a gap here, even for zero bytes, if the position is before all blocks.
-        if length == 0 && missing.is_empty() && self.block_before(position).is_none() {
-            missing.push(Span::new(position, greedy));
-        }
-        missing
-    }
-
-    pub fn need_many(&self, spans: &[Span], greedy: u64) -> Vec<Span> {
-        self.file.need_many(spans, greedy)
-    }
-
     /// # Errors
     /// The message of `svfsc`, without the name of the function.
-    pub fn erase(&self, position: u64) -> Result<(), String> {
-        self.file.erase_block(position).map(drop).map_err(|_| {
+    pub fn erase(&mut self, position: u64) -> Result<(), String> {
+        self.file.erase_block(position).map_err(|_| {
             format!("SparseVirtualFile::erase(): Non-existent file position {position} at start of block.")
-        })
+        })?;
+        if self.file.is_empty() {
+            // As with `svfsc`, an empty file takes as much memory as a new one.
+            self.touches.forget();
+            self.file.release_tables();
+        }
+        Ok(())
     }
 
     pub fn clear(&mut self) {
@@ -205,27 +212,26 @@ impl Held {
 
     /// Drops the least recently used block while `bound` bytes or more are held. The last block always stays.
     pub fn punt(&mut self, bound: u64) -> u64 {
-        let mut held = self.file.bytes();
-        if held < bound {
-            return 0;
+        let mut oldest = self.touches.oldest(&self.file, bound);
+        if let [block] = oldest[..] {
+            // Cheaper for a single block.
+            let erased = self.file.erase(block.position, block.length);
+            self.punted = (self.punted.0 + 1, self.punted.1 + erased);
+            return erased;
         }
-        let settled = self.touches.settle(&self.file.blocks());
-        let mut blocks: BinaryHeap<_> =
-            settled.iter().map(|(position, number)| Reverse((*number, *position))).collect();
-        let before = held;
-        while held >= bound
-            && blocks.len() > 1
-            && let Some(Reverse((_, position))) = blocks.pop()
-        {
-            held -= self.file.erase_block(position).unwrap_or(0);
-            self.punted.0 += 1;
+        oldest.sort_unstable();
+        let erased = self.file.erase_blocks(&oldest);
+        self.touches.dropped(&oldest);
+        if erased >= MUCH {
+            give_back();
         }
-        self.punted.1 += before - held;
-        before - held
+        self.punted = (self.punted.0 + oldest.len() as u64, self.punted.1 + erased);
+        erased
     }
 
-    /// Returns the memory that the file uses, in bytes.
+    /// Returns the memory that the file uses, in bytes, after it has freed what is reserved for later writes.
     pub fn heap(&self) -> usize {
+        self.file.compact();
         self.file.heap_bytes() + self.touches.heap()
     }
 

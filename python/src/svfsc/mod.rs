@@ -8,10 +8,11 @@
 mod arguments;
 mod file;
 mod held;
+mod need;
 mod state;
 mod system;
 mod times;
 mod touches;
 
-pub use file::File;
+pub use file::{File, quicken};
 pub use system::FileSystem;

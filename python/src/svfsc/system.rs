@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use super::arguments::{bytes, seek_reads, text, unsigned};
 use super::held::{Config, Held, Unread};
 use super::{state, times};
-use crate::sparse::spans;
+use crate::pairs;
 
 /// A system of sparse virtual files, by id.
 #[pyclass(frozen, subclass, name = "cSVFS", module = "svfsc")]
@@ -196,7 +196,7 @@ impl FileSystem {
         let (position, length) = (unsigned(file_position, 2)?, unsigned(length, 3)?);
         let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 4))?;
         let missing = self.file(id, "svf_need")?.need(position, length, greedy);
-        spans::list(py, &missing)
+        pairs::list(py, &missing)
     }
 
     /// Returns the ranges to fetch so that all of these ranges are held.
@@ -215,13 +215,13 @@ impl FileSystem {
         drop(self.file(id, "svf_need_many")?);
         let wanted = self::seek_reads(seek_reads)?;
         let missing = self.file(id, "svf_need_many")?.need_many(&wanted, greedy);
-        spans::list(py, &missing)
+        pairs::list(py, &missing)
     }
 
     /// Returns the blocks of a file, as a tuple of positions and lengths.
     fn blocks<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let blocks = self.file(id, "svf_blocks")?.file.blocks();
-        PyTuple::new(py, blocks.iter().map(spans::pair))
+        pairs::tuple(py, &blocks)
     }
 
     /// Returns the memory that a file uses, in bytes.

@@ -18,19 +18,19 @@ gollum's command line, for configurations of gollum. Example:
   thalweg gollum -c gollum.conf -ll 3
 
 Options:
-  -c, --config FILE         Run this configuration.
-  -tc, --testconfig FILE    Check this configuration.
-  -ll, --loglevel 0..3      The level of the log: error, warn, info (the default), debug.
-  -lc, --log-colors WHEN    `never` switches colours off.
-  -n, --numcpu N            The number of cores; 0 is all.
-  -m, --metrics ADDRESS     Serve `/metrics` and `/health` at this address.
-  -hc, --healthcheck ADDRESS  The same.
-  -mt, --metricstype TYPE   `prometheus`, which is the only one.
-  -p, --pidfile FILE        Write the process id to this file.
-  -l, --list                List the components.
-  -v, --version             Print the version.
-  -r, --runtime             The same.
-  -h, --help                Print this.
+  -c, -config FILE          Run this configuration.
+  -tc, -testconfig FILE     Check this configuration.
+  -ll, -loglevel 0..3       The level of the log: error, warn, info (the default), debug.
+  -lc, -log-colors WHEN     `never` switches colours off.
+  -n, -numcpu N             The number of cores; 0 is all.
+  -m, -metrics ADDRESS      Serve `/metrics` and `/health` at this address.
+  -hc, -healthcheck ADDRESS   The same.
+  -mt, -metricstype TYPE    `prometheus`, which is the only one.
+  -p, -pidfile FILE         Write the process id to this file.
+  -l, -list                 List the components.
+  -v, -version              Print the version.
+  -r, -runtime              The same.
+  -h, -help                 Print this.
   --gollum VERSION          The version that the configuration was written for: 0.4, 0.5 or 0.6.
   -ps, -pc FILE, -pm FILE, -pt FILE, -t
                             Accepted without effect: use `perf`, the sink `measure`, and `thalweg errors`.
@@ -79,14 +79,14 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
 
 /// Lets a command take the place of this process.
 #[cfg(unix)]
-fn replace(mut command: Command) -> Result<Exit, CommandError> {
+pub(super) fn replace(mut command: Command) -> Result<Exit, CommandError> {
     let error = std::os::unix::process::CommandExt::exec(&mut command);
     Err(CommandError::Usage(format!("thalweg cannot be started again: {error}")))
 }
 
 /// Runs a command to its end.
 #[cfg(not(unix))]
-fn replace(mut command: Command) -> Result<Exit, CommandError> {
+pub(super) fn replace(mut command: Command) -> Result<Exit, CommandError> {
     let status = command.status();
     let status =
         status.map_err(|error| CommandError::Usage(format!("thalweg cannot be started again: {error}")))?;
@@ -103,43 +103,44 @@ fn translate(options: &[String]) -> Result<Option<Wanted>, String> {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (option.as_str(), None),
         };
+        // Like Go's own flags, those of gollum have one dash or two.
+        let dashed = name.strip_prefix('-').filter(|rest| rest.starts_with('-'));
+        let name = dashed.unwrap_or(name);
         let mut value = || {
             let value = given.clone().or_else(|| options.next().cloned());
             value.ok_or_else(|| format!("`{name}` needs a value; see `thalweg gollum --help`"))
         };
         match name {
-            "-c" | "--config" => command = Some(("run", value()?)),
-            "-tc" | "--testconfig" => command = Some(("check", value()?)),
-            "-v" | "--version" | "-r" | "--runtime" => return other("--version"),
-            "-l" | "--list" => return other("components"),
-            "-h" | "--help" => return Ok(None),
-            "-ll" | "--loglevel" => wanted.level = Some(level(&value()?)?),
-            "-lc" | "--log-colors" => wanted.is_without_colors = value()? == "never",
-            "-n" | "--numcpu" => {
+            "-c" | "-config" => command = Some(("run", value()?)),
+            "-tc" | "-testconfig" => command = Some(("check", value()?)),
+            "-v" | "-version" | "-r" | "-runtime" | "-report" => return other("--version"),
+            "-l" | "-list" => return other("components"),
+            "-h" | "-help" => return Ok(None),
+            "-ll" | "-loglevel" => wanted.level = Some(level(&value()?)?),
+            "-lc" | "-log-colors" => wanted.is_without_colors = value()? == "never",
+            "-n" | "-numcpu" => {
                 let number = value()?;
                 if number != "0" {
                     rest.extend(["--threads".to_owned(), number]);
                 }
             }
-            "-m" | "--metrics" | "-hc" | "--healthcheck" => {
+            "-m" | "-metrics" | "-hc" | "-healthcheck" => {
                 let address = listening(&value()?);
-                if rest.contains(&"--listen".to_owned()) && !rest.contains(&address) {
-                    return Err(
-                        "one address serves metrics and health: give only one of `-m` and `-hc`".to_owned()
-                    );
+                if rest.contains(&address) {
+                    continue;
                 }
                 rest.extend(["--listen".to_owned(), address]);
             }
-            "-mt" | "--metricstype" if !["", "prometheus"].contains(&value()?.as_str()) => {
+            "-mt" | "-metricstype" if !["", "prometheus"].contains(&value()?.as_str()) => {
                 return Err("metrics are served for `prometheus`".to_owned());
             }
-            "-mt" | "--metricstype" => {}
-            "-p" | "--pidfile" => wanted.pid_file = Some(value()?),
-            "--gollum" => rest.extend(["--gollum".to_owned(), value()?]),
-            "-pc" | "--profilecpu" | "-pm" | "--profilemem" | "-pt" | "--profiletrace" => {
+            "-mt" | "-metricstype" => {}
+            "-p" | "-pidfile" => wanted.pid_file = Some(value()?),
+            "-gollum" => rest.extend(["--gollum".to_owned(), value()?]),
+            "-pc" | "-profilecpu" | "-pm" | "-profilemem" | "-pt" | "-profiletrace" | "-tr" => {
                 value()?;
             }
-            "-ps" | "--profilespeed" | "-t" | "--trace" => {}
+            "-ps" | "-profilespeed" | "-t" | "-trace" => {}
             _ => return Err(format!("gollum has no option `{name}`; see `thalweg gollum --help`")),
         }
     }
@@ -195,9 +196,14 @@ mod tests {
     fn each_option_has_its_place() {
         assert_eq!(arguments(&["-c", "a.conf"]), "run a.conf");
         assert_eq!(arguments(&["--config=a.conf", "-n", "2"]), "run a.conf --threads 2");
+        assert_eq!(arguments(&["-config", "a.conf", "-numcpu=2", "-tr", "x"]), "run a.conf --threads 2");
         assert_eq!(arguments(&["-n", "0", "-c", "a", "-m", ":80"]), "run a --listen 0.0.0.0:80");
         assert_eq!(arguments(&["-c", "a", "-m", "8080", "-ps", "-pc", "x"]), "run a --listen 127.0.0.1:8080");
         assert_eq!(arguments(&["-tc", "a", "-n", "2", "--gollum", "0.5"]), "check a --gollum 0.5");
+        assert_eq!(
+            arguments(&["-c", "a", "-m", ":1", "-hc", ":2", "-m=:1"]),
+            "run a --listen 0.0.0.0:1 --listen 0.0.0.0:2"
+        );
         assert_eq!(arguments(&["-v"]), "--version");
         assert_eq!(arguments(&["-l"]), "components");
         let wanted = translated(&["-c", "a", "-ll", "3", "-lc", "never", "-p", "f"]).unwrap().unwrap();
@@ -216,7 +222,6 @@ mod tests {
             (&["-x"], "gollum has no option `-x`"),
             (&["-ll", "4"], "not a level"),
             (&["-mt", "graphite"], "prometheus"),
-            (&["-c", "a", "-m", "1", "-hc", "2"], "only one"),
         ] {
             let wrong = translated(options).unwrap_err();
             assert!(wrong.contains(reason), "{wrong}");

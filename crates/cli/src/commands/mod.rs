@@ -1,5 +1,6 @@
 //! The commands. Each is a file that parses its arguments and calls the front end.
 
+mod capyfile;
 mod check;
 mod completions;
 mod components;
@@ -68,6 +69,9 @@ enum Command {
     New(new::Arguments),
     Components(components::Arguments),
     Gollum(gollum::Arguments),
+    Capycmd(capyfile::Capycmd),
+    Capysvr(capyfile::Capysvr),
+    Capyworker(capyfile::Capyworker),
     Errors(errors::Arguments),
     #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
@@ -113,6 +117,9 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::New(arguments) => new::run(&arguments),
         Command::Components(arguments) => components::run(&arguments),
         Command::Gollum(arguments) => gollum::run(&arguments),
+        Command::Capycmd(arguments) => capyfile::run(capyfile::Program::Capycmd, &arguments.options),
+        Command::Capysvr(arguments) => capyfile::run(capyfile::Program::Capysvr, &arguments.options),
+        Command::Capyworker(arguments) => capyfile::run(capyfile::Program::Capyworker, &arguments.options),
         Command::Errors(arguments) => errors::run(arguments),
         #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),

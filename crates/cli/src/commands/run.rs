@@ -66,9 +66,9 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", allow_hyphen_values = true)]
     drain_timeout: Duration,
     /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
-    /// answers 503 with the reason while a component cannot work.
+    /// answers 503 with the reason while a component cannot work. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
-    listen: Option<SocketAddr>,
+    listen: Vec<SocketAddr>,
     /// End with exit code 1 if messages could not be processed.
     #[arg(long)]
     strict: bool,
@@ -91,7 +91,7 @@ pub struct Arguments {
     /// the option, the environment names the definition: see `thalweg serve`.
     #[arg(long, short = 'f', value_name = "FILE")]
     service_definition: Option<PathBuf>,
-    /// Accepted for compatibility with capyfile, without effect.
+    /// Accepted for compatibility with capyfile: as there, the files that an operation skips are reported.
     #[arg(long, short, hide_short_help = true)]
     concurrency: bool,
     /// Accepted for compatibility with capyfile, without effect.
@@ -122,10 +122,16 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             drain_timeout: arguments.drain_timeout,
             ..RunOptions::default()
         },
-        show: Show { json: arguments.json, quiet: arguments.quiet, listen: arguments.listen, warns: false },
+        show: Show {
+            json: arguments.json,
+            quiet: arguments.quiet,
+            listen: arguments.listen.clone(),
+            warns: false,
+        },
         strict: arguments.strict,
         repeat,
         compat_exit_code: arguments.compat_exit_code,
+        reports_skipped: arguments.concurrency,
     };
     thalweg_frontend::run(&configuration, &request)
 }

@@ -250,7 +250,7 @@ fn a_service_definition_runs_unchanged() {
         "[in/a.md] filesystem_input_read FINISHED file read finished",
         "[in/a.md] file_size_validate FINISHED file size is valid",
         "[in/large.txt] file_size_validate FINISHED file size is too big",
-        "[in/large.txt] command_exec FINISHED command execution has finished",
+        "[in/large.txt] command_exec STARTED command execution has started",
         "[in/b & c.bin] filesystem_input_write FINISHED file write finished",
         "Completed",
         "Failures:",

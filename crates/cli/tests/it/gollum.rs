@@ -511,7 +511,7 @@ fn gollums_command_line_runs_its_configurations() {
     assert!(said.code == Some(2) && said.err.contains("missing.conf"), "{}", said.err);
     let said = house.run(&["gollum", "-x"]);
     assert!(said.code == Some(2) && said.err.contains("gollum has no option `-x`"), "{}", said.err);
-    assert!(house.run_well(&["gollum", "-h"]).out.contains("--testconfig"));
+    assert!(house.run_well(&["gollum", "-h"]).out.contains("-testconfig"));
     assert!(house.run_well(&["gollum", "-l"]).out.contains("parse_json"));
     assert!(house.run_well(&["gollum", "-v"]).out.starts_with("thalweg "));
 }

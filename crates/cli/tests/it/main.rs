@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[cfg(all(feature = "images", feature = "stores"))]
+mod as_capyfile;
 mod as_gollum;
 mod bad_input;
 mod common;

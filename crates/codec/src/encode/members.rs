@@ -24,6 +24,24 @@ struct Member {
     members: Members,
 }
 
+/// Splits a name at its dots, into at most `depth` parts. The dot of `\.` is a part of a name.
+fn split(name: &str, depth: usize) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = String::new();
+    let mut rest = name;
+    while let Some(at) = rest.find('.') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        match before.strip_suffix('\\') {
+            Some(before) => part = part + before + ".",
+            None if parts.len() + 1 < depth => parts.push(std::mem::take(&mut part) + before),
+            None => part = part + before + ".",
+        }
+        rest = after;
+    }
+    parts.push(part + rest);
+    parts
+}
+
 impl Members {
     /// Creates the members for these columns. If `is_nested`, names are split at their dots.
     pub(super) fn new(columns: &[String], is_nested: bool) -> Self {
@@ -31,9 +49,9 @@ impl Members {
         let depth = if is_nested { DEEPEST } else { 1 };
         for (number, name) in columns.iter().enumerate() {
             let mut members = &mut all;
-            let mut parts = name.splitn(depth, '.').peekable();
+            let mut parts = split(name, depth).into_iter().peekable();
             while let Some(part) = parts.next() {
-                let member = members.member(part);
+                let member = members.member(&part);
                 if parts.peek().is_none() {
                     member.column = Some(number);
                     member.flat = key(name);
@@ -135,4 +153,17 @@ fn close(out: &mut Vec<u8>, start: usize) {
         None => out.push(b'{'),
     }
     out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn names_are_split_at_dots_that_are_not_escaped() {
+        assert_eq!(split("a.b.c", 64), ["a", "b", "c"]);
+        assert_eq!(split(r"a\.b.c\.", 64), ["a.b", "c."]);
+        assert_eq!(split("a.b.c", 2), ["a", "b.c"]);
+        assert_eq!(split("a.b", 1), ["a.b"]);
+    }
 }

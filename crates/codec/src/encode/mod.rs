@@ -95,9 +95,9 @@ struct EncodeOptions {
     /// JSON messages, use `parse_json` with `nulls: keep` instead: `omit` leaves these as they are.
     #[serde(default)]
     nulls: Option<Nulls>,
-    /// For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
-    /// object `a`, the reverse of `parse_json` with `flatten`. If the field `a` has a value as well, `a.b`
-    /// keeps its name. The default is `false`.
+    /// For `json`: true to write names with dots as nested objects (a dot after `\` is a part of a name).
+    /// `a.b` becomes the member `b` of the object `a`, the reverse of `parse_json` with `flatten`. If the
+    /// field `a` has a value as well, `a.b` keeps its name. The default is `false`.
     #[serde(default)]
     nested: Option<bool>,
     /// For `json`: writes only the fields whose names begin with this name and a dot, without that prefix. A

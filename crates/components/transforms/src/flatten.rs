@@ -36,11 +36,16 @@ pub struct Flatten {
     /// any characters. The default is all fields.
     #[schemars(length(min = 1))]
     fields: Option<Vec<String>>,
+    /// True to keep the nested fields beside the flattened ones, which then have another separator. With the
+    /// separator `\.`, `encode: json` writes names with dots. The default is `false`.
+    keep: bool,
+    /// With `keep`: the text before the names of the flattened fields. The default is empty.
+    prefix: String,
 }
 
 impl Default for Flatten {
     fn default() -> Self {
-        Self { separator: ".".to_owned(), fields: None }
+        Self { separator: ".".to_owned(), fields: None, keep: false, prefix: String::new() }
     }
 }
 
@@ -73,6 +78,20 @@ impl TransformConfig for Flatten {
 }
 
 impl Flatten {
+    /// Adds the flattened fields beside the nested ones.
+    fn with_copies(&self, batch: Batch) -> Result<Batch, Error> {
+        let schema = batch.fields().schema();
+        let columns = schema.fields().iter().zip(batch.fields().columns());
+        let copies = columns.filter(|(field, _)| field.name().contains('.') && self.is_chosen(field.name()));
+        let copies: Vec<_> = copies
+            .map(|(field, column)| {
+                let name = format!("{}{}", self.prefix, field.name().replace('.', &self.separator));
+                (field.as_ref().clone().with_name(name), column.clone())
+            })
+            .collect();
+        Ok(batch.set_fields(copies)?)
+    }
+
     fn is_chosen(&self, name: &str) -> bool {
         let Some(fields) = &self.fields else { return true };
         fields.iter().any(|pattern| covers(pattern, name))
@@ -160,7 +179,9 @@ impl Flattener {
         let Self { options, renamed, .. } = self;
         let has_dots = |schema: &SchemaRef| schema.fields().iter().any(|field| field.name().contains('.'));
         let now = batch.fields().schema();
-        if options.separator != "." && (!same(&now, &schema) || has_dots(&now)) {
+        if options.keep {
+            batch = options.with_copies(batch)?;
+        } else if options.separator != "." && (!same(&now, &schema) || has_dots(&now)) {
             batch = renamed.apply(batch, |schema| {
                 let new_name = |name: &str| {
                     let is_affected = name.contains('.') && options.is_chosen(name);
@@ -256,6 +277,22 @@ mod tests {
             testing::apply::<ParseJsonConfig>("flatten: true", [testing::batch([r#"{"a":{"b":1}}"#])]);
         let given = testing::apply::<Flatten>("separator: '/'", parsed.outputs.into_values().flatten());
         assert_eq!(given.main(), [json!({"a/b": 1})]);
+    }
+
+    #[test]
+    fn nested_fields_are_kept_beside_the_flattened_ones() {
+        let options = r#"{separator: '\.', fields: [r], keep: true, prefix: t.}"#;
+        let parsed = testing::apply::<ParseJsonConfig>(
+            "flatten: true",
+            [testing::batch([r#"{"r":{"a":{"b":1},"c":"x"},"o":{"p":2}}"#])],
+        );
+        let given = testing::apply::<Flatten>(options, parsed.outputs.into_values().flatten());
+        let json = "{format: json, nested: true}";
+        let written = testing::apply::<EncodeConfig>(json, given.outputs.into_values().flatten());
+        assert_eq!(
+            written.payloads(Output::Main),
+            [r#"{"r":{"a":{"b":1},"c":"x"},"o":{"p":2},"t":{"r.a.b":1,"r.c":"x"}}"#]
+        );
     }
 
     #[test]

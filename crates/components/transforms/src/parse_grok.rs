@@ -35,7 +35,8 @@ pub struct ParseGrok {
     /// default is `true`.
     #[serde(default = "yes")]
     named_only: bool,
-    /// True to make empty matches empty texts. With `false`, they are NULL. The default is `false`.
+    /// True to make an empty text of a field that matches nothing, or an optional part that is missing. With
+    /// `false`, it is NULL. The default is `false`.
     #[serde(default)]
     keep_empty: bool,
     /// True to define the usual patterns (`IP`, `NUMBER`, `COMBINEDAPACHELOG` and about 300 others). The
@@ -209,10 +210,9 @@ impl RowParser for Parser {
             let Some(found) = pattern.match_against(text) else { continue };
             for (column, groups) in places.iter().enumerate() {
                 // If a field occurs several times, mostly in alternatives, the last match counts.
-                let value = groups
-                    .iter()
-                    .rev()
-                    .find_map(|group| found.get(group).filter(|value| self.keep_empty || !value.is_empty()));
+                let is_wanted = |value: &&str| self.keep_empty || !value.is_empty();
+                let value = groups.iter().rev().find_map(|group| found.get(group).filter(is_wanted));
+                let value = value.or((self.keep_empty && !groups.is_empty()).then_some(""));
                 self.columns.push_if_any(column, value)?;
             }
             return Ok(());
@@ -281,7 +281,10 @@ mod tests {
         assert_eq!(one(yaml, "a blue one"), json!({"c": "blue"}));
         assert_eq!(one("{patterns: ['%{INT} %{HOST}'], named_only: false}", "7 web")["INT"], "7");
         assert_eq!(one("patterns: ['(a %{INT:x}|b %{WORD:x})']", "b cd"), json!({"x": "cd"}));
-        assert_eq!(one("{patterns: ['<(?<a>.*?)>(?<b>x)?'], keep_empty: true}", "<>"), json!({"a": ""}));
+        assert_eq!(
+            one("{patterns: ['<(?<a>.*?)>(?<b>x)?'], keep_empty: true}", "<>"),
+            json!({"a": "", "b": ""})
+        );
         assert_eq!(one("patterns: ['<(?<a>.*?)>(?<b>x)?']", "<>"), json!({}));
     }
 

@@ -75,6 +75,12 @@ pub fn message(operation: Operation, status: Status, problem: Option<&str>) -> O
         (Op::CommandExec, Started) => "command execution has started",
         (Op::CommandExec, Finished) => "command execution has finished",
         (Op::CommandExec, Failed) => "command execution has failed",
+        (Op::ImageConvert, Failed) if problem == Some("BIMG_IMAGE_PROCESSOR_ERROR") => {
+            "bimg failed to process the image transformation"
+        }
+        (Op::ExiftoolMetadataCleanup, Failed) if problem == Some("FILE_METADATA_CAN_NOT_BE_WRITTEN") => {
+            "exiftool failed to write the file metadata"
+        }
         (_, Failed) => codes::text(problem?),
         _ => return None,
     })
@@ -128,6 +134,11 @@ impl Printer {
     ) -> String {
         let what = self.styled("1", &format!("{} {}", operation.name(), status.word()));
         format!("[{}] {what} {message}", original.unwrap_or("-"))
+    }
+
+    /// Formats the error of an operation on a file: `image_convert: the JPEG is damaged`.
+    pub fn failed(self, operation: Operation, reason: &str) -> String {
+        self.red(&format!("{}: {reason}", operation.name()))
     }
 
     /// Formats the summary after all events: an empty line, `Completed`, and each failed file with the text
@@ -213,6 +224,10 @@ mod tests {
         assert_eq!(message(Operation::FilesystemInputRead, Status::Started, None), None);
         assert_eq!(message(Operation::InputForget, Status::Finished, None), None);
         assert_eq!(message(Operation::ImageConvert, Status::Failed, Some("NEW_CODE")), Some("NEW_CODE"));
+        assert_eq!(
+            message(Operation::ImageConvert, Status::Failed, Some("BIMG_IMAGE_PROCESSOR_ERROR")),
+            Some("bimg failed to process the image transformation")
+        );
     }
 
     #[test]
@@ -232,6 +247,7 @@ mod tests {
             plain.event(None, Operation::CommandExec, Status::Failed, "x"),
             "[-] command_exec FAILED x"
         );
+        assert_eq!(coloured.failed(Operation::CommandExec, "x"), "\x1b[31mcommand_exec: x\x1b[0m");
         assert_eq!(plain.completed([]), "\nCompleted");
         assert_eq!(
             plain.completed([("/in/a", "file size is too big"), ("/in/b", "x")]),

@@ -79,6 +79,9 @@ pub struct Step {
     pub index: usize,
     /// The smallest and largest allowed sizes in bytes, if the operation checks sizes.
     pub sizes: [Option<u64>; 2],
+    /// True unless it is a command whose output is no file: capyfile does not report the end of such a
+    /// command.
+    pub reports_end: bool,
 }
 
 /// A part of a processor that is one phase of the job: from one reading operation to the next.
@@ -124,6 +127,10 @@ impl Dialect for Capyfile {
 
     fn service(&self, document: &Document) -> Result<Option<Service>, Diagnostics> {
         service(document).map(Some)
+    }
+
+    fn refuse_requests(&self, document: &Document, processor: &str) -> Result<(), Diagnostics> {
+        refuse_requests(document, processor)
     }
 
     fn read(
@@ -256,11 +263,35 @@ pub fn needs_request(document: &Document, processor: &str) -> bool {
         .filter(|known| known.name == processor)
         .flat_map(|processor| &processor.operations);
     operations.any(|operation| {
-        matches!(
-            operation.kind.operation,
-            Operation::HttpMultipartFormInputRead | Operation::HttpOctetStreamInputRead
-        ) || operation.parameters().any(|parameter| parameter.from.is_of_request())
+        reads_request(operation.kind.operation)
+            || operation.parameters().any(|parameter| parameter.from.is_of_request())
     })
+}
+
+fn reads_request(operation: Operation) -> bool {
+    matches!(operation, Operation::HttpMultipartFormInputRead | Operation::HttpOctetStreamInputRead)
+}
+
+/// Refuses a processor that reads the files of a request. Without a server it would wait for them for ever.
+///
+/// # Errors
+/// Each operation that reads a request, at its position.
+pub fn refuse_requests(document: &Document, processor: &str) -> Result<(), Diagnostics> {
+    let mut unread = Report::new(document);
+    let definition = definition::read(document, &mut unread);
+    let mut report = Report::new(document);
+    let found = definition.processors.iter().filter(|known| known.name == processor);
+    for operation in found.flat_map(|processor| &processor.operations) {
+        if reads_request(operation.kind.operation) {
+            let message = format!(
+                "`{}` reads the files of an HTTP request, which `run` does not have.",
+                operation.kind.name
+            );
+            let help = format!("Serve the definition: `thalweg serve {}`.", document.name());
+            report.mistake(operation.span, message).help(help);
+        }
+    }
+    report.mistakes.into_result(())
 }
 
 /// Converts one processor of a service definition, or all of them, to thalweg's form. Each phase becomes a

@@ -54,7 +54,7 @@ impl Reading<'_> {
     }
 
     fn milliseconds(&self, options: &mut Made, name: &str, option: &str, unit: i64) {
-        if let Some(value) = self.settings.number(name) {
+        if let Some(value) = self.settings.number(name).filter(|value| *value > 0) {
             options.text(option, made::time(value.saturating_mul(unit)), self.settings.at(name));
         }
     }
@@ -103,10 +103,9 @@ impl Reading<'_> {
             "newest" | "end" => true,
             "oldest" | "start" | "begin" => false,
             other => {
-                let message = format!("`{other}` is not a start position.");
-                self.report
-                    .mistake(settings.at("DefaultOffset"), message)
-                    .help("There are `newest` and `oldest`.");
+                let message =
+                    format!("`{other}` is not a start position, so `newest` applies, as in gollum.");
+                self.report.remark(settings.at("DefaultOffset"), message);
                 true
             }
         };
@@ -167,7 +166,7 @@ impl Reading<'_> {
     fn profiler(&mut self) -> Made {
         let settings = self.settings;
         let mut options = self.made();
-        options.text("message", settings.text_or("Message", "%256s"), settings.at("Message"));
+        options.text("message", pattern(&settings.text_or("Message", "%256s")), settings.at("Message"));
         self.texts(&mut options, &[("Characters", "characters")]);
         let runs = settings.number("Runs").unwrap_or(10_000).max(0);
         let batches = settings.number("Batches").unwrap_or(10).max(0);
@@ -263,11 +262,17 @@ impl Reading<'_> {
         };
         options.text("format", if old { "rfc3164" } else { "rfc5424" }, settings.at("Format"));
         options.text("payload", "message", settings.span);
+        if old {
+            options.text("others", "accept", settings.span);
+        }
         let with_fields = settings.flag("SetMetadata").unwrap_or(false);
         let layout = settings.text_or("TimestampFormat", "2006-01-02T15:04:05.000 MST");
         options.flag("fields", with_fields, settings.at("SetMetadata"));
         if with_fields {
             options.flag("codes", true, settings.span);
+            if !old {
+                options.text("structured_data", "key", settings.span);
+            }
             let mut names = self.made();
             let renamed: &[(&str, &str)] = if old {
                 &[("appname", "tag")]
@@ -278,6 +283,19 @@ impl Reading<'_> {
                 names.text(ours, *theirs, settings.span);
             }
             self.step("rename", names);
+            // gollum writes a missing part as it is written in the header.
+            let (parts, missing): (&[&str], &str) =
+                if old { (&["tag"], "") } else { (&["hostname", "app_name", "proc_id", "msg_id"], "-") };
+            let mut filled = self.made();
+            for part in parts {
+                filled.text(part, format!("coalesce({part}, '{missing}')"), settings.span);
+            }
+            self.step("set", filled);
+            if old {
+                let gone = ["procid", "msgid", "version"].map(|name| made::text(name, settings.span));
+                let gone = made::list(gone.into(), settings.span);
+                self.steps.push(Step::Transform(Transform::new("drop", gone, settings.span)));
+            }
             match strftime(&layout, Purpose::Write) {
                 Ok(format) => {
                     let mut times = self.made();
@@ -294,6 +312,40 @@ impl Reading<'_> {
         }
         options
     }
+}
+
+/// Returns the pattern of the profiler's messages with thalweg's verbs. gollum makes a text for each verb
+/// that is for no number, and has Go print it.
+fn pattern(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (size, after) = after.split_at(digits);
+        // The precision is not a part of the pattern.
+        let precision = after
+            .strip_prefix('.')
+            .map_or(0, |more| 1 + more.find(|c: char| !c.is_ascii_digit()).unwrap_or(more.len()));
+        let after = &after[precision..];
+        let Some(verb) = after.chars().next() else {
+            out.push_str("%%");
+            rest = "";
+            break;
+        };
+        out.push_str(&match verb {
+            '%' => "%%".to_owned(),
+            'd' | 'b' | 'o' | 'x' | 'X' | 'e' | 'f' | 'g' | 'c' | 's' => format!("%{size}{verb}"),
+            'v' => format!("%{size}s"),
+            'q' => format!("\"%{size}s\""),
+            'T' => "string".to_owned(),
+            'U' => "U+%4X".to_owned(),
+            other => format!("%%!{other}(string=%{size}s)"),
+        });
+        rest = &after[verb.len_utf8()..];
+    }
+    out + rest
 }
 
 /// Turns a delay of `delay` ms between messages into a rate in messages per second.
@@ -316,6 +368,8 @@ pub(super) fn framing(settings: &Settings, report: &mut Report, keeps_binary_pre
     let by = settings.text_or("Partitioner", "delimiter").to_ascii_lowercase();
     let delimiter = settings.text_or("Delimiter", "\n");
     let mut options = Made::new(settings.span);
+    // `binary` is another name of `binary_le`.
+    let by = if by == "binary" { "binary_le".to_owned() } else { by };
     options.text("by", &by, settings.at("Partitioner"));
     let offset = settings.number("Offset").filter(|offset| *offset != 0);
     let size = settings.number("Size");
@@ -337,7 +391,7 @@ pub(super) fn framing(settings: &Settings, report: &mut Report, keeps_binary_pre
         "ascii" => {
             options.text("delimiter", &delimiter, settings.at("Delimiter"));
         }
-        "binary" | "binary_le" | "binary_be" => {
+        "binary_le" | "binary_be" => {
             if let Some(size) = size {
                 if !matches!(size, 1 | 2 | 4 | 8) {
                     let message = format!("A length cannot have {size} bytes.");
@@ -362,4 +416,18 @@ pub(super) fn framing(settings: &Settings, report: &mut Report, keeps_binary_pre
         options.number("offset", offset, settings.at("Offset"));
     }
     Some(options.done())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pattern;
+
+    #[test]
+    fn verbs_of_the_profiler_are_translated() {
+        assert_eq!(
+            pattern("%256s %q %5.2f %3v %T %U %t 100%% %d"),
+            "%256s \"%s\" %5f %3s string U+%4X %%!t(string=%s) 100%% %d"
+        );
+        assert_eq!(pattern("a%"), "a%%");
+    }
 }

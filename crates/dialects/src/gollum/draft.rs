@@ -184,6 +184,8 @@ pub(super) struct Draft {
     pub(super) sinks: Vec<Station>,
     /// The folder for positions, if the file names one.
     pub(super) state: Option<(String, Span)>,
+    /// The branch for messages that could not be processed, if a producer listens to them.
+    pub(super) traces: Option<usize>,
     /// The sink for messages without a producer, once it is needed.
     nobody: Option<usize>,
 }
@@ -217,6 +219,34 @@ impl Draft {
     pub(super) fn source(&mut self, name: impl Into<String>, span: Span, node: Node) -> usize {
         self.sources.push(Station { name: name.into(), span, node, notes: Vec::new() });
         self.sources.len() - 1
+    }
+
+    /// Feeds the branch for messages that could not be processed by the `errors` of all branches that do not
+    /// follow it. Until then it has a feed that is none, so that it is merged with no other.
+    pub(super) fn feed_traces(&mut self) {
+        let Some(traces) = self.traces else { return };
+        let mut after = vec![traces];
+        let mut at = 0;
+        while let Some(&branch) = after.get(at) {
+            at += 1;
+            let ends = self.branches[branch].iter().flat_map(|branch| branch.to.clone());
+            let next = ends.filter_map(|end| match end {
+                End::Branch(next) => Some(next),
+                End::Sink(_) => None,
+            });
+            after.extend(next.filter(|next| !after.contains(next)).collect::<Vec<_>>());
+        }
+        let living = (0..self.branches.len()).filter(|&branch| self.branches[branch].is_some());
+        let feeds = living.filter(|branch| !after.contains(branch));
+        let feeds = feeds.map(|branch| Feed::Output(branch, "errors".to_owned())).collect();
+        if let Some(traces) = self.at(traces) {
+            traces.from = feeds;
+        }
+    }
+
+    /// The feed of a branch that gets its feeds later.
+    pub(super) fn feed_of_later() -> Feed {
+        Feed::Output(usize::MAX, String::new())
     }
 
     /// Returns the sink for messages that no producer reads or that may be dropped.

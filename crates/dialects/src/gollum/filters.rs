@@ -73,12 +73,9 @@ impl Modulation<'_> {
             return Some(false);
         }
         let Some(stream) = &self.place.stream else {
-            let message =
-                format!("`{}` needs a single stream, but these messages go to several.", settings.kind.name);
-            self.report
-                .mistake(settings.span, message)
-                .help("Put it on the producers, or on routers of the streams.");
-            return None;
+            let message = "These messages go to several streams, so they are in none of the listed ones yet, as in gollum.";
+            self.report.remark(settings.span, message);
+            return Some(false);
         };
         Some(names.iter().any(|(name, _)| name == stream))
     }
@@ -88,6 +85,9 @@ impl Modulation<'_> {
         let ignored = settings.list("Ignore");
         if self.is_in(settings, &ignored) == Some(true) {
             return;
+        }
+        if rate <= 0 {
+            return self.by_condition(Condition::Known(false), filtered, settings.span);
         }
         let mut options = Made::new(settings.span);
         options.number("rate", rate, settings.at("MessagesPerSec"));

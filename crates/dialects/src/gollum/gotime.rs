@@ -51,7 +51,7 @@ const ELEMENTS: &[(&str, &str)] = &[
     ("-0700", "%z"),
 ];
 
-/// Elements with a single text for UTC. strftime has no equivalent to read them.
+/// Elements with a single text for UTC. To read them, `%#z` accepts `Z` and offsets with and without minutes.
 const OF_UTC: &[(&str, &str)] = &[
     ("-070000", "+000000"),
     ("-07", "+00"),
@@ -86,10 +86,7 @@ pub(super) fn strftime(layout: &str, purpose: Purpose) -> Result<String, Inexpre
             out.push_str(&format);
             at += length;
         } else if let Some((element, text)) = OF_UTC.iter().find(|(element, _)| begins(rest, element)) {
-            if purpose == Purpose::Read {
-                return Err(Inexpressible { element: (*element).to_owned(), at });
-            }
-            out.push_str(text);
+            out.push_str(if purpose == Purpose::Read { "%#z" } else { text });
             at += element.len();
         } else if let Some((element, format)) = ELEMENTS.iter().find(|(element, _)| begins(rest, element)) {
             out.push_str(format);
@@ -130,10 +127,11 @@ fn fraction(rest: &str, purpose: Purpose) -> Result<Option<(usize, String)>, Str
     }
     let element = || rest[..length].to_owned();
     match (purpose, digit, length - 1) {
-        (Purpose::Write, '0', digits @ (3 | 6 | 9)) if separator == '.' => {
+        (Purpose::Write, '0', digits @ 1..=9) if separator == '.' => {
             Ok(Some((length, format!("%.{digits}f"))))
         }
-        (Purpose::Write, '0', digits @ (3 | 6 | 9)) => Ok(Some((length, format!(",%{digits}f")))),
+        (Purpose::Write, '0', digits @ 1..=9) => Ok(Some((length, format!(",%{digits}f")))),
+        (Purpose::Write, '9', digits @ 1..=9) => Ok(Some((length, format!("%{separator}-{digits}f")))),
         (Purpose::Read, _, _) if separator == '.' => Ok(Some((length, "%.f".to_owned()))),
         (Purpose::Read, '0', digits @ (3 | 6 | 9)) => Ok(Some((length, format!(",%{digits}f")))),
         _ => Err(element()),
@@ -156,7 +154,7 @@ mod tests {
         }
         for (layout, text) in OF_UTC {
             assert_eq!(written(layout), *text, "{layout}");
-            assert_eq!(strftime(layout, Purpose::Read).unwrap_err().element, *layout);
+            assert_eq!(strftime(layout, Purpose::Read).unwrap(), "%#z");
         }
     }
 
@@ -180,16 +178,14 @@ mod tests {
         }
         assert_eq!(strftime("2006-01-02T15:04:05Z07:00", Purpose::Read).unwrap(), "rfc3339");
         assert_eq!(strftime("15:04:05.999", Purpose::Read).unwrap(), "%H:%M:%S%.f");
+        assert_eq!(strftime("15h Z0700", Purpose::Read).unwrap(), "%Hh %#z");
+        assert_eq!(written("05.00"), "%S%.2f");
+        assert_eq!(written("05.999999999Z,9"), "%S%.-9fZ%,-1f");
     }
 
     #[test]
     fn what_cannot_be_expressed_is_told_with_its_place() {
         let wrong = |layout, purpose| strftime(layout, purpose).unwrap_err();
-        assert_eq!(wrong("15:04:05.00", Purpose::Write), Inexpressible { element: ".00".into(), at: 8 });
-        assert_eq!(
-            wrong("05.999999999Z", Purpose::Write),
-            Inexpressible { element: ".999999999".into(), at: 2 }
-        );
-        assert_eq!(wrong("15h Z0700", Purpose::Read), Inexpressible { element: "Z0700".into(), at: 4 });
+        assert_eq!(wrong("15:04:05,00", Purpose::Read), Inexpressible { element: ",00".into(), at: 8 });
     }
 }

@@ -125,7 +125,7 @@ impl Reader<'_> {
         let instances = take("Instances");
         let stream = take("Stream");
         let count = instances.as_ref().map_or(Some(1), Node::as_i64);
-        let Some(count) = count.filter(|count| (0..=1000).contains(count)) else {
+        let Some(count) = count.map(|count| count.max(0)).filter(|count| *count <= 1000) else {
             let span = instances.map_or(key.span, |node| node.span);
             self.report.mistake(span, "`Instances` is a whole number, up to 1000.");
             return;
@@ -337,6 +337,7 @@ fn kind_span(settings: &[(Key, Node)]) -> Span {
 /// Returns the names in a text or a list.
 fn names(node: &Node) -> Vec<Node> {
     match node.as_sequence() {
+        None if node.is_null() => Vec::new(),
         Some(items) => items.to_vec(),
         None => vec![node.clone()],
     }

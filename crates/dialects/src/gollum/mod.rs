@@ -131,6 +131,7 @@ pub fn read_as(document: &Document, version: Version) -> Result<Conversion, Diag
         }
     }
     simplify::simplify(&mut draft);
+    draft.feed_traces();
     // The start of each plugin, including plugins that became nothing.
     let items = root.items().iter().flat_map(Node::entries);
     let keys = root.entries().iter().chain(items).map(|(key, _)| key.span);

@@ -1,5 +1,6 @@
 //! Turns a list of filters and formatters into transforms.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use thalweg_config::{Node, Span};
@@ -36,6 +37,8 @@ pub(super) struct ListContext {
     pub(super) role: Role,
     /// The stream of its messages, if there is exactly one.
     pub(super) stream: Option<String>,
+    /// The stream that they were in before, if it is known.
+    pub(super) previous: Option<String>,
     /// The streams that messages can be sent to.
     pub(super) streams: Rc<[String]>,
     /// The version that the configuration was written for.
@@ -66,13 +69,22 @@ pub(super) struct Modulation<'a> {
     pub(super) place: ListContext,
     pub(super) frame: Frame,
     pub(super) done: Modulated,
+    /// Columns that the current plugin needs only for itself.
+    pub(super) helpers: Vec<String>,
 }
 
 /// Turns a list of plugins into transforms.
 pub(super) fn modulate(nodes: &[Node], place: ListContext, report: &mut Report) -> Modulated {
-    let mut modulation = Modulation { report, place, frame: Frame::default(), done: Modulated::default() };
+    let mut modulation = Modulation::new(place, Modulated::default(), report);
     modulation.list(nodes);
     modulation.done
+}
+
+impl<'a> Modulation<'a> {
+    /// Begins a list after these steps.
+    pub(super) fn new(place: ListContext, done: Modulated, report: &'a mut Report) -> Self {
+        Self { report, place, frame: Frame::default(), done, helpers: Vec::new() }
+    }
 }
 
 impl Modulation<'_> {
@@ -83,6 +95,9 @@ impl Modulation<'_> {
             match settings.kind.role {
                 Role::Filter => self.filter(&settings),
                 _ => self.formatter(&settings),
+            }
+            for helper in std::mem::take(&mut self.helpers) {
+                self.dropped(&helper, &settings);
             }
             settings.finish(self.report);
             if ended {
@@ -217,16 +232,12 @@ impl Modulation<'_> {
     /// Returns the columns of a formatter.
     pub(super) fn spot(&mut self, settings: &Settings) -> Spot {
         let mut source = self.column(settings, "Source");
-        let mut target = self.column(settings, "Target");
-        let both = self.column(settings, "ApplyTo");
-        if let Some(column) = both {
-            if source.is_none() && target.is_none() {
-                source = Some(column.clone());
-                target = Some(column);
-            } else {
-                let message = "`ApplyTo` means nothing where `Source` or `Target` is given.";
-                self.report.mistake(settings.at("ApplyTo"), message).help("Leave it out.");
-            }
+        let mut target = self.target(settings, "Target");
+        if source.is_none() && target.is_none() {
+            source = self.column(settings, "ApplyTo");
+            target = self.target(settings, "ApplyTo");
+        } else {
+            settings.idle(&["ApplyTo"], "where `Source` or `Target` is given", self.report);
         }
         let source = self.frame.source.clone().or(source).unwrap_or_else(|| "payload".to_owned());
         let target = target.or_else(|| self.frame.target.clone()).unwrap_or_else(|| "payload".to_owned());
@@ -242,10 +253,40 @@ impl Modulation<'_> {
         }
     }
 
-    /// Returns the column of a metadata path, or `None` for the payload.
+    /// Returns the column of a metadata path that is read, or `None` for the payload.
     pub(super) fn column(&mut self, settings: &Settings, name: &str) -> Option<String> {
         let path = settings.text(name).filter(|path| !path.is_empty())?;
-        Some(column(&path, settings.at(name), self.report))
+        Some(self.read_path(&path, settings.at(name)))
+    }
+
+    /// Returns the column of a metadata path that is read. An element of a list is copied to a helper first.
+    pub(super) fn read_path(&mut self, path: &str, span: Span) -> String {
+        // Fields of earlier versions were not nested, so a bracket was a part of a name.
+        let is_nested = self.place.version == Version::V06;
+        let Some((list, way)) = element(path).filter(|_| is_nested) else {
+            return column(path, span, self.report);
+        };
+        let helper = format!("element_{}", self.helpers.len() + 1);
+        let list = column(list, span, self.report);
+        let mut options = Made::new(span);
+        options.text(&helper, element_of(&list, way), span);
+        self.transform("set", options, span);
+        self.helpers.push(helper.clone());
+        helper
+    }
+
+    /// Returns the column of a metadata path that is written, or `None` for the payload.
+    fn target(&mut self, settings: &Settings, name: &str) -> Option<String> {
+        let path = settings.text(name).filter(|path| !path.is_empty())?;
+        if self.place.version < Version::V06 || element(&path).is_none() {
+            return Some(column(&path, settings.at(name), self.report));
+        }
+        let message =
+            format!("`{path}` is an element of a list, which gollum does not write: nothing is changed.");
+        self.report.remark(settings.at(name), message);
+        let helper = format!("element_{}", self.helpers.len() + 1);
+        self.helpers.push(helper.clone());
+        Some(helper)
     }
 }
 
@@ -280,19 +321,47 @@ impl Spot {
 /// Returns the column for a path of gollum's metadata.
 pub(super) fn column(path: &str, span: Span, report: &mut Report) -> String {
     let path = path.trim_matches('/');
-    if path.contains(['[', ']']) {
-        let message = format!("`{path}` means an element of a list, which cannot be named here.");
-        report.mistake(span, message).help("Use `format.SplitPick`, or `format.Template` with `index`.");
-    } else if path.contains(['{', '}', ':']) {
-        report.mistake(
-            span,
-            format!("`{path}` cannot be the name of a field: it contains one of `{{`, `}}`, `:`."),
-        );
-    } else if matches!(path, "payload" | "hostname" | "now") || path.starts_with("meta/") {
-        let message = format!("`{path}` means something else in thalweg, and cannot be the name of a field.");
-        report.mistake(span, message).help("Choose another name for the metadata.");
+    let column = match path.split_once('/') {
+        Some((first, rest)) => format!("{}.{}", own_name(first), rest.replace('/', ".")),
+        None => own_name(path).into_owned(),
+    };
+    if column != path.replace('/', ".") {
+        report.remark(span, format!("`{path}` is called `{column}` here."));
     }
-    path.replace('/', ".")
+    column
+}
+
+/// Returns the name that a field of gollum has here. Some names mean something else in thalweg, and some
+/// characters have a meaning in templates.
+pub(super) fn own_name(name: &str) -> Cow<'_, str> {
+    if matches!(name, "payload" | "now" | "meta" | "whole_message") {
+        return Cow::Owned(format!("{name}_"));
+    }
+    match name.contains(['{', '}', ':']) {
+        true => Cow::Owned(name.replace(['{', '}', ':'], "_")),
+        false => Cow::Borrowed(name),
+    }
+}
+
+/// Takes the path of an element of a list apart: the list, and the way from there to the element.
+fn element(path: &str) -> Option<(&str, &str)> {
+    let at = path.find('[')?;
+    path[at..].contains(']').then(|| path.split_at(at))
+}
+
+/// Returns SQL for the element of a list of this column.
+fn element_of(column: &str, way: &str) -> String {
+    let mut path = String::new();
+    for (index, part) in way.split('[').enumerate() {
+        let (number, names) = part.split_once(']').unwrap_or(("", part));
+        if index > 0 {
+            path.push_str(&format!("[{number}]"));
+        }
+        for name in names.split('/').filter(|name| !name.is_empty()) {
+            path.push_str(&format!("[{}]", serde_json::Value::from(name)));
+        }
+    }
+    format!("json_get(CAST({} AS VARCHAR), '{}')", super::filters::quoted(column), path.replace('\'', "''"))
 }
 
 /// Turns a name into one that a component may have.

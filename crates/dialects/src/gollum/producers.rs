@@ -17,6 +17,12 @@ pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     }
 }
 
+/// Returns the field that holds the name of the stream, if messages of several streams meet behind a
+/// `router.Metadata`.
+pub(super) fn field_of(stream: &str) -> Option<&str> {
+    stream.strip_prefix('{')?.strip_suffix('}')
+}
+
 /// True if the producer has a queue; only then do its timeouts have a meaning.
 pub(super) fn has_queue(settings: &Settings) -> bool {
     settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
@@ -47,7 +53,7 @@ pub(super) fn spool(settings: &Settings, stream: &str, report: &mut Report) -> (
     options.text("path", &folder, settings.at("Path"));
     options.text(
         "max_file_bytes",
-        made::size_mib(settings.number("MaxFileSizeMB").unwrap_or(512)),
+        made::size_mib(settings.number("MaxFileSizeMB").filter(|size| *size > 0).unwrap_or(512)),
         settings.at("MaxFileSizeMB"),
     );
     writing.time(&mut options, "MaxFileAgeMin", "max_file_age", 60_000);
@@ -58,7 +64,7 @@ pub(super) fn spool(settings: &Settings, stream: &str, report: &mut Report) -> (
     if rate > 0 {
         options.number("rate", rate, settings.at("MaxMessagesSec"));
     }
-    let delay = settings.number("RespoolDelaySec").unwrap_or(10);
+    let delay = settings.number("RespoolDelaySec").unwrap_or(10).max(0);
     options.text("delay", made::time(delay.saturating_mul(1000)), settings.at("RespoolDelaySec"));
     options.flag("ends_with_others", true, settings.span);
     (sink, made::component("spool", settings.span, options.done()))
@@ -75,13 +81,13 @@ impl Writing<'_> {
     }
 
     fn time(&self, options: &mut Made, name: &str, option: &str, unit: i64) {
-        if let Some(value) = self.settings.number(name) {
+        if let Some(value) = self.settings.number(name).filter(|value| *value > 0) {
             options.text(option, made::time(value.saturating_mul(unit)), self.settings.at(name));
         }
     }
 
     fn send_buffer(&self, options: &mut Made) {
-        if let Some(kib) = self.settings.number("ConnectionBufferSizeKB") {
+        if let Some(kib) = self.settings.number("ConnectionBufferSizeKB").filter(|kib| *kib > 0) {
             options.text("send_buffer", format!("{kib}KiB"), self.settings.at("ConnectionBufferSizeKB"));
         }
     }
@@ -95,8 +101,8 @@ impl Writing<'_> {
                 options.text("target", "stderr", settings.at("Console"));
             }
             other => {
-                let message = format!("`{other}` is not a console.");
-                self.report.mistake(settings.at("Console"), message).help("There are `stdout` and `stderr`.");
+                let message = format!("`{other}` is not a console, so `stdout` is used, as in gollum.");
+                self.report.remark(settings.at("Console"), message);
             }
         }
         options.text("delimiter", "", settings.span);
@@ -196,7 +202,10 @@ impl Writing<'_> {
     fn http(&mut self) -> Made {
         let settings = self.settings;
         let mut options = self.made();
-        options.text("address", settings.text_or("Address", "http://localhost:80"), settings.at("Address"));
+        let address = settings.text_or("Address", "http://localhost:80");
+        // Go takes an address without a host for this machine.
+        let address = if address.starts_with(':') { format!("localhost{address}") } else { address };
+        options.text("address", address, settings.at("Address"));
         if settings.flag("RawData").unwrap_or(true) {
             options.flag("raw_request", true, settings.at("RawData"));
             settings.idle(&["Encoding"], "where payloads are whole requests (`RawData`)", self.report);
@@ -230,9 +239,11 @@ impl Writing<'_> {
             address(&settings.text_or("Address", ":5880"), "unix"),
             settings.at("Address"),
         );
-        let mut framing = self.made();
-        framing.text("by", "none", settings.span);
-        options.put("framing", framing.done());
+        if !settings.text_or("Address", "").starts_with("udp") {
+            let mut framing = self.made();
+            framing.text("by", "none", settings.span);
+            options.put("framing", framing.done());
+        }
         if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
             options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
             // gollum reads one answer after each batch.
@@ -257,7 +268,9 @@ impl Writing<'_> {
             Some((_, metric, span)) => (metric, *span),
             None => (stream, settings.span),
         };
-        options.text("metric", metric.replace('{', "{{").replace('}', "}}"), span);
+        let is_field = field_of(stream).is_some() && metric == stream;
+        let metric = if is_field { metric.to_owned() } else { metric.replace('{', "{{").replace('}', "}}") };
+        options.text("metric", metric, span);
         if settings.flag("UseMessage") == Some(true) {
             options.text("value", "payload", settings.at("UseMessage"));
         }

@@ -87,6 +87,9 @@ fn living(draft: &Draft) -> Vec<usize> {
 
 /// Replaces every reference to the branch `from` with `to`.
 fn redirect(draft: &mut Draft, from: usize, to: usize) {
+    if draft.traces == Some(from) {
+        draft.traces = Some(to);
+    }
     for branch in draft.branches.iter_mut().flatten() {
         for end in &mut branch.to {
             if *end == End::Branch(from) {

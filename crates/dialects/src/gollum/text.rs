@@ -126,16 +126,15 @@ impl Text {
                 TextPart::Literal(text) => template.push_str(&text.replace('{', "{{").replace('}', "}}")),
                 TextPart::Column(name) => template.push_str(&format!("{{{name}}}")),
                 TextPart::Time(format) => {
-                    // Text before the first and after the last time element goes outside of the time, where
-                    // it is easier to read.
-                    let end = format.rfind('%').map_or(0, |at| at + element_length(&format[at..]));
-                    let start = format.find('%').unwrap_or(0).min(end);
-                    let plain = |text: &str| text.replace("%%", "%").replace('{', "{{").replace('}', "}}");
-                    template.push_str(&plain(&format[..start]));
-                    if end > start {
-                        template.push_str(&format!("{{meta.time:{}}}", &format[start..end]));
+                    // A brace cannot stand within the format of a time.
+                    for piece in format.split_inclusive(['{', '}']) {
+                        let (time, brace) = match piece.strip_suffix(['{', '}']) {
+                            Some(time) => (time, &piece[time.len()..]),
+                            None => (piece, ""),
+                        };
+                        push_time(&mut template, time);
+                        template.push_str(&brace.repeat(2));
                     }
-                    template.push_str(&plain(&format[end..]));
                 }
                 TextPart::Hostname => template.push_str("{meta.hostname}"),
                 TextPart::Sequence(_) => template.push_str(&format!("{{{number}}}")),
@@ -144,6 +143,18 @@ impl Text {
         }
         template
     }
+}
+
+/// Appends a time to a template. Text before the first and after the last time element goes outside of the
+/// time, where it is easier to read.
+fn push_time(template: &mut String, format: &str) {
+    let end = format.rfind('%').map_or(0, |at| at + element_length(&format[at..]));
+    let start = format.find('%').unwrap_or(0).min(end);
+    template.push_str(&format[..start].replace("%%", "%"));
+    if end > start {
+        template.push_str(&format!("{{meta.time:{}}}", &format[start..end]));
+    }
+    template.push_str(&format[end..].replace("%%", "%"));
 }
 
 /// Returns the length in bytes of the strftime element at the start of `format`: `%`, flags, a letter.
@@ -172,6 +183,8 @@ mod tests {
         assert_eq!(both.template("", ""), "{meta.time:%Y-%m-%d %Z} | <{{{payload}\n");
         let elsewhere = Text { into: "other".into(), ..timestamp.clone() };
         assert!(envelope.followed_by(&elsewhere).is_none());
+        let braced = text(&[TextPart::Time("{%Y} ".into()), payload()]);
+        assert_eq!(braced.template("", ""), "{{{meta.time:%Y}}} {payload}");
         let careful = Text { unless_empty: Some("payload".into()), ..timestamp };
         assert!(envelope.followed_by(&careful).is_none());
     }

@@ -37,6 +37,7 @@ fn run(bytes: &[u8]) {
         size: (resized > 0).then_some(size),
         rotate: true,
         strip: resized == 2,
+        is_upright: resized == 3,
     };
     let needed = memory_needed(&info, &conversion);
     if needed > MOST {

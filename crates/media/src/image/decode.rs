@@ -15,7 +15,7 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::pixels::Pixels;
-use super::{Format, ImageError, ImageInfo, external};
+use super::{Format, ImageError, ImageInfo, external, heic};
 use crate::container;
 
 /// Returns the pixels of a picture, at most as many as its header promised.
@@ -26,7 +26,8 @@ pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageErro
         Format::Gif => gif(bytes, info),
         Format::Webp => webp(bytes, info),
         Format::Tiff => tiff(bytes, info),
-        Format::Avif | Format::Heic => {
+        Format::Heic => heic::decode(bytes, info),
+        Format::Avif => {
             Err(unsupported(info, format!("this format is not supported; {}", external::INSTALL)))
         }
     };

@@ -22,7 +22,7 @@ pub fn memory_needed(info: &ImageInfo, conversion: &Conversion) -> u64 {
         let weighed = if info.has_alpha { before } else { 0 };
         before.saturating_add(weighed).saturating_add(narrow).saturating_add(after)
     });
-    let turning = if conversion.rotate && info.orientation > 1 { after.saturating_mul(2) } else { 0 };
+    let turning = if conversion.turns() && info.orientation > 1 { after.saturating_mul(2) } else { 0 };
     let pixels = after / channels.max(1);
     let encoding = after.saturating_add(pixels.saturating_mul(beside(info, conversion)));
     // Tables and buffers that even a picture of one pixel needs. The LZW encoder of TIFF takes 16 MiB of
@@ -46,6 +46,8 @@ fn beside(info: &ImageInfo, conversion: &Conversion) -> u64 {
             looks + if info.has_alpha { 24 } else { 0 }
         }
         Format::Tiff => 10,
-        Format::Avif | Format::Heic => 80,
+        Format::Avif => 80,
+        // With metadata, the encoder takes 16 bits for each channel.
+        Format::Heic => 24,
     }
 }

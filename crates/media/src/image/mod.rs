@@ -19,14 +19,15 @@
 //! | WebP | still pictures | lossy |
 //! | TIFF | grey, RGB, CMYK; 1, 8 and 16 bits; JPEG, LZW, deflate | LZW |
 //! | AVIF | – | with the feature `avif` |
-//! | HEIC | – | – |
+//! | HEIC | HEVC of 8 to 12 bits, tiles, alpha | 8 bits |
 //!
-//! Other formats are [`ImageError::Unsupported`] with advice on what to install; [`external`] returns the
-//! command for it.
+//! AVIF is [`ImageError::Unsupported`] with advice on what to install; [`external`] returns the command for
+//! it. [`ImageInfo::needs_program`] tells so beforehand.
 
 mod decode;
 mod encode;
 pub mod external;
+mod heic;
 mod memory;
 mod orient;
 mod pixels;
@@ -37,6 +38,7 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub(crate) use heic::metadata as heic_metadata;
 pub use memory::memory_needed;
 pub use probe::probe;
 
@@ -191,6 +193,8 @@ pub struct ImageInfo {
     pub orientation: u8,
     /// True if there are, or may be, several frames.
     pub is_animated: bool,
+    /// True if only another program can read it: an AVIF, or a HEIF whose pixels are not those of HEVC.
+    pub needs_program: bool,
 }
 
 /// The options of a conversion.
@@ -198,7 +202,7 @@ pub struct ImageInfo {
 pub struct Conversion {
     /// The output format.
     pub to: Format,
-    /// The quality of lossy formats (JPEG, WebP, AVIF), 1 to 100.
+    /// The quality of lossy formats (JPEG, WebP, AVIF, HEIC), 1 to 100.
     pub quality: u8,
     /// How hard to search for a smaller file: 0 (fastest) to 6 (smallest). See [`DEFAULT_EFFORT`].
     pub effort: Option<u8>,
@@ -210,6 +214,16 @@ pub struct Conversion {
     /// The orientation is kept if it is not applied. If false, all metadata is kept that the format can hold:
     /// nothing in a GIF, only EXIF in an AVIF, no EXIF in a TIFF.
     pub strip: bool,
+    /// True if the pixels are upright whatever EXIF says: another program turned them, and kept the EXIF.
+    pub is_upright: bool,
+}
+
+impl Conversion {
+    /// True if the pixels are rotated. Readers of HEIC ignore the orientation in EXIF, so such a picture is
+    /// always upright.
+    fn turns(&self) -> bool {
+        self.rotate || self.to == Format::Heic
+    }
 }
 
 /// The effort if none is set. For WebP it is the method of libwebp: files of method 2 are about a twentieth
@@ -240,13 +254,22 @@ pub enum Fit {
     Fill,
 }
 
+/// Says what to do about a format that this build cannot write, or returns `None` if it can.
+pub fn not_written(format: Format) -> Option<&'static str> {
+    let lacks = format == Format::Avif && cfg!(not(feature = "avif"));
+    lacks.then_some("this program was built without it; build it with the feature `avif`, or use `webp`")
+}
+
 /// Converts a picture.
 ///
 /// # Errors
 /// If the picture is damaged, or the conversion is not supported.
 pub fn convert(bytes: &[u8], conversion: &Conversion) -> Result<Vec<u8>, ImageError> {
     check(conversion)?;
-    let info = probe(bytes)?;
+    let mut info = probe(bytes)?;
+    if conversion.is_upright {
+        info.orientation = 1;
+    }
     // Decoders of untrusted bytes are where libraries panic. A panic loses only this picture: all the data
     // that the decoder used was created here and is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| run(bytes, &info, conversion)));
@@ -282,7 +305,7 @@ fn run(bytes: &[u8], info: &ImageInfo, conversion: &Conversion) -> Result<Vec<u8
     if let Some(target) = plan.target {
         pixels = resize::resize(pixels, target, info.format)?;
     }
-    if conversion.rotate {
+    if conversion.turns() {
         pixels = orient::apply(pixels, info.orientation);
     }
     let kept = kept(bytes, info, conversion, pixels.has_colour());
@@ -300,7 +323,7 @@ fn kept(bytes: &[u8], info: &ImageInfo, conversion: &Conversion, has_colour: boo
     if conversion.strip {
         (kept.exif, kept.xmp) = (None, None);
     }
-    if conversion.rotate {
+    if conversion.turns() || conversion.is_upright {
         kept.exif.iter_mut().for_each(|exif| exif::reset_orientation(exif));
     } else if info.orientation != 1 && kept.exif.is_none() {
         kept.exif = Some(exif::minimal(info.orientation));

@@ -1,6 +1,7 @@
-//! Reads the headers of a picture, without decoding or allocating anything.
+//! Reads the headers of a picture, without decoding anything. Only the lists in a HEIF are allocated, which
+//! are as long as in the file.
 
-use super::{Format, ImageError, ImageInfo};
+use super::{Format, ImageError, ImageInfo, heic};
 use crate::container::{jpeg, png, webp};
 use crate::exif::{self, Directory};
 
@@ -37,6 +38,7 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
         has_alpha: read.channels.is_multiple_of(2),
         orientation: read.orientation,
         is_animated: read.is_animated,
+        needs_program: read.needs_program || format == Format::Avif,
     })
 }
 
@@ -57,6 +59,7 @@ struct Header {
     beside: u64,
     orientation: u8,
     is_animated: bool,
+    needs_program: bool,
 }
 
 fn of_jpeg(bytes: &[u8]) -> Option<Header> {
@@ -81,6 +84,7 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
                     beside: TABLES + PER_COLUMN * u64::from(u16::from_be_bytes([w1, w2])),
                     orientation: orientation.unwrap_or(1),
                     is_animated: false,
+                    needs_program: false,
                 });
             }
             jpeg::SCAN | jpeg::END => return None,
@@ -123,6 +127,7 @@ fn of_png(bytes: &[u8]) -> Option<Header> {
         beside,
         orientation: orientation.unwrap_or(1),
         is_animated,
+        needs_program: false,
     })
 }
 
@@ -139,6 +144,7 @@ fn of_gif(bytes: &[u8]) -> Option<Header> {
         // A repeating animation says so near the beginning; to find a second frame, the first would have to
         // be parsed.
         is_animated: memchr::memmem::find(bytes.get(..bytes.len().min(2048))?, b"NETSCAPE2.0").is_some(),
+        needs_program: false,
     })
 }
 
@@ -158,6 +164,7 @@ fn of_webp(bytes: &[u8]) -> Option<Header> {
         beside: TABLES,
         orientation: exif.map_or(1, exif::orientation),
         is_animated: header.is_animated,
+        needs_program: false,
     })
 }
 
@@ -203,11 +210,33 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
         beside: TABLES + values(directory, bytes.len())?,
         orientation: exif::orientation(bytes),
         is_animated: false,
+        needs_program: false,
+    })
+}
+
+/// Decoding a HEIC needs this many bytes for each pixel of a tile: its samples, and the state of the decoder.
+const PER_CODED: u64 = 12;
+
+/// Returns the header of a HEIF file: of its primary picture or, if it has none, of the largest one.
+fn of_heif(bytes: &[u8]) -> Option<Header> {
+    let is_animated = matches!(bytes.get(8..12), Some(b"avis" | b"msf1" | b"hevc" | b"hevx"));
+    let Some(shape) = heic::shape(bytes) else { return of_largest(bytes, is_animated) };
+    // Pixels are decoded with alpha, and copied if they are turned.
+    let beside = shape.coded.saturating_mul(PER_CODED).saturating_add(2 * bytes.len() as u64);
+    Some(Header {
+        width: shape.width,
+        height: shape.height,
+        channels: if shape.has_alpha { 4 } else { 3 },
+        halves: 16,
+        beside: TABLES.saturating_add(beside),
+        orientation: 1,
+        is_animated,
+        needs_program: shape.needs_program,
     })
 }
 
 /// Returns the size of the largest picture in a HEIF file: its properties are in nested boxes.
-fn of_heif(bytes: &[u8]) -> Option<Header> {
+fn of_largest(bytes: &[u8], is_animated: bool) -> Option<Header> {
     let meta = boxed(bytes, b"meta")?.get(4..)?;
     let properties = boxed(boxed(meta, b"iprp")?, b"ipco")?;
     let size = |content: &[u8]| {
@@ -221,9 +250,9 @@ fn of_heif(bytes: &[u8]) -> Option<Header> {
     let has_alpha = memchr::memmem::find(properties, b":auxid:1").is_some()
         || memchr::memmem::find(properties, b":auxiliary:alpha").is_some();
     let channels: u8 = if has_alpha { 4 } else { 3 };
-    let is_animated = matches!(bytes.get(8..12), Some(b"avis" | b"msf1" | b"hevc" | b"hevx"));
     let halves = 2 * u32::from(channels) + 6;
-    Some(Header { width, height, channels, halves, beside: TABLES, orientation: 1, is_animated })
+    let (beside, orientation) = (TABLES, 1);
+    Some(Header { width, height, channels, halves, beside, orientation, is_animated, needs_program: true })
 }
 
 /// Returns the content of the first box with this name.
@@ -232,8 +261,9 @@ fn boxed<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
 }
 
 /// A sequence of boxes.
-struct Boxes<'a> {
-    rest: &'a [u8],
+pub(super) struct Boxes<'a> {
+    /// The boxes that were not read.
+    pub rest: &'a [u8],
 }
 
 impl<'a> Iterator for Boxes<'a> {

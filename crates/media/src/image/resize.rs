@@ -28,7 +28,7 @@ pub(super) struct Target {
 
 /// Computes the output size of a picture.
 pub(super) fn plan(info: &ImageInfo, conversion: &Conversion) -> Plan {
-    let is_turned = conversion.rotate && orient::swaps(info.orientation);
+    let is_turned = conversion.turns() && orient::swaps(info.orientation);
     let turn = |(width, height)| if is_turned { (height, width) } else { (width, height) };
     let before = turn((info.width, info.height));
     let seen = conversion.size.map_or(before, |size| fit(before, size));

@@ -19,10 +19,18 @@ fn picture(width: u32, height: u32, channels: u8) -> pixels::Pixels {
     pixels::Pixels { width, height, channels, data }
 }
 
-const PLAIN: Conversion =
-    Conversion { to: Format::Png, quality: 90, effort: None, size: None, rotate: true, strip: false };
+const PLAIN: Conversion = Conversion {
+    to: Format::Png,
+    quality: 90,
+    effort: None,
+    size: None,
+    rotate: true,
+    strip: false,
+    is_upright: false,
+};
 
-const WRITTEN: [Format; 5] = [Format::Jpeg, Format::Png, Format::Gif, Format::Webp, Format::Tiff];
+const WRITTEN: [Format; 6] =
+    [Format::Jpeg, Format::Png, Format::Gif, Format::Webp, Format::Tiff, Format::Heic];
 
 fn file(format: Format, width: u32, height: u32, channels: u8) -> Vec<u8> {
     let conversion = Conversion { to: format, ..PLAIN };
@@ -196,12 +204,11 @@ fn heif(brand: &[u8; 4]) -> Vec<u8> {
 
 #[test]
 fn what_is_not_read_here_says_what_to_install() {
-    for (brand, format) in [(b"heic", Format::Heic), (b"avif", Format::Avif)] {
-        let info = probe(&heif(brand)).unwrap();
-        assert_eq!((info.format, info.width, info.height), (format, 4032, 3024));
-        let error = convert(&heif(brand), &PLAIN).unwrap_err();
-        assert!(error.to_string().contains("install `libheif-examples`"), "{error}");
-    }
+    let info = probe(&heif(b"avif")).unwrap();
+    assert_eq!((info.format, info.width, info.height), (Format::Avif, 4032, 3024));
+    assert!(info.needs_program);
+    let error = convert(&heif(b"avif"), &PLAIN).unwrap_err();
+    assert!(error.to_string().contains("install `libheif-examples`"), "{error}");
     assert_eq!(convert(b"text", &PLAIN), Err(ImageError::NotAnImage));
 }
 
@@ -304,4 +311,72 @@ fn a_png_begins_with_its_header() {
     file[12] = b'i';
     assert!(matches!(probe(&file), Err(ImageError::Damaged { .. })));
     assert!(matches!(crate::metadata::strip(&file), Err(ImageError::Damaged { .. })));
+}
+
+/// The largest difference of a channel between two pictures of the same form.
+fn difference(a: &pixels::Pixels, b: &pixels::Pixels) -> u8 {
+    assert_eq!((a.width, a.height, a.channels), (b.width, b.height, b.channels));
+    a.data.iter().zip(&b.data).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or_default()
+}
+
+#[test]
+fn a_heic_is_the_picture_again_with_its_transparency() {
+    let smooth = |channels: u8| {
+        let pixel =
+            |at: u32| [(at % 600 / 3) as u8, 90, (at / 600 / 3) as u8, if at % 600 < 300 { 255 } else { 9 }];
+        let data = (0..600 * 520).flat_map(|at| pixel(at).into_iter().take(channels.into())).collect();
+        pixels::Pixels { width: 600, height: 520, channels, data }
+    };
+    for channels in [3, 4] {
+        // Larger than a tile of the encoder, so there are four.
+        let conversion = Conversion { to: Format::Heic, quality: 100, ..PLAIN };
+        let made = encode::encode(smooth(channels), &conversion, &Kept::default()).unwrap();
+        let info = probe(&made).unwrap();
+        assert_eq!((info.width, info.height, info.has_alpha), (600, 520, channels == 4));
+        assert!(!info.needs_program);
+        let largest = difference(&decoded(&made), &smooth(channels));
+        assert!(largest < 16, "{channels} {largest}");
+    }
+}
+
+#[test]
+fn a_heic_keeps_metadata_and_is_upright() {
+    let original = photograph(6);
+    let to_heic = Conversion { to: Format::Heic, rotate: false, ..PLAIN };
+    let made = convert(&original, &to_heic).unwrap();
+    let (before, after) = (probe(&original).unwrap(), probe(&made).unwrap());
+    assert_eq!((after.width, after.height, after.orientation), (before.height, before.width, 1));
+    let (was, is) = (read(Format::Jpeg, &original), read(Format::Heic, &made));
+    assert_eq!((is.icc, is.xmp), (was.icc, was.xmp));
+    assert_eq!(is.exif.map(|exif| exif::orientation(&exif)), Some(1));
+    let stripped = convert(&original, &Conversion { strip: true, ..to_heic }).unwrap();
+    assert_eq!(read(Format::Heic, &stripped).exif, None);
+}
+
+#[test]
+fn a_heif_with_other_pixels_needs_a_program() {
+    let made = file(Format::Heic, 40, 24, 3);
+    let at = memchr::memmem::find(&made, b"hvc1").unwrap();
+    let mut other = made.clone();
+    other[at..at + 4].copy_from_slice(b"av01");
+    assert!(!probe(&made).unwrap().needs_program);
+    assert!(probe(&other).unwrap().needs_program);
+    let error = convert(&other, &PLAIN).unwrap_err().to_string();
+    assert!(error.contains("not those of HEVC") && error.contains("install `libheif-examples`"), "{error}");
+}
+
+#[test]
+fn the_beginning_of_a_heic_tells_its_size() {
+    let made = file(Format::Heic, 600, 520, 3);
+    let (whole, head) = (probe(&made).unwrap(), probe(&made[..made.len() / 2]).unwrap());
+    assert_eq!((head.width, head.height, head.needs_program), (600, 520, false));
+    assert_eq!(head.has_alpha, whole.has_alpha);
+}
+
+#[test]
+fn what_another_program_turned_is_not_turned_again() {
+    let upright = Conversion { is_upright: true, ..PLAIN };
+    let made = convert(&photograph(6), &upright).unwrap();
+    let info = probe(&made).unwrap();
+    assert_eq!((info.width, info.height, info.orientation), (40, 24, 1));
 }

@@ -2,7 +2,7 @@
 
 use crate::container::{jpeg, png, webp};
 use crate::exif::Directory;
-use crate::image::Format;
+use crate::image::{self, Format};
 
 /// The metadata of a picture, without the wrapping of its format.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> Kept {
         Format::Png => read_png(bytes),
         Format::Webp => read_webp(bytes),
         Format::Tiff => read_tiff(bytes),
-        Format::Gif | Format::Avif | Format::Heic => None,
+        Format::Heic => image::heic_metadata(bytes),
+        Format::Gif | Format::Avif => None,
     };
     kept.unwrap_or_default()
 }
@@ -102,7 +103,8 @@ pub(crate) fn embed(format: Format, bytes: Vec<u8>, kept: &Kept) -> Vec<u8> {
         Format::Jpeg => embed_jpeg(&bytes, kept),
         Format::Png => embed_png(&bytes, kept),
         Format::Webp => embed_webp(&bytes, kept),
-        // A TIFF gets its metadata while it is written, since its directory contains all positions.
+        // TIFF and HEIC get their metadata while they are written, since they contain the positions of all
+        // parts.
         Format::Tiff | Format::Gif | Format::Avif | Format::Heic => None,
     };
     written.unwrap_or(bytes)

@@ -10,8 +10,15 @@ fn plain(format: Format) -> Vec<u8> {
     let mut writer = encoder.write_header().unwrap();
     writer.write_image_data(&(0..16 * 8 * 3).map(|at| at as u8).collect::<Vec<_>>()).unwrap();
     writer.finish().unwrap();
-    let conversion =
-        Conversion { to: format, quality: 90, effort: None, size: None, rotate: false, strip: true };
+    let conversion = Conversion {
+        to: format,
+        quality: 90,
+        effort: None,
+        size: None,
+        rotate: false,
+        strip: true,
+        is_upright: false,
+    };
     convert(&made, &conversion).unwrap()
 }
 

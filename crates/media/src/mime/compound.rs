@@ -30,12 +30,38 @@ pub(super) fn riff(head: &[u8]) -> Found {
         b"WEBP" => Some(&t::WEBP),
         b"WAVE" => Some(&t::WAV),
         b"AVI " => Some(&t::AVI),
+        b"QLCM" => Some(&t::QCP),
         _ => None,
     }
 }
 
 pub(super) fn iff(head: &[u8]) -> Found {
-    matches!(head.get(8..12)?, b"AIFF" | b"AIFC").then_some(&t::AIFF)
+    (head.get(8..12)? == b"AIFF").then_some(&t::AIFF)
+}
+
+/// A time zone has at least one type of local time, and a known version.
+pub(super) fn time_zone(head: &[u8]) -> Found {
+    let has_version = matches!(head.get(4)?, 0 | b'2' | b'3');
+    (has_version && head.len() >= 44 && be32(head, 36)? != 0).then_some(&t::TZIF)
+}
+
+/// An archive of InstallShield, by its version.
+pub(super) fn install_shield(head: &[u8]) -> Found {
+    matches!(head.get(6..8)?, [0, 1 | 2 | 4]).then_some(&t::INSTALL_SHIELD)
+}
+
+/// A file of shapes, or the index of one: only the first has a known type of shape after its header.
+pub(super) fn shape(head: &[u8]) -> Found {
+    if head.get(8..20)? != [0; 12] || le32(head, 28)? != 1000 {
+        return None;
+    }
+    let is_shape = |kind| matches!(kind, 0 | 1 | 3 | 5 | 8 | 11 | 13 | 15 | 18 | 21 | 23 | 25 | 28 | 31);
+    Some(if le32(head, 108).is_some_and(is_shape) { &t::SHP } else { &t::SHX })
+}
+
+/// A font for pages, by its version.
+pub(super) fn embedded_font(head: &[u8]) -> Found {
+    matches!(head.get(8..11)?, [2, 0, 1 | 2] | [1, 0, 0]).then_some(&t::EOT)
 }
 
 /// A text may also begin with `BM`, so the header size after it must be a known one.
@@ -49,7 +75,11 @@ pub(super) fn icon(head: &[u8]) -> Found {
 }
 
 pub(super) fn jpeg_2000(head: &[u8]) -> Found {
-    Some(if has(head, 20, b"jpx ") { &t::JPX } else { &t::JP2 })
+    Some(match head.get(20..24) {
+        Some(b"jpx ") => &t::JPX,
+        Some(b"jpm ") => &t::JPM,
+        _ => &t::JP2,
+    })
 }
 
 /// An MPEG audio frame has no signature, only a bit pattern.
@@ -176,7 +206,21 @@ pub(super) fn zip(head: &[u8]) -> Found {
 
 /// Returns the type that an archive declares in its first entry, which is not compressed.
 fn declared(content: &[u8]) -> Found {
-    let known = [&t::EPUB, &t::ODT, &t::ODS, &t::ODP, &t::ODG, &t::ODF];
+    // A template before the document whose name is the beginning of its own.
+    let known = [
+        &t::EPUB,
+        &t::OTT,
+        &t::ODT,
+        &t::OTS,
+        &t::ODS,
+        &t::OTP,
+        &t::ODP,
+        &t::OTG,
+        &t::ODG,
+        &t::ODF,
+        &t::ODC,
+        &t::SXC,
+    ];
     known.into_iter().find(|known| content.starts_with(known.name.as_bytes()))
 }
 

@@ -1,75 +1,83 @@
-//! Text with tags: HTML, XML, and formats based on XML.
+//! Text with tags: HTML, SVG, XML, and formats based on XML, by the rules of Go's `mimetype`.
 
 use super::types::{self as t, Type};
 
-/// Tags that a page may begin with.
+/// The beginnings of pages. A space or `>` follows.
 const TAGS: &[&str] = &[
-    "html", "head", "script", "iframe", "h1", "div", "font", "table", "a", "style", "title", "b", "body",
-    "br", "p",
+    "<!doctype html",
+    "<html",
+    "<head",
+    "<script",
+    "<iframe",
+    "<h1",
+    "<div",
+    "<font",
+    "<table",
+    "<a",
+    "<style",
+    "<title",
+    "<b",
+    "<body",
+    "<br",
+    "<p",
 ];
+
+/// Formats based on XML: a root element, a name space behind it, and the type. Either may be empty.
+const DIALECTS: &[(&str, &str, &Type)] = &[
+    ("<rss", "", &t::RSS),
+    ("<feed", "xmlns=\"http://www.w3.org/2005/Atom\"", &t::ATOM),
+    ("<X3D", "xmlns:xsd=\"http://www.w3.org/2001/XMLSchema-instance\"", &t::X3D),
+    ("<kml", "xmlns=\"http://www.opengis.net/kml/2.2\"", &t::KML),
+    ("<kml", "xmlns=\"http://earth.google.com/kml/2.0\"", &t::KML),
+    ("<kml", "xmlns=\"http://earth.google.com/kml/2.1\"", &t::KML),
+    ("<kml", "xmlns=\"http://earth.google.com/kml/2.2\"", &t::KML),
+    ("<xliff", "xmlns=\"urn:oasis:names:tc:xliff:document:1.2\"", &t::XLIFF),
+    ("<COLLADA", "xmlns=\"http://www.collada.org/2005/11/COLLADASchema\"", &t::COLLADA),
+    ("", "xmlns:gml=\"http://www.opengis.net/gml\"", &t::GML),
+    ("", "xmlns:gml=\"http://www.opengis.net/gml/3.2\"", &t::GML),
+    ("", "xmlns:gml=\"http://www.opengis.net/gml/3.3/exr\"", &t::GML),
+    ("<gpx", "xmlns=\"http://www.topografix.com/GPX/1/1\"", &t::GPX),
+    (
+        "<TrainingCenterDatabase",
+        "xmlns=\"http://www.garmin.com/xmlschemas/TrainingCenterDatabase/v2\"",
+        &t::TCX,
+    ),
+    ("<amf", "", &t::AMF),
+    ("<model", "xmlns=\"http://schemas.microsoft.com/3dmanufacturing/core/2015/02\"", &t::MODEL_3MF),
+    ("<xfdf", "xmlns=\"http://ns.adobe.com/xfdf/\"", &t::XFDF),
+    ("<Ontology", "xmlns=\"http://www.w3.org/2002/07/owl#\"", &t::OWL),
+];
+
+/// The bytes in which the root element is looked for.
+const ROOT: usize = 512;
 
 /// Returns the type of markup, if the text is markup.
 pub(super) fn find(text: &[u8]) -> Option<&'static Type> {
-    let text = text.trim_ascii_start();
-    if text.starts_with(b"<?php") {
-        return Some(&t::PHP);
-    }
-    if !text.starts_with(b"<") {
-        return None;
-    }
-    let is_declared = begins(text, "<?xml");
-    if !is_declared && begins(text, "<!doctype html") {
+    let trimmed = text.trim_ascii_start();
+    if TAGS.iter().any(|tag| begins(trimmed, tag)) {
         return Some(&t::HTML);
     }
-    match root(text) {
-        Some(name) if name.eq_ignore_ascii_case(b"svg") => Some(&t::SVG),
-        Some(name) if is_declared => Some(dialect(name)),
-        Some(name) if TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag.as_bytes())) => Some(&t::HTML),
-        _ if is_declared => Some(&t::XML),
-        _ if text.starts_with(b"<!--") => Some(&t::HTML),
-        _ => None,
+    if memchr::memmem::find(text, b"<svg").is_some() {
+        return Some(&t::SVG);
     }
+    begins(trimmed, "<?xml").then(|| dialect(trimmed))
 }
 
-fn begins(text: &[u8], with: &str) -> bool {
-    text.get(..with.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(with.as_bytes()))
+/// True if the text begins with this tag, whose end or attributes follow.
+fn begins(text: &[u8], tag: &str) -> bool {
+    let is_there =
+        text.get(..tag.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(tag.as_bytes()));
+    is_there && matches!(text.get(tag.len()), Some(b' ' | b'>'))
 }
 
-/// Returns the type of an XML file by its root element.
-fn dialect(name: &[u8]) -> &'static Type {
-    match name {
-        b"rss" => &t::RSS,
-        b"feed" => &t::ATOM,
-        b"kml" => &t::KML,
-        b"gpx" => &t::GPX,
-        b"COLLADA" => &t::COLLADA,
-        b"X3D" => &t::X3D,
-        b"FeatureCollection" => &t::GML,
-        b"html" => &t::XHTML,
-        _ => &t::XML,
-    }
-}
-
-/// Returns the name of the first element, without its prefix.
-fn root(text: &[u8]) -> Option<&[u8]> {
-    let mut rest = text;
-    loop {
-        let at = memchr::memchr(b'<', rest)?;
-        rest = rest.get(at + 1..)?;
-        let end = match rest {
-            [b'?', ..] => memchr::memmem::find(rest, b"?>")? + 2,
-            [b'!', b'-', b'-', ..] => memchr::memmem::find(rest, b"-->")? + 3,
-            // The internal subset of a document type may contain declarations in brackets.
-            [b'!', ..] => match (memchr::memchr(b'>', rest)?, memchr::memchr(b'[', rest)) {
-                (end, Some(bracket)) if bracket < end => memchr::memmem::find(rest, b"]>")? + 2,
-                (end, _) => end + 1,
-            },
-            _ => {
-                let stops = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/');
-                let name = rest.split(stops).next()?;
-                return name.rsplit(|byte| *byte == b':').next().filter(|name| !name.is_empty());
-            }
-        };
-        rest = rest.get(end..)?;
-    }
+/// Returns the type of an XML file.
+fn dialect(text: &[u8]) -> &'static Type {
+    let text = text.get(..ROOT).unwrap_or(text);
+    let position = |part: &str| memchr::memmem::find(text, part.as_bytes());
+    let is = |(root, space, _): &&(&str, &str, &Type)| match (*root, *space) {
+        ("", space) => position(space).is_some(),
+        (root, "") => position(root).is_some(),
+        (root, space) => position(root).is_some_and(|root| position(space).is_some_and(|space| root < space)),
+    };
+    DIALECTS.iter().find(is).map_or(&t::XML, |(_, _, found)| *found)
 }

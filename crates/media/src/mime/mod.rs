@@ -6,7 +6,9 @@
 mod compound;
 mod markup;
 mod matcher;
+mod script;
 mod signatures;
+mod table;
 mod text;
 mod types;
 

@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 
 use super::types::{self as t, Type};
-use super::{Detected, markup};
+use super::{Detected, markup, script, table};
 
 /// The encoding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +15,25 @@ enum Charset {
     Utf32Be,
     Latin1,
     Windows1252,
+    /// Bytes above 127 that are neither UTF-8 nor text in Latin-1.
+    Unknown,
 }
 
 /// Detects the kind of text; `cut` is true if the file continues after `head`.
+///
+/// The order of the attempts is that of Go's `mimetype`: a page is a page also if its rows are those of a
+/// table. Only markup is looked for behind a byte order mark.
 pub(super) fn detect(head: &[u8], cut: bool) -> Detected {
     let Some((charset, mark)) = charset(head, cut) else { return of(&t::UNKNOWN) };
     let text = head.get(mark..).unwrap_or_default();
-    if !matches!(charset, Charset::Utf8 | Charset::Latin1 | Charset::Windows1252) {
+    if !matches!(charset, Charset::Utf8 | Charset::Latin1 | Charset::Windows1252 | Charset::Unknown) {
         return Detected { mime: plain(charset), extension: t::PLAIN.extension };
     }
-    let found = markup::find(text).or_else(|| program(text)).or_else(|| data(text, cut)).unwrap_or(&t::PLAIN);
+    let found = markup::find(text)
+        .or_else(|| script::find(head))
+        .or_else(|| data(head, cut))
+        .or_else(|| opening(head))
+        .unwrap_or(&t::PLAIN);
     let mime = match found.name {
         "text/plain" => plain(charset),
         "text/html" => html(charset),
@@ -47,6 +56,7 @@ fn plain(charset: Charset) -> &'static str {
         Charset::Utf32Be => "text/plain; charset=utf-32be",
         Charset::Latin1 => "text/plain; charset=iso-8859-1",
         Charset::Windows1252 => "text/plain; charset=windows-1252",
+        Charset::Unknown => "text/plain",
     }
 }
 
@@ -90,60 +100,41 @@ fn charset(head: &[u8], cut: bool) -> Option<(Charset, usize)> {
         // A character that is cut by the end of `head`.
         Err(error) => cut && error.error_len().is_none(),
     };
+    // As Go's `mimetype`: of the control characters of Latin-1, only the end of a line is one of a text.
+    let has = |wanted: fn(&u8) -> bool| head.iter().any(wanted);
     let charset = match is_utf8 {
-        true => Charset::Utf8,
-        false if head.iter().any(|byte| matches!(byte, 0x80..=0x9f)) => Charset::Windows1252,
-        false => Charset::Latin1,
+        true if !head.contains(&0x7f) || has(|byte| *byte > 0x7f) => Charset::Utf8,
+        _ if has(|byte| matches!(byte, 0x7f..=0x84 | 0x86..=0x9f)) => Charset::Unknown,
+        _ if !has(|byte| *byte > 0x9f) => Charset::Utf8,
+        _ if head.contains(&0x85) => Charset::Windows1252,
+        _ => Charset::Latin1,
     };
     Some((charset, 0))
 }
 
-/// Detects a program by the interpreter in its first line, and some formats by their first words.
-fn program(text: &[u8]) -> Option<&'static Type> {
-    if text.starts_with(b"WEBVTT") {
-        return Some(&t::WEBVTT);
+/// Detects formats by their first words.
+fn opening(head: &[u8]) -> Option<&'static Type> {
+    for (words, found) in [(&b"BEGIN:VCARD"[..], &t::VCARD), (b"BEGIN:VCALENDAR", &t::CALENDAR)] {
+        let rest = head.get(words.len()..).filter(|_| {
+            head.get(..words.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(words))
+        });
+        let rest = rest.and_then(|rest| rest.strip_prefix(b"\r").unwrap_or(rest).strip_prefix(b"\n"));
+        if rest.is_some_and(|rest| !rest.is_empty()) {
+            return Some(found);
+        }
     }
-    if text.starts_with(b"BEGIN:VCARD") {
-        return Some(&t::VCARD);
-    }
-    if text.starts_with(b"BEGIN:VCALENDAR") {
-        return Some(&t::CALENDAR);
-    }
-    let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let mut name = words.next()?.rsplit(|byte| *byte == b'/').next()?;
-    if name == b"env" {
-        name = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
-    }
-    let name = name.trim_ascii_end();
-    [
-        (&b"python"[..], &t::PYTHON),
-        (b"perl", &t::PERL),
-        (b"lua", &t::LUA),
-        (b"tclsh", &t::TCL),
-        (b"wish", &t::TCL),
-        (b"node", &t::JAVASCRIPT),
-        (b"php", &t::PHP),
-        (b"sh", &t::SHELL),
-        (b"bash", &t::SHELL),
-        (b"dash", &t::SHELL),
-        (b"zsh", &t::SHELL),
-        (b"ksh", &t::SHELL),
-    ]
-    .into_iter()
-    .find(|(known, _)| name.starts_with(known))
-    .map(|(_, found)| found)
+    let rest = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).strip_prefix(b"WEBVTT")?;
+    matches!(rest.first(), None | Some(b'\n' | b'\r' | b' ' | b'\t')).then_some(&t::WEBVTT)
 }
 
 /// Detects text formats for data.
-fn data(text: &[u8], cut: bool) -> Option<&'static Type> {
-    json(text, cut).or_else(|| {
-        [(b',', &t::CSV), (b'\t', &t::TSV)]
-            .into_iter()
-            .find(|(separator, _)| is_table(text, *separator, cut))
-            .map(|(_, found)| found)
-            .or_else(|| is_subrip(text).then_some(&t::SUBRIP))
-    })
+fn data(head: &[u8], cut: bool) -> Option<&'static Type> {
+    let tables = || {
+        let found = [(b',', &t::CSV), (b'\t', &t::TSV)].into_iter();
+        let mut found = found.filter(|(separator, _)| table::is_table(head, *separator, cut));
+        found.next().map(|(_, found)| found)
+    };
+    json(head, cut).or_else(|| is_subrip(head).then_some(&t::SUBRIP)).or_else(tables)
 }
 
 fn json(text: &[u8], cut: bool) -> Option<&'static Type> {
@@ -158,11 +149,12 @@ fn json(text: &[u8], cut: bool) -> Option<&'static Type> {
             && (tells(b"\"features\"") || tells(b"\"coordinates\"") || tells(b"\"geometry\""));
         return Some(if is_geo && names.into_iter().any(tells) { &t::GEOJSON } else { &t::JSON });
     }
-    let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).peekable();
+    // The last line may be cut.
+    let text = if cut { memchr::memrchr(b'\n', text).map_or(text, |end| &text[..end]) } else { text };
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     let mut count = 0;
-    while let Some(line) = lines.next() {
-        let is_object = matches!(line.trim_ascii_start().first(), Some(b'{' | b'['));
-        if !is_object || !is_json(line, cut && lines.peek().is_none()) {
+    for line in lines {
+        if !is_json(line, false) {
             return None;
         }
         count += 1;
@@ -178,48 +170,24 @@ fn is_json(text: &[u8], cut: bool) -> bool {
     }
 }
 
-/// True if the text is a table: at least two lines, all with the same number of fields, which is more than
-/// one.
-fn is_table(text: &[u8], separator: u8, cut: bool) -> bool {
-    // Most text is not a table, which its first line shows.
-    let first = text.trim_ascii_start();
-    let first = memchr::memchr(b'\n', first).and_then(|end| first.get(..end)).unwrap_or(first);
-    if memchr::memchr2(separator, b'"', first).is_none() {
-        return false;
-    }
-    let (mut lines, mut fields, mut width) = (0usize, 1usize, 0usize);
-    let (mut is_quoted, mut is_begun) = (false, false);
-    for byte in text {
-        match byte {
-            b'"' => (is_quoted, is_begun) = (!is_quoted, true),
-            _ if is_quoted => {}
-            b'\r' => {}
-            b'\n' => {
-                if is_begun {
-                    if lines > 0 && fields != width {
-                        return false;
-                    }
-                    (lines, width) = (lines + 1, fields);
-                }
-                (fields, is_begun) = (1, false);
-            }
-            byte if *byte == separator => (fields, is_begun) = (fields + 1, true),
-            _ => is_begun = true,
-        }
-    }
-    if is_begun && !cut {
-        if is_quoted || (lines > 0 && fields != width) {
-            return false;
-        }
-        (lines, width) = (lines + 1, fields);
-    }
-    lines > 1 && width > 1
+/// True if the text is subtitles: the number 1, two times with an arrow between them, and a line that is
+/// shown.
+fn is_subrip(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.next() == Some(b"1")
+        && lines.next().is_some_and(is_range)
+        && lines.next().is_some_and(|line| !line.is_empty())
 }
 
-/// True if the text is subtitles: a number, and in the second line two times with an arrow between them.
-fn is_subrip(text: &[u8]) -> bool {
-    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let is_number = |line: &[u8]| !line.is_empty() && line.iter().all(u8::is_ascii_digit);
-    lines.next().is_some_and(is_number)
-        && lines.next().is_some_and(|line| memchr::memmem::find(line, b" --> ").is_some() && line.len() >= 29)
+/// True for two times in order, such as `00:02:16,612 --> 00:02:19,376`.
+fn is_range(line: &[u8]) -> bool {
+    let Some((from, rest)) = line.split_at_checked(12) else { return false };
+    let Some(to) = rest.strip_prefix(b" --> ").filter(|to| to.len() == 12) else { return false };
+    let form = |time: &[u8]| {
+        time.iter().zip(b"00:00:00,000").all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            mark => byte == mark,
+        })
+    };
+    form(from) && form(to) && from <= to
 }

@@ -59,6 +59,13 @@ types! {
     JXL "image/jxl" "jxl";
     JP2 "image/jp2" "jp2";
     JPX "image/jpx" "jpf";
+    JPM "image/jpm" "jpm" ["video/jpm"];
+    JXS "image/jxs" "jxs";
+    JXR "image/jxr" "jxr" ["image/vnd.ms-photo"];
+    XPM "image/x-xpixmap" "xpm";
+    ICNS "image/x-icns" "icns";
+    PAT "image/x-gimp-pat" "pat";
+    GBR "image/x-gimp-gbr" "gbr";
     XCF "image/x-xcf" "xcf";
     DJVU "image/vnd.djvu" "djvu";
     BPG "image/bpg" "bpg";
@@ -74,6 +81,11 @@ types! {
     AAC "audio/aac" "aac" ["audio/x-aac"];
     APE "audio/ape" "ape";
     AU "audio/basic" "au";
+    VOC "audio/x-unknown" "voc";
+    MUSEPACK "audio/musepack" "mpc";
+    QCP "audio/qcelp" "qcp";
+    M3U "application/vnd.apple.mpegurl" "m3u" ["audio/mpegurl"];
+    RMVB "application/vnd.rn-realmedia-vbr" "rmvb";
     M4A "audio/x-m4a" "m4a";
     AUDIO_MP4 "audio/mp4" "mp4" ["audio/x-mp4a"];
     AUDIO_OGG "audio/ogg" "oga";
@@ -92,6 +104,8 @@ types! {
     ASF "video/x-ms-asf" "asf" ["video/asf", "video/x-ms-wmv"];
 
     PDF "application/pdf" "pdf" ["application/x-pdf"];
+    FDF "application/vnd.fdf" "fdf";
+    PKCS7 "application/pkcs7-signature" "p7s";
     PS "application/postscript" "ps";
     RTF "text/rtf" "rtf" ["application/rtf"];
     DOCX "application/vnd.openxmlformats-officedocument.wordprocessingml.document" "docx";
@@ -103,6 +117,12 @@ types! {
     ODP "application/vnd.oasis.opendocument.presentation" "odp" ["application/x-vnd.oasis.opendocument.presentation"];
     ODG "application/vnd.oasis.opendocument.graphics" "odg" ["application/x-vnd.oasis.opendocument.graphics"];
     ODF "application/vnd.oasis.opendocument.formula" "odf" ["application/x-vnd.oasis.opendocument.formula"];
+    OTT "application/vnd.oasis.opendocument.text-template" "ott" ["application/x-vnd.oasis.opendocument.text-template"];
+    OTS "application/vnd.oasis.opendocument.spreadsheet-template" "ots" ["application/x-vnd.oasis.opendocument.spreadsheet-template"];
+    OTP "application/vnd.oasis.opendocument.presentation-template" "otp" ["application/x-vnd.oasis.opendocument.presentation-template"];
+    OTG "application/vnd.oasis.opendocument.graphics-template" "otg" ["application/x-vnd.oasis.opendocument.graphics-template"];
+    ODC "application/vnd.oasis.opendocument.chart" "odc" ["application/x-vnd.oasis.opendocument.chart"];
+    SXC "application/vnd.sun.xml.calc" "sxc";
     EPUB "application/epub+zip" "epub";
     DOC "application/msword" "doc" ["application/vnd.ms-word"];
     XLS "application/vnd.ms-excel" "xls" ["application/msexcel"];
@@ -110,9 +130,12 @@ types! {
     MSG "application/vnd.ms-outlook" "msg";
     OLE "application/x-ole-storage" "";
     MOBI "application/x-mobipocket-ebook" "mobi";
+    LIT "application/x-ms-reader" "lit";
+    ACCDB "application/x-msaccess" "accdb";
+    MDB "application/x-msaccess" "mdb";
 
     ZIP "application/zip" "zip" ["application/x-zip", "application/x-zip-compressed"];
-    JAR "application/java-archive" "jar" ["application/jar", "application/jar-archive", "application/x-java-archive"];
+    JAR "application/jar" "jar" ["application/java-archive", "application/jar-archive", "application/x-java-archive"];
     APK "application/vnd.android.package-archive" "apk";
     GZIP "application/gzip" "gz" ["application/x-gzip", "application/x-gunzip", "application/gzipped", "application/gzip-compressed", "application/x-gzip-compressed", "gzip/document"];
     ZSTD "application/zstd" "zst";
@@ -129,6 +152,7 @@ types! {
     DEB "application/vnd.debian.binary-package" "deb";
     RPM "application/x-rpm" "rpm";
     CAB "application/vnd.ms-cab-compressed" "cab";
+    INSTALL_SHIELD "application/x-installshield" "cab";
 
     ELF "application/x-elf" "";
     ELF_OBJECT "application/x-object" "";
@@ -144,16 +168,23 @@ types! {
     HDF5 "application/x-hdf5" "h5";
     FITS "application/fits" "fits" ["image/fits"];
     DICOM "application/dicom" "dcm";
+    TZIF "application/tzif" "";
+    LNK "application/x-ms-shortcut" "lnk";
+    NES "application/vnd.nintendo.snes.rom" "nes";
+    GLB "model/gltf-binary" "glb";
+    SHX "application/vnd.shx" "shx";
+    SHP "application/vnd.shp" "shp";
     SWF "application/x-shockwave-flash" "swf";
     CRX "application/x-chrome-extension" "crx";
     TORRENT "application/x-bittorrent" "torrent";
     TTF "font/ttf" "ttf" ["font/sfnt", "application/x-font-ttf", "application/font-sfnt"];
     OTF "font/otf" "otf";
+    TTC "font/collection" "ttc";
+    EOT "application/vnd.ms-fontobject" "eot";
     WOFF "font/woff" "woff";
     WOFF2 "font/woff2" "woff2";
 
     HTML "text/html" "html";
-    XHTML "application/xhtml+xml" "html";
     XML "text/xml" "xml" ["application/xml"];
     RSS "application/rss+xml" "rss" ["text/rss"];
     ATOM "application/atom+xml" "atom";
@@ -162,6 +193,12 @@ types! {
     GML "application/gml+xml" "gml";
     COLLADA "model/vnd.collada+xml" "dae";
     X3D "model/x3d+xml" "x3d";
+    XLIFF "application/x-xliff+xml" "xlf";
+    TCX "application/vnd.garmin.tcx+xml" "tcx";
+    AMF "application/x-amf" "amf";
+    MODEL_3MF "application/vnd.ms-package.3dmanufacturing-3dmodel+xml" "3mf";
+    XFDF "application/vnd.adobe.xfdf" "xfdf";
+    OWL "application/owl+xml" "owl";
     JSON "application/json" "json";
     GEOJSON "application/geo+json" "geojson";
     NDJSON "application/x-ndjson" "ndjson";
@@ -173,12 +210,11 @@ types! {
     WEBVTT "text/vtt" "vtt";
     WARC "application/warc" "warc";
     PHP "text/x-php" "php";
-    JAVASCRIPT "text/javascript" "js" ["application/x-javascript", "application/javascript"];
+    JAVASCRIPT "application/javascript" "js" ["application/x-javascript", "text/javascript"];
     PYTHON "text/x-python" "py" ["text/x-script.python", "application/x-python"];
     PERL "text/x-perl" "pl";
     LUA "text/x-lua" "lua";
     TCL "text/x-tcl" "tcl" ["application/x-tcl"];
-    SHELL "text/x-shellscript" "sh" ["text/x-sh", "application/x-shellscript", "application/x-sh"];
     PLAIN "text/plain" "txt";
     UNKNOWN "application/octet-stream" "";
 }

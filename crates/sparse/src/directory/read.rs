@@ -29,6 +29,23 @@ impl Directory {
         Ok(())
     }
 
+    /// Passes the bytes of a range to `with`, if they are held in one chunk.
+    #[inline]
+    pub fn look<T>(&self, position: u64, length: usize, with: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let (key, from) = split(position);
+        if length > (CHUNK - from) as usize {
+            return None;
+        }
+        let (shards, shard, state) = self.read_one(key);
+        let chunk = state.chunks.get(&key)?;
+        let made = with(chunk.get(from, length)?);
+        if let Some(member) = &self.member {
+            member.used(&chunk.used);
+        }
+        note_read(shards, shard, length, self.clock);
+        Some(made)
+    }
+
     fn read_across(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
         let (first, last) = (split(position).0, split(position + (into.len() as u64 - 1)).0);
         let (shards, guards) = self.read_several(first, last);
@@ -108,16 +125,22 @@ impl Directory {
     /// Appends the parts of `span` that are not held to `missing`.
     #[inline]
     pub fn need(&self, span: Span, missing: &mut Vec<Span>) {
+        self.each_missing(span, |span| missing.push(span));
+    }
+
+    /// Passes the parts of `span` that are not held to `visit`, in order.
+    #[inline]
+    pub fn each_missing(&self, span: Span, mut visit: impl FnMut(Span)) {
         let mut at = span.position;
         self.each_held(span, &mut |start, end| {
             if start > at {
-                missing.push(Span::between(at, start));
+                visit(Span::between(at, start));
             }
             at = end;
             true
         });
         if at < span.end() {
-            missing.push(Span::between(at, span.end()));
+            visit(Span::between(at, span.end()));
         }
     }
 

@@ -38,47 +38,90 @@ impl Directory {
 
     /// Erases the block that starts at `position`. Returns its length.
     pub fn erase_block(&self, position: u64) -> Result<u64, Error> {
-        // All locks, because the end of the block is unknown until they are taken.
-        let mut guards = self.write_several(0, u64::MAX);
-        let lookup = |key: u64, at: u32| guards.get(key).and_then(|state| state.run_at(key, at));
-        match block_in(&lookup, position) {
-            Some(block) if block.position == position => Ok(self.erase_locked(&mut guards, block)),
-            _ => Err(Error::NotABlock { position }),
+        loop {
+            let block = self.block_at(position).filter(|block| block.position == position);
+            let block = block.ok_or(Error::NotABlock { position })?;
+            // With the positions before and behind it: a write there would change what the block is.
+            let (first, last) = (split(position.saturating_sub(1)).0, split(block.end()).0);
+            let mut guards = self.write_several(first, last);
+            let lookup = |key: u64, at: u32| guards.get(key).and_then(|state| state.run_at(key, at));
+            if block_in(&lookup, position) == Some(block) {
+                return Ok(self.erase_locked(&mut guards, block));
+            }
         }
+    }
+
+    /// Erases `blocks`, which are sorted and do not overlap. Each counts as one block. Returns how many bytes
+    /// were erased. Each chunk is locked and compacted once, however many blocks it has.
+    pub fn erase_blocks(&self, blocks: &[Span]) -> u64 {
+        let mut pieces =
+            blocks.iter().flat_map(|block| pieces(block.position, block.length as usize)).peekable();
+        let (mut bytes, mut heap, mut ranges) = (0, 0, Vec::new());
+        while let Some((key, from, part)) = pieces.next() {
+            ranges.clear();
+            ranges.push((from, from + part.len() as u32));
+            while let Some((_, from, part)) = pieces.next_if(|(other, ..)| *other == key) {
+                ranges.push((from, from + part.len() as u32));
+            }
+            let mut state = self.write_one(key);
+            let removed = self.remove(&mut state, key, |chunk| chunk.remove_several(&ranges, self.wipe));
+            bytes += removed.0;
+            heap += removed.1;
+        }
+        self.note_erased(blocks.len() as u64, bytes, heap);
+        bytes
     }
 
     fn erase_locked(&self, guards: &mut Guards<RwLockWriteGuard<'_, State>>, span: Span) -> u64 {
         let ((first, from), (last, to)) = (split(span.position), split(span.end() - 1));
-        let (mut bytes, mut blocks, mut heap, mut behind) = (0, 0, 0isize, None);
+        let (mut bytes, mut blocks, mut heap, mut behind) = (0, 0, 0, None);
         self.each_key(first, last, &mut |key| {
             let from = if key == first { from } else { 0 };
             let to = if key == last { to + 1 } else { CHUNK };
             let Some(state) = guards.get_mut(key) else { return true };
-            let State { chunks, held, .. } = &mut **state;
-            let Some(chunk) = chunks.get_mut(&key) else { return true };
-            chunk.visit(from, to, &mut |start, data| {
-                blocks += u64::from(behind != Some(join(key, start)));
-                behind = Some(join(key, start + data.len() as u32));
-                true
+            let removed = self.remove(state, key, |chunk| {
+                chunk.visit(from, to, &mut |start, data| {
+                    blocks += u64::from(behind != Some(join(key, start)));
+                    behind = Some(join(key, start + data.len() as u32));
+                    true
+                });
+                chunk.remove(from, to, self.wipe)
             });
-            let before = chunk.heap();
-            let removed = u64::from(chunk.remove(from, to, self.wipe));
-            bytes += removed;
-            *held -= removed;
-            heap += before as isize - chunk.heap() as isize;
-            if chunk.is_empty()
-                && let Some(mut chunk) = chunks.remove(&key)
-            {
-                heap += self.discard(key, &mut chunk) as isize;
-            }
+            bytes += removed.0;
+            heap += removed.1;
             true
         });
+        self.note_erased(blocks, bytes, heap);
+        bytes
+    }
+
+    /// Removes bytes of a chunk, if it exists, with `from`. Returns how many bytes were removed, and how much
+    /// memory that freed.
+    fn remove(&self, state: &mut State, key: u64, from: impl FnOnce(&mut Chunk) -> u32) -> (u64, isize) {
+        let State { chunks, held, .. } = state;
+        let Some(chunk) = chunks.get_mut(&key) else { return (0, 0) };
+        let before = chunk.heap();
+        let removed = u64::from(from(chunk));
+        *held -= removed;
+        let mut heap = before as isize - chunk.heap() as isize;
+        if chunk.is_empty()
+            && let Some(mut chunk) = chunks.remove(&key)
+        {
+            heap += self.discard(key, &mut chunk) as isize;
+            if chunks.is_empty() {
+                // An empty file takes no more memory than a new one.
+                *chunks = Default::default();
+            }
+        }
+        (removed, heap)
+    }
+
+    fn note_erased(&self, blocks: u64, bytes: u64, heap: isize) {
         if let Some(member) = &self.member {
             member.settle(0, -heap);
         }
         self.blocks_erased.fetch_add(blocks, Ordering::Relaxed);
         self.bytes_erased.fetch_add(bytes, Ordering::Relaxed);
-        bytes
     }
 
     /// Counts bytes as evicted that were counted as erased already.
@@ -110,6 +153,16 @@ impl Directory {
         }
         if let Some(member) = &self.member {
             member.settle(0, -(heap as isize));
+        }
+    }
+
+    /// Frees the tables of an empty file, as if its chunks had never been divided. The counters stay.
+    pub fn undivide(&mut self) {
+        if self.held() > 0 {
+            return;
+        }
+        for shard in self.many.take().into_iter().flatten() {
+            self.one.absorb(shard);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Writing: changes to the chunks that a write touches.
 
 use super::*;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, NEAR, Room};
 use crate::{Error, Overlap};
 
 /// The changes of a write, to be settled after the locks are released.
@@ -9,6 +9,8 @@ use crate::{Error, Overlap};
 struct Written {
     change: isize,
     created: Option<(u64, u64)>,
+    /// The room that a new chunk gets.
+    room: Option<Room>,
 }
 
 impl Directory {
@@ -49,7 +51,7 @@ impl Directory {
     /// Writes to a new chunk, or to a chunk that may take memory from the pool.
     fn write_slowly(&self, key: u64, from: u32, bytes: &[u8], overlap: Overlap) -> Result<(), Error> {
         let mut granted = 0;
-        let mut written = Written::default();
+        let mut written = Written { room: self.expected(key, from), ..Written::default() };
         let result = loop {
             let mut state = self.write_one(key);
             if self.many.get().is_none() && !state.chunks.is_empty() && !state.chunks.contains_key(&key) {
@@ -77,10 +79,20 @@ impl Directory {
         result
     }
 
+    /// Returns the room that a new chunk will need if the file is written forwards: that of the chunk before
+    /// it. With a pool, a chunk takes only what it needs.
+    fn expected(&self, key: u64, from: u32) -> Option<Room> {
+        let before = key.checked_sub(1).filter(|_| self.member.is_none() && from < NEAR)?;
+        let (_, _, state) = self.read_one(before);
+        state.chunks.get(&before)?.room()
+    }
+
     fn write_across(&self, position: u64, bytes: &[u8], overlap: Overlap) -> Result<(), Error> {
         let (first, last) = (split(position).0, split(position + (bytes.len() as u64 - 1)).0);
         let mut granted = 0;
-        let mut written = Written::default();
+        let is_short = bytes.len() <= NEAR as usize;
+        let room = if is_short { self.expected(last, 0) } else { None };
+        let mut written = Written { room, ..Written::default() };
         self.divide();
         let mut guards = loop {
             let guards = self.write_several(first, last);
@@ -191,7 +203,10 @@ impl Directory {
     }
 
     fn create(&self, key: u64, from: u32, bytes: &[u8], written: &mut Written) -> Box<Chunk> {
-        let mut chunk = Box::new(Chunk::for_first(bytes.len()));
+        let mut chunk = Box::new(match written.room {
+            Some(room) => Chunk::with_room(room, bytes.len()),
+            None => Chunk::for_first(bytes.len()),
+        });
         chunk.write(from, bytes, self.wipe);
         if let Some(member) = &self.member {
             chunk.listed = member.list(key);

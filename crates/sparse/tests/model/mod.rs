@@ -17,6 +17,7 @@ pub enum Step {
     NeedMany { spans: Vec<Span>, greedy: u64 },
     Erase { position: u64, length: u64 },
     EraseBlock { choice: usize },
+    EraseBlocks { choice: usize },
     Block { position: u64 },
     Compact,
     Clear,
@@ -103,7 +104,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Step> {
             23..=26 => Step::Erase { position: bytes.position(), length: bytes.length() as u64 },
             27 | 28 => Step::EraseBlock { choice: bytes.number() as usize },
             29 => Step::Block { position: bytes.position() },
-            30 => Step::Compact,
+            30 => Step::EraseBlocks { choice: bytes.number() as usize },
             _ if bytes.next() % 4 == 0 => Step::Clear,
             _ => Step::Compact,
         });
@@ -291,6 +292,14 @@ fn apply(file: &SparseFile, model: &mut Model, step: &Step) {
                 }
             }
             assert_eq!(file.erase(*position, *length), before - model.held, "{step:?}");
+        }
+        Step::EraseBlocks { choice } => {
+            // Every block, every second one, every third one, …
+            let blocks: Vec<Span> = model.blocks().into_iter().step_by(1 + choice % 5).collect();
+            let places = |block: &Span| block.position..block.end();
+            blocks.iter().flat_map(places).for_each(|position| model.set(position, None));
+            let bytes = blocks.iter().map(|block| block.length).sum::<u64>();
+            assert_eq!(file.erase_blocks(&blocks), bytes, "{step:?}");
         }
         Step::EraseBlock { choice } => {
             let blocks = model.blocks();

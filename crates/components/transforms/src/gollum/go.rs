@@ -87,25 +87,24 @@ fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) {
     } else if let Some(float) = number.as_f64() {
         let size = float.abs();
         let scientific = size != 0.0 && !(1e-6..1e21).contains(&size);
-        let text = if scientific { exponent(float, 1) } else { float.to_string() };
+        let text = if scientific { exponent(&format!("{float:e}"), 1) } else { float.to_string() };
         out.extend_from_slice(text.as_bytes());
     }
 }
 
-/// Returns a number in scientific notation, whose exponent has a sign and at least this many digits.
-fn exponent(float: f64, digits: usize) -> String {
-    let text = format!("{float:e}");
-    let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
+/// Gives the exponent of a number in scientific notation a sign, and at least this many digits.
+pub(super) fn exponent(text: &str, digits: usize) -> String {
+    let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
     let (sign, power) = power.strip_prefix('-').map_or(('+', power), |power| ('-', power));
     format!("{mantissa}e{sign}{power:0>digits$}")
 }
 
 /// Returns a value as `fmt.Sprintf("%v")` writes it.
-pub(super) fn printed(value: &Value) -> String {
+pub(crate) fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(value) => value.to_string(),
-        Value::Number(number) => printed_number(number.as_f64().unwrap_or_default()),
+        Value::Number(number) => printed_number(number),
         Value::String(text) => text.clone(),
         Value::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
         Value::Object(members) => {
@@ -118,10 +117,53 @@ pub(super) fn printed(value: &Value) -> String {
     }
 }
 
-/// Returns a number as `%v` writes it: in scientific notation from 10^21 on, and below 10^-4.
-pub(super) fn printed_number(float: f64) -> String {
+/// Returns a number as `%v` writes it. Whole numbers are written in full; gollum, which has floats only, used
+/// an exponent from a million on.
+pub(super) fn printed_number(number: &serde_json::Number) -> String {
+    match number.as_i64() {
+        Some(whole) => whole.to_string(),
+        None => shortest(number.as_f64().unwrap_or_default()),
+    }
+}
+
+/// Returns a float as `%g` writes it, with as few digits as possible: with an exponent from a million on, and
+/// below 10^-4.
+pub(super) fn shortest(float: f64) -> String {
     let size = float.abs();
-    if size != 0.0 && !(1e-4..1e21).contains(&size) { exponent(float, 2) } else { float.to_string() }
+    let scientific = size != 0.0 && !(1e-4..1e6).contains(&size);
+    if scientific { exponent(&format!("{float:e}"), 2) } else { float.to_string() }
+}
+
+/// Returns a text in quotes, escaped as `%q` does.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            hidden if hidden < ' ' || hidden == '\u{7f}' => {
+                out.push_str(&format!("\\x{:02x}", u32::from(hidden)));
+            }
+            // `escape_debug` escapes what has no glyph, as Go does.
+            other if !other.is_ascii() && other.escape_debug().count() > 1 => {
+                let code = u32::from(other);
+                out.push_str(&if code > 0xffff {
+                    format!("\\U{code:08x}")
+                } else {
+                    format!("\\u{code:04x}")
+                });
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Returns the text of a value for patterns and lists: texts, booleans, and numbers without an exponent.

@@ -6,11 +6,13 @@
 //!
 //! Each formatter is a function from bytes to bytes, so this is one transform with a choice.
 
-mod go;
+pub(crate) mod go;
 mod influx;
 mod places;
+pub(crate) mod printf;
 mod process_json;
 mod process_tsv;
+mod serialize;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -58,12 +60,16 @@ enum Formatter {
     ProcessJson(process_json::ProcessJson),
     /// Changes the columns of delimited text.
     ProcessTsv(process_tsv::ProcessTsv),
+    /// Writes a message with its stream, time and fields, in a form that gollum reads.
+    Serialize(serialize::Serialize),
     /// Splits a text and writes the parts as a JSON object.
     SplitToJson(text::SplitToJson),
     /// Turns text into a JSON object by a state machine.
     TextToJson(text_to_json::TextToJson),
     /// Removes the text outside of two separators.
     Trim(text::Trim),
+    /// Removes the text outside of two bounds.
+    TrimToBounds(text::TrimToBounds),
 }
 
 impl Component for Gollum {
@@ -97,6 +103,9 @@ sinks:
 
 impl TransformConfig for Gollum {
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        if let Formatter::Serialize(formatter) = &self.formatter {
+            return Ok(Box::new(formatter.build(&self.target)));
+        }
         let editor = self.target.editor(FieldType::Text);
         let built = self.formatter.build(Some(context)).map_err(Error::permanent)?;
         Ok(Box::new(Formatting { editor, built, on_error: self.on_error }))
@@ -111,9 +120,11 @@ enum Built {
     JsonToInflux(Box<influx::Points>),
     ProcessJson(process_json::Processor),
     ProcessTsv(process_tsv::Table),
+    Serialize,
     SplitToJson(text::SplitToJson),
     TextToJson(Box<text_to_json::Machine>),
     Trim(text::Trim),
+    TrimToBounds(text::TrimToBounds),
 }
 
 impl Formatter {
@@ -126,9 +137,12 @@ impl Formatter {
             Self::JsonToInflux(formatter) => Built::JsonToInflux(Box::new(formatter.build()?)),
             Self::ProcessJson(formatter) => Built::ProcessJson(formatter.build(context)?),
             Self::ProcessTsv(formatter) => Built::ProcessTsv(formatter.build()?),
+            // It is built by itself, because it takes whole messages.
+            Self::Serialize(_) => Built::Serialize,
             Self::SplitToJson(formatter) => Built::SplitToJson(formatter.clone()),
             Self::TextToJson(formatter) => Built::TextToJson(Box::new(formatter.build()?)),
             Self::Trim(formatter) => Built::Trim(formatter.clone()),
+            Self::TrimToBounds(formatter) => Built::TrimToBounds(formatter.clone()),
         })
     }
 }
@@ -142,12 +156,17 @@ impl Built {
             Self::JsonToInflux(formatter) => formatter.write(value, out),
             Self::ProcessJson(formatter) => formatter.write(value, out),
             Self::ProcessTsv(formatter) => formatter.write(value, out),
+            Self::Serialize => Ok(()),
             Self::SplitToJson(formatter) => {
                 formatter.write(value, out);
                 Ok(())
             }
             Self::TextToJson(formatter) => formatter.write(value, out),
             Self::Trim(formatter) => {
+                formatter.write(value, out);
+                Ok(())
+            }
+            Self::TrimToBounds(formatter) => {
                 formatter.write(value, out);
                 Ok(())
             }

@@ -195,3 +195,37 @@ impl Trim {
         out.extend_from_slice(value.get(start..end).unwrap_or_default());
     }
 }
+
+/// Removes the text outside of two bounds (`format.TrimToBounds` of v0.6).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrimToBounds {
+    /// The result begins after the first byte of this text.
+    #[serde(default)]
+    left: String,
+    /// The result ends before the last of this text.
+    #[serde(default)]
+    right: String,
+    /// The number of bytes at the start in which `left` is not searched for. The default is 0.
+    #[serde(default)]
+    left_offset: usize,
+    /// The number of bytes at the end in which `right` is not searched for. The default is 0.
+    #[serde(default)]
+    right_offset: usize,
+}
+
+impl TrimToBounds {
+    /// Appends the text between the bounds.
+    pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) {
+        let mut end = value.len().saturating_sub(self.right_offset);
+        if end > 0 && !self.right.is_empty() {
+            end = memmem::rfind(&value[..end], self.right.as_bytes()).unwrap_or(value.len());
+        }
+        let mut start = self.left_offset.min(value.len().saturating_sub(1));
+        if !self.left.is_empty() {
+            // gollum goes on after one byte of the bound.
+            start += memmem::find(&value[start..], self.left.as_bytes()).map_or(0, |at| at + 1);
+        }
+        out.extend_from_slice(value.get(start..end).unwrap_or_default());
+    }
+}

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod filters;
+mod golang;
 mod program;
 
 use std::collections::{HashSet, VecDeque};
@@ -29,6 +30,9 @@ use thalweg_codec::template::column;
 use thalweg_codec::values::Values;
 
 use program::Program;
+
+/// The name of all fields together. Templates that were translated from gollum use it.
+const WHOLE: &str = "whole_message";
 
 /// The metadata that a template may use.
 const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position"];
@@ -68,6 +72,7 @@ impl Template {
         environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
         bounds::set(&mut environment);
         filters::set(&mut environment);
+        golang::set(&mut environment);
         environment.add_template_owned("template", self.template.clone())?;
         Ok(environment)
     }
@@ -156,7 +161,9 @@ impl Templater {
         let origin = META.iter().map(|name| (*name).to_owned()).chain([PAYLOAD.to_owned()]);
         let origin = origin.map(|name| (name.clone(), name));
         let is_used = |name: &str| self.used.contains(name.split('.').next().unwrap_or(name));
-        let all = origin.chain(fields.filter_map(below)).filter(|(name, _)| is_used(name));
+        let is_whole = self.used.contains(WHOLE);
+        let origin = origin.filter(|(name, _)| is_used(name));
+        let all = origin.chain(fields.filter_map(below).filter(|(name, _)| is_whole || is_used(name)));
         let mut tree = Tree::default();
         let mut names = Vec::new();
         for (name, column) in all {
@@ -304,6 +311,14 @@ impl fmt::Debug for Message {
 impl Object for Message {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let key = key.as_str()?;
+        if key == WHOLE {
+            let Self { columns, tree, row } = &**self;
+            return Some(Value::from_object(Self {
+                columns: columns.clone(),
+                tree: tree.clone(),
+                row: *row,
+            }));
+        }
         let (_, member) = self.tree.members.iter().find(|(name, _)| **name == *key)?;
         self.value(member)
     }

@@ -7,7 +7,9 @@ use std::path::Path;
 use insta::assert_snapshot;
 use thalweg_config::{Document, Node, write};
 
-use super::{Environment, LoadError, Phase, Request, is_capyfile, needs_request, read, service};
+use super::{
+    Environment, LoadError, Phase, Request, is_capyfile, needs_request, read, refuse_requests, service,
+};
 
 mod documents;
 mod mistakes;

@@ -123,6 +123,21 @@ fn who_needs_a_request() {
 }
 
 #[test]
+fn a_processor_that_reads_a_request_is_refused_where_there_is_none() {
+    let text = "processors:
+  - name: form
+    operations: [{ name: http_multipart_form_input_read }]
+  - name: body
+    operations: [{ name: http_octet_stream_input_read }]
+  - name: local
+    operations: [{ name: filesystem_input_read, params: { target: { sourceType: value, source: a } } }]";
+    let document = Document::parse("service.yml", text).unwrap();
+    let refused = |processor| refuse_requests(&document, processor).map_err(|wrong| wrong.to_string());
+    assert_eq!(refused("local"), Ok(()));
+    assert_snapshot!([refused("form"), refused("body")].map(Result::unwrap_err).join("\n"));
+}
+
+#[test]
 fn a_definition_is_checked_before_there_is_a_request() {
     let document = |types: &str| {
         let lines = format!(

@@ -5,6 +5,7 @@ use crate::gollum::draft::Step;
 use crate::gollum::gotime::{Purpose, strftime};
 use crate::gollum::made::Made;
 use crate::gollum::modulators::{Modulation, Spot};
+use crate::gollum::producers::field_of;
 use crate::gollum::settings::Settings;
 use crate::gollum::tables::Role;
 use crate::gollum::text::{Text, TextPart};
@@ -45,13 +46,25 @@ impl Modulation<'_> {
             }
             "format.StreamName" => {
                 let separator = literal(settings.text_or("Separator", ":"));
-                let Some(stream) = self.place.stream.clone() else {
-                    let message =
-                        "`format.StreamName` needs a single stream, but these messages go to several.";
-                    self.report.mistake(settings.span, message).help("Put it on the producers.");
-                    return Some(value);
+                let stream = if settings.flag("UsePrevious") == Some(true) {
+                    self.place
+                        .previous
+                        .clone()
+                        .or_else(|| self.place.stream.clone().filter(|_| self.place.version == Version::V04))
+                } else {
+                    if self.place.stream.is_none() {
+                        let message =
+                            "These messages go to several streams, so their name is empty, as in gollum.";
+                        self.report.remark(settings.span, message);
+                    }
+                    self.place.stream.clone()
                 };
-                before(vec![literal(stream), separator], value)
+                let stream = stream.unwrap_or_default();
+                let name = match field_of(&stream) {
+                    Some(field) => Some(TextPart::Column(field.to_owned())),
+                    None => literal(stream),
+                };
+                before(vec![name, separator], value)
             }
             "format.Timestamp" => {
                 let layout = settings.text_or("Timestamp", "2006-01-02 15:04:05 MST | ");
@@ -74,18 +87,10 @@ impl Modulation<'_> {
         purpose: Purpose,
     ) -> Option<String> {
         match strftime(layout, purpose) {
-            Ok(format) if !(format.contains('}') && purpose == Purpose::Write) => Some(format),
-            Ok(_) => {
-                self.report.mistake(settings.at(name), "The format of a time cannot contain a brace.");
-                Some(String::new())
-            }
+            Ok(format) => Some(format),
             Err(wrong) => {
                 let message = format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
-                let help = match wrong.element.as_bytes() {
-                    [b'.' | b',', ..] => "Fractions of a second have three, six or nine digits: `.000`.",
-                    _ => "Write the zone as `-0700` or `-07:00`.",
-                };
-                self.report.mistake(settings.at(name), message).help(help);
+                self.report.mistake(settings.at(name), message);
                 Some(String::new())
             }
         }
@@ -95,24 +100,22 @@ impl Modulation<'_> {
         let delimiter = settings.text_or("Delimiter", ":");
         let on_name = settings.plugins("StreamModulator");
         if self.place.role != Role::Consumer || self.frame.instead.is_some() {
-            let message = "`format.StreamRoute` chooses a stream, which is too late in a producer.";
-            self.report.mistake(settings.span, message).help("Put it on the consumer.");
-            return;
-        }
-        if spot.source != spot.target {
-            let message = "`format.StreamRoute` removes the name from the text that it reads, so `Source` and `Target` must be the same.";
-            self.report.mistake(settings.span, message).help("Use `ApplyTo`.");
+            let message = "Here it is too late for another stream, so `format.StreamRoute` only removes the name, as in gollum.";
+            self.report.remark(settings.span, message);
+            settings.idle(&["StreamModulator"], "where the stream cannot change", self.report);
+            return self.without_prefix(spot, &delimiter, settings);
         }
         let mut options = Made::new(settings.span);
         let mut helpers = Vec::new();
-        if on_name.is_empty() {
+        if on_name.is_empty() && spot.source == spot.target {
             if spot.source != "payload" {
                 options.text("field", &spot.source, settings.at("Source"));
             }
             options.text("prefix_until", delimiter, settings.at("Delimiter"));
         } else {
             let helper = "name_of_stream".to_owned();
-            let mut pick = spot.options(settings);
+            let read = Spot { target: spot.source.clone(), ..spot.clone() };
+            let mut pick = read.options(settings);
             pick.text("into", &helper, settings.span);
             pick.text("delimiter", &delimiter, settings.at("Delimiter")).number("index", 0, settings.span);
             self.transform("split_pick", pick, settings.span);
@@ -120,10 +123,7 @@ impl Modulation<'_> {
             self.frame.instead = Some(("payload".to_owned(), helper.clone()));
             self.list(&on_name);
             self.frame = outer;
-            let mut strip = spot.options(settings);
-            strip.text("pattern", format!("(?s)^.*?{}", regex::escape(&delimiter)), settings.at("Delimiter"));
-            strip.text("with", "", settings.span);
-            self.transform("replace", strip, settings.span);
+            self.without_prefix(spot, &delimiter, settings);
             options.text("field", &helper, settings.span);
             helpers.push(helper);
         }
@@ -131,6 +131,14 @@ impl Modulation<'_> {
         for helper in helpers {
             self.dropped(&helper, settings);
         }
+    }
+
+    /// Removes the text up to a delimiter.
+    fn without_prefix(&mut self, spot: &Spot, delimiter: &str, settings: &Settings) {
+        let mut strip = spot.options(settings);
+        strip.text("pattern", format!("(?s)^.*?{}", regex::escape(delimiter)), settings.at("Delimiter"));
+        strip.text("with", "", settings.span);
+        self.transform("replace", strip, settings.span);
     }
 
     /// Converts the formatters that contain others.

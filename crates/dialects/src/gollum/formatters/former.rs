@@ -2,10 +2,12 @@
 
 use thalweg_config::{Node, Span};
 
+use crate::gollum::draft::{Step, Transform};
 use crate::gollum::gotime::{Purpose, strftime};
 use crate::gollum::made::{self, Made};
 use crate::gollum::modulators::{Modulation, Spot};
 use crate::gollum::settings::{Settings, unescape};
+use crate::gollum::text::TextPart;
 use crate::gollum::version::Version;
 
 /// A directive of `format.ProcessJSON` or `format.ProcessTSV`, taken apart.
@@ -100,11 +102,23 @@ impl Modulation<'_> {
         put_text(&mut options, "left", "LeftSeparator", settings);
         put_text(&mut options, "right", "RightSeparator", settings);
         for (name, option) in [("LeftOffset", "left_offset"), ("RightOffset", "right_offset")] {
-            if let Some(number) = settings.number(name) {
+            if let Some(number) = settings.number(name).filter(|number| *number > 0) {
                 options.number(option, number, settings.at(name));
             }
         }
         self.former("trim", options, spot, settings);
+    }
+
+    pub(super) fn trim_to_bounds(&mut self, spot: &Spot, settings: &Settings) {
+        let mut options = Made::new(settings.span);
+        put_text(&mut options, "left", "LeftBounds", settings);
+        put_text(&mut options, "right", "RightBounds", settings);
+        for (name, option) in [("LeftOffset", "left_offset"), ("RightOffset", "right_offset")] {
+            if let Some(number) = settings.number(name).filter(|number| *number > 0) {
+                options.number(option, number, settings.at(name));
+            }
+        }
+        self.former("trim_to_bounds", options, spot, settings);
     }
 
     fn process_json(&mut self, spot: &Spot, settings: &Settings) {
@@ -187,8 +201,11 @@ impl Modulation<'_> {
             _ => false,
         };
         let Ok(column) = directive.place.parse::<u32>() else {
-            let message = format!("`{}` is not the number of a column.", directive.place);
-            self.report.mistake(directive.span, message).help("Columns are counted from 0.");
+            let message = format!(
+                "`{}` is not the number of a column, so the directive does nothing.",
+                directive.place
+            );
+            self.report.remark(directive.span, message);
             return None;
         };
         if !fits {
@@ -258,11 +275,16 @@ impl Modulation<'_> {
     }
 
     fn text_to_json(&mut self, spot: &Spot, settings: &Settings) {
+        if settings.list("Directives").is_empty() {
+            let names = ["StartState", "TimestampRead", "UnixTimestampRead", "TimestampWrite"];
+            settings.idle(&names, "without `Directives`", self.report);
+            self.remark_without(settings, "Directives", "every message becomes `{}`");
+            return self.text(vec![TextPart::Literal("{}".to_owned())], spot);
+        }
         let mut options = Made::new(settings.span);
         let transitions = settings.list("Directives");
         let transitions = transitions.iter().filter_map(|(text, span)| self.transition(text, *span));
         options.put("directives", made::list(transitions.collect(), settings.at("Directives")));
-        self.wanted(settings, "Directives", "nothing is read");
         put_text(&mut options, "start", "StartState", settings);
         let layout = settings.text("TimestampRead").filter(|layout| !layout.is_empty());
         let unit = settings.text("UnixTimestampRead").filter(|unit| !unit.is_empty());
@@ -360,6 +382,30 @@ impl Modulation<'_> {
             let message = "A message that is not JSON leaves by the errors output. gollum 0.4 passes it on.";
             self.report.remark(settings.span, message);
         }
+    }
+
+    /// `format.Serialize`: the whole message in gollum's form.
+    pub(super) fn serialize(&mut self, spot: &Spot, settings: &Settings) {
+        let is_old = self.place.version == Version::V04;
+        let stream = self.place.stream.clone().unwrap_or_default();
+        let previous = self.place.previous.clone().or_else(|| is_old.then(|| stream.clone()));
+        let mut options = Made::new(settings.span);
+        options.text("stream", stream, settings.span);
+        options.text("previous", previous.unwrap_or_default(), settings.span);
+        if is_old {
+            options.flag("numbered", true, settings.span);
+            if settings.flag("StringEncode").unwrap_or(true) {
+                options.flag("base64", true, settings.at("StringEncode"));
+            }
+        } else {
+            settings.idle(&["StringEncode"], "since v0.5", self.report);
+        }
+        let span = settings.span;
+        let mut whole = spot.options(settings);
+        whole.put("formatter", made::component("serialize", span, options.done()));
+        let mut transform = Transform::new("gollum", whole.done(), span);
+        transform.stateful = is_old;
+        self.push(Step::Transform(transform));
     }
 
     fn dropped_with_members(&mut self, helper: &str, settings: &Settings) {

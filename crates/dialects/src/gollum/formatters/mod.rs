@@ -4,7 +4,7 @@ mod around;
 mod former;
 mod values;
 
-use thalweg_config::Node;
+use thalweg_config::{Node, Span};
 
 use super::draft::{Step, Transform};
 use super::made::{self, Made};
@@ -12,6 +12,34 @@ use super::modulators::{Modulation, Spot};
 use super::settings::Settings;
 use super::text::TextPart;
 use super::version::Version;
+
+/// The facts of `format.Agent`.
+const OF_AGENT: &[&str] = &[
+    "mozilla",
+    "platform",
+    "os",
+    "localization",
+    "engine",
+    "engine-version",
+    "browser",
+    "browser-version",
+    "bot",
+    "mobile",
+];
+
+/// The facts of `format.GeoIP`.
+const OF_ADDRESS: &[&str] = &[
+    "city",
+    "country-code",
+    "country",
+    "continent-code",
+    "continent",
+    "timezone",
+    "proxy",
+    "satellite",
+    "location",
+    "location-hash",
+];
 
 impl Modulation<'_> {
     pub(super) fn formatter(&mut self, settings: &Settings) {
@@ -50,6 +78,7 @@ impl Modulation<'_> {
             "format.MetadataCopy" => self.metadata_copy(&spot, settings),
             "format.GrokToJSON" => self.grok_to_json(&spot, settings),
             "format.TemplateJSON" => self.template_json(&spot, settings),
+            "format.Serialize" => self.serialize(&spot, settings),
             "format.ProcessTSV" => self.process_tsv(&spot, settings),
             "format.CollectdToInflux08" => self.collectd("0.8", &spot, settings),
             "format.CollectdToInflux09" => self.collectd("0.9.0", &spot, settings),
@@ -63,6 +92,8 @@ impl Modulation<'_> {
             "format.Trim" if self.trims_to_separators(settings) => {
                 self.trim_to_separators(&spot, settings);
             }
+            "format.TrimToBounds" => self.trim_to_bounds(&spot, settings),
+            "format.Agent" => self.agent(&spot, settings),
             "format.Grok" => self.grok(&spot, settings),
             _ => self.by_table(&spot, settings),
         }
@@ -81,15 +112,15 @@ impl Modulation<'_> {
                 let mut options = prefixed("");
                 options.text("delimiter", settings.text_or("Delimiter", ","), settings.at("Delimiter"));
                 options.put("fields", list("Fields"));
-                self.wanted(settings, "Fields", "no fields are made");
+                if settings.list("Fields").is_empty() {
+                    return self.remark_without(settings, "Fields", "no fields are made");
+                }
                 ("split_fields", options)
             }
             "format.Split" => {
                 if spot.target == "payload" {
-                    let message = "`format.Split` makes a list, so its `Target` cannot be the payload.";
-                    self.report
-                        .mistake(settings.span, message)
-                        .help("Add `Target:` with the name of a field.");
+                    settings.idle(&["Delimiter"], "without `Target`", self.report);
+                    return self.remark_discards(settings, "Target");
                 }
                 let mut options = spot.options(settings);
                 options.text("delimiter", settings.text_or("Delimiter", ","), settings.at("Delimiter"));
@@ -101,17 +132,17 @@ impl Modulation<'_> {
                 options.number("index", settings.number("Index").unwrap_or(0), settings.at("Index"));
                 ("split_pick", options)
             }
-            "format.Agent" => {
-                let mut options = prefixed(&settings.text_or("Prefix", ""));
-                options.put("fields", self.fields(settings, &["platform", "os", "localization", "browser"]));
-                ("parse_user_agent", options)
-            }
             "format.GeoIP" => {
                 let mut options = prefixed(&settings.text_or("Prefix", ""));
                 options.text("database", settings.text_or("GeoIPFile", ""), settings.at("GeoIPFile"));
-                self.wanted(settings, "GeoIPFile", "nothing is found");
-                options
-                    .put("fields", self.fields(settings, &["city", "country", "continent", "location-hash"]));
+                if settings.text_or("GeoIPFile", "").is_empty() {
+                    settings.idle(&["Fields", "Prefix"], "without `GeoIPFile`", self.report);
+                    return self.remark_without(settings, "GeoIPFile", "no fields are made");
+                }
+                options.put(
+                    "fields",
+                    self.fields(settings, &["city", "country", "continent", "location-hash"], OF_ADDRESS),
+                );
                 ("geoip", options)
             }
             "format.Base64Encode" | "format.Base64Decode" => {
@@ -128,23 +159,27 @@ impl Modulation<'_> {
                 (kind, options)
             }
             "format.Flatten" => {
-                let separator = settings.text_or("Separator", ".");
                 if spot.source == "payload" {
-                    let message = "`format.Flatten` needs a `Source`: the payload has no members.";
-                    self.report.mistake(settings.span, message).help("Parse it before, with `format.JSON`.");
-                }
-                if spot.target != "payload" && spot.target != spot.source {
-                    let message =
-                        "The members are flattened where they are, so `Target` has no equivalent here.";
-                    self.report.mistake(settings.at("Target"), message).help("Use `format.Move` after it.");
+                    settings.idle(&["Separator"], "without `Source`", self.report);
+                    return self.remark_discards(settings, "Source");
                 }
                 self.skips_nothing(spot, settings);
+                let separator = settings.text_or("Separator", ".");
                 let mut options = Made::new(settings.span);
                 options.put(
                     "fields",
                     made::list(vec![made::text(&spot.source, settings.at("Source"))], settings.span),
                 );
-                options.text("separator", separator, settings.at("Separator"));
+                if spot.target == spot.source {
+                    options.text("separator", separator, settings.at("Separator"));
+                } else {
+                    // The nested fields stay. A dot in a name is no level of it.
+                    options.text("separator", separator.replace('.', "\\."), settings.at("Separator"));
+                    options.flag("keep", true, settings.span);
+                    if spot.target != "payload" {
+                        options.text("prefix", format!("{}.", spot.target), settings.at("Target"));
+                    }
+                }
                 ("flatten", options)
             }
             "format.Replace" => {
@@ -170,20 +205,6 @@ impl Modulation<'_> {
                     options.text("characters", characters, settings.at("Characters"));
                 }
                 ("trim", options)
-            }
-            "format.TrimToBounds" => {
-                let mut options = spot.options(settings);
-                for (name, option) in [("LeftBounds", "left"), ("RightBounds", "right")] {
-                    if let Some(text) = settings.text(name).filter(|text| !text.is_empty()) {
-                        options.text(option, text, settings.at(name));
-                    }
-                }
-                for (name, option) in [("LeftOffset", "left_offset"), ("RightOffset", "right_offset")] {
-                    if let Some(number) = settings.number(name).filter(|number| *number != 0) {
-                        options.number(option, number, settings.at(name));
-                    }
-                }
-                ("trim_to_bounds", options)
             }
             "format.Identifier" => {
                 let kind = self.id_kind(settings);
@@ -214,11 +235,37 @@ impl Modulation<'_> {
         self.push(Step::Transform(transform));
     }
 
+    /// Facts that are unknown are empty, as in gollum.
+    fn agent(&mut self, spot: &Spot, settings: &Settings) {
+        let prefix = settings.text_or("Prefix", "");
+        let fields = self.fields(settings, &["platform", "os", "localization", "browser"], OF_AGENT);
+        if fields.items().is_empty() {
+            return settings.idle(&["Prefix", "SkipIfEmpty"], "without `Fields`", self.report);
+        }
+        let mut options = spot.options_with_prefix(settings, &prefix);
+        let below = if spot.target == "payload" { String::new() } else { format!("{}.", spot.target) };
+        let mut filled = Made::new(settings.span);
+        let texts = fields.items().iter().filter_map(Node::as_str);
+        for fact in texts.filter(|fact| !matches!(*fact, "bot" | "mobile")) {
+            let column = format!("{below}{prefix}{fact}");
+            filled.text(&column, format!("coalesce({}, '')", super::filters::quoted(&column)), settings.span);
+        }
+        options.put("fields", fields);
+        self.transform("parse_user_agent", options, settings.span);
+        if !filled.is_empty() && !spot.skip_empty {
+            self.transform("set", filled, settings.span);
+        }
+    }
+
     fn grok(&mut self, spot: &Spot, settings: &Settings) {
         let mut options = spot.options_with_prefix(settings, "");
         let patterns = settings.list("Patterns").into_iter().map(|(text, span)| made::text(text, span));
         options.put("patterns", made::list(patterns.collect(), settings.at("Patterns")));
-        self.wanted(settings, "Patterns", "nothing matches");
+        if settings.list("Patterns").is_empty() {
+            let names = ["NamedCapturesOnly", "RemoveEmptyValues", "SkipDefaultPatterns"];
+            settings.idle(&names, "without `Patterns`", self.report);
+            return self.remark_discards(settings, "Patterns");
+        }
         for (name, option, inverted) in [
             ("NamedCapturesOnly", "named_only", false),
             ("RemoveEmptyValues", "keep_empty", true),
@@ -253,21 +300,35 @@ impl Modulation<'_> {
             || self.place.version == Version::V05 && !settings.has("Characters")
     }
 
-    fn fields(&self, settings: &Settings, defaults: &[&str]) -> Node {
+    fn fields(&mut self, settings: &Settings, defaults: &[&str], all: &[&str]) -> Node {
         let given = settings.list("Fields");
-        let items = if given.is_empty() {
+        let items: Vec<Node> = if !settings.has("Fields") {
             defaults.iter().map(|name| made::text(*name, settings.span)).collect()
         } else {
-            given.into_iter().map(|(text, span)| made::text(text, span)).collect()
+            let known = |(text, span): (String, Span)| {
+                let name = text.to_ascii_lowercase();
+                if all.contains(&name.as_str()) {
+                    return Some(made::text(name, span));
+                }
+                let message = format!("`{text}` is not a fact that gollum knows, so it is left out.");
+                self.report.remark(span, message);
+                None
+            };
+            given.into_iter().filter_map(known).collect()
         };
         made::list(items, settings.at("Fields"))
     }
 
-    fn wanted(&mut self, settings: &Settings, name: &str, otherwise: &str) {
-        if !settings.has(name) {
-            let message = format!("`{}` needs `{name}`: without it, {otherwise}.", settings.kind.name);
-            self.report.mistake(settings.span, message);
-        }
+    /// Remarks on a missing option.
+    fn remark_without(&mut self, settings: &Settings, name: &str, otherwise: &str) {
+        let message = format!("`{}` has no `{name}`: {otherwise}, as in gollum.", settings.kind.name);
+        self.report.remark(settings.span, message);
+    }
+
+    /// Remarks on an option without which gollum discards every message, and discards them.
+    fn remark_discards(&mut self, settings: &Settings, name: &str) {
+        self.remark_without(settings, name, "every message is discarded");
+        self.done.ends.get_or_insert(None);
     }
 
     fn id_kind(&mut self, settings: &Settings) -> &'static str {

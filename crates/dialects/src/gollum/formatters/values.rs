@@ -13,9 +13,9 @@ use crate::gollum::text::TextPart;
 impl Modulation<'_> {
     pub(super) fn rename(&mut self, spot: &Spot, settings: &Settings) {
         if spot.source == spot.target {
-            let message = "`format.Move` with the same `Source` and `Target` would clear the value.";
-            self.report.mistake(settings.span, message).help("Use `format.Delete` to clear it.");
-            return;
+            let message = "`format.Move` with the same `Source` and `Target` clears the value, as in gollum.";
+            self.report.remark(settings.span, message);
+            return self.delete(spot, settings);
         }
         let mut options = Made::new(settings.span);
         options.text(&spot.source, &spot.target, settings.at("Target"));
@@ -88,7 +88,7 @@ impl Modulation<'_> {
         }
     }
 
-    pub(super) fn dropped(&mut self, name: &str, settings: &Settings) {
+    pub(in crate::gollum) fn dropped(&mut self, name: &str, settings: &Settings) {
         let names = made::list(vec![made::text(name, settings.span)], settings.span);
         self.push(Step::Transform(Transform::new("drop", names, settings.span)));
     }
@@ -198,47 +198,40 @@ impl Modulation<'_> {
 
     pub(super) fn write_csv(&mut self, spot: &Spot, settings: &Settings) {
         let keys = settings.list("Keys");
-        self.wanted(settings, "Keys", "every message would be empty");
+        if keys.is_empty() {
+            self.remark_without(settings, "Keys", "every message becomes empty");
+            settings.idle(&["Separator", "KeepLastSeparator"], "without `Keys`", self.report);
+            return self.text(Vec::new(), spot);
+        }
         let separator = settings.text_or("Separator", ",");
         let trailing = settings.flag("KeepLastSeparator").unwrap_or(false);
         let columns: Vec<Node> =
-            keys.iter().map(|(path, span)| made::text(column(path, *span, self.report), *span)).collect();
-        if separator.chars().count() != 1 {
-            // In `encode`, CSV has a single character as delimiter; a text template can have any text.
-            let mut parts = Vec::new();
-            for (index, name) in columns.iter().enumerate() {
-                if index > 0 && !separator.is_empty() {
-                    parts.push(TextPart::Literal(separator.clone()));
-                }
-                parts.push(TextPart::Column(name.as_str().unwrap_or_default().to_owned()));
+            keys.iter().map(|(path, span)| made::text(self.read_path(path, *span), *span)).collect();
+        // gollum never quotes a value, so this is a text and no CSV.
+        let mut parts = Vec::new();
+        for (index, name) in columns.iter().enumerate() {
+            if index > 0 && !separator.is_empty() {
+                parts.push(TextPart::Literal(separator.clone()));
             }
-            if trailing && !separator.is_empty() {
-                parts.push(TextPart::Literal(separator));
-            }
-            return self.text(parts, spot);
+            parts.push(TextPart::Column(name.as_str().unwrap_or_default().to_owned()));
         }
-        let mut options = Made::new(settings.span);
-        options.text("format", "csv", settings.span);
-        options.put("fields", made::list(columns, settings.at("Keys")));
-        if separator != "," {
-            options.text("delimiter", separator, settings.at("Separator"));
+        if trailing && !separator.is_empty() {
+            parts.push(TextPart::Literal(separator));
         }
-        if trailing {
-            options.flag("trailing_delimiter", true, settings.at("KeepLastSeparator"));
-        }
-        self.encoded(options, spot, settings);
+        self.text(parts, spot);
     }
 
     pub(super) fn template(&mut self, spot: &Spot, settings: &Settings) {
         let template = settings.text_or("Template", "");
-        if spot.skip_empty {
-            let message = "A template is written for each message, so `SkipIfEmpty` has no equivalent here.";
-            self.report
-                .mistake(settings.at("SkipIfEmpty"), message)
-                .help("Test it in the template: `{{if .field}}…{{end}}`.");
-        }
         match gotemplate::minijinja(&template, "") {
-            Ok(template) => {
+            Ok(mut template) => {
+                if spot.skip_empty {
+                    // An empty source leaves the target as it is.
+                    let source = if spot.source == "payload" { "payload" } else { "whole_message" };
+                    let target = &spot.target;
+                    template =
+                        format!("{{% if {source} %}}{template}{{% else %}}{{{{ {target} }}}}{{% endif %}}");
+                }
                 let mut options = Made::new(settings.span);
                 options.text("template", template, settings.at("Template"));
                 if spot.source != "payload" {
@@ -255,9 +248,9 @@ impl Modulation<'_> {
                     Some(part) => format!("`{part}` in this template: {}", lower_first(&wrong.message)),
                     None => wrong.message,
                 };
-                self.report.mistake(settings.at("Template"), message).help(
-                    "Fields, `if`, `with`, `range`, `eq`, `and`, `or`, `not`, `index`, `len`, `print` and `printf` are understood.",
-                );
+                self.report
+                    .mistake(settings.at("Template"), message)
+                    .help("All of Go's templates is understood but templates that contain themselves.");
             }
         }
     }
@@ -270,11 +263,38 @@ impl Modulation<'_> {
             self.report.remark(settings.at("Expression"), message);
         }
         let mut options = spot.options(settings);
-        options.text("pattern", pattern, settings.at("Expression"));
-        options.text("template", settings.text_or("Template", "${1}"), settings.at("Template"));
+        options.text("pattern", &pattern, settings.at("Expression"));
+        let template = known_groups(&settings.text_or("Template", "${1}"), &pattern);
+        options.text("template", template, settings.at("Template"));
         options.text("no_match", "empty", settings.span);
         self.transform("extract", options, settings.span);
     }
+}
+
+/// Removes the groups from a template that a pattern does not have. Go writes nothing for them.
+fn known_groups(template: &str, pattern: &str) -> String {
+    let Ok(pattern) = regex::Regex::new(pattern) else { return template.to_owned() };
+    let is_known = |group: &str| match group.parse::<usize>() {
+        Ok(number) => number < pattern.captures_len(),
+        Err(_) => pattern.capture_names().flatten().any(|name| name == group),
+    };
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let word = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+        let (name, length) = match (after.chars().next(), after.strip_prefix('{')) {
+            (Some('$'), _) => ("", 1),
+            (_, Some(inside)) => inside.find('}').map_or(("", 0), |end| (&inside[..end], end + 2)),
+            _ => (&after[..word(after)], word(after)),
+        };
+        if name.is_empty() || is_known(name) {
+            out.push_str(&rest[at..at + 1 + length]);
+        }
+        rest = &after[length..];
+    }
+    out + rest
 }
 
 fn lower_first(text: &str) -> String {

@@ -4,8 +4,12 @@
 //! top level it is the message itself, whose fields are plain names; inside `with` and `range` it is `dot1`,
 //! `dot2` and so on. A construct without equivalent is rejected at its position.
 
+mod defines;
+mod functions;
 mod tokens;
 
+use defines::{Defined, Piece};
+use functions::function;
 use tokens::{Kind, Token, quote, tokens};
 
 /// A mistake, with its position in the template.
@@ -15,31 +19,26 @@ pub(super) struct TemplateError {
     pub(super) at: std::ops::Range<usize>,
 }
 
+/// The name of the whole message in the transform `template`.
+const WHOLE: &str = "whole_message";
+
+/// The number of templates that may be nested in each other.
+const DEEPEST: usize = 16;
+
 /// Translates a template. `root` is the meaning of the dot at the top level: the name of a field, or empty
 /// for the message.
 pub(super) fn minijinja(template: &str, root: &str) -> Result<String, TemplateError> {
-    let mut translator =
-        Translator { out: String::new(), blocks: Vec::new(), dots: vec![root.to_owned()], made: 0 };
-    let mut at = 0;
-    while let Some(start) = template[at..].find("{{").map(|found| at + found) {
-        translator.literal(&template[at..start]);
-        let Some(length) = end_of(&template[start + 2..]) else {
-            return Err(TemplateError {
-                message: "A `{{` is never closed.".to_owned(),
-                at: start..start + 2,
-            });
-        };
-        let inside = &template[start + 2..start + 2 + length];
-        translator.action(inside, start + 2)?;
-        at = start + 2 + length + 2;
-    }
-    translator.literal(&template[at..]);
-    match translator.blocks.pop() {
-        Some(block) => {
-            Err(TemplateError { message: format!("`{}` has no `end`.", block.word), at: block.at })
-        }
-        None => Ok(translator.out),
-    }
+    let (pieces, defined) = defines::split(template)?;
+    let mut translator = Translator {
+        out: String::new(),
+        blocks: Vec::new(),
+        dots: vec![root.to_owned()],
+        made: 0,
+        defined,
+        depth: 0,
+    };
+    translator.pieces(template, &pieces)?;
+    Ok(translator.out)
 }
 
 /// Returns the offset of the closing braces, ignoring braces within quotes.
@@ -74,9 +73,58 @@ struct Translator {
     /// The meaning of the dot in each open block, innermost last. An empty name is the message.
     dots: Vec<String>,
     made: usize,
+    /// The bodies of `define` and `block`.
+    defined: Defined,
+    /// The number of templates around this place.
+    depth: usize,
 }
 
 impl Translator {
+    fn pieces(&mut self, template: &str, pieces: &[Piece]) -> Result<(), TemplateError> {
+        let outer = std::mem::take(&mut self.blocks);
+        for piece in pieces {
+            match piece {
+                Piece::Literal(text) => self.literal(&template[text.clone()]),
+                Piece::Action(inside) => self.action(template, inside.clone())?,
+            }
+        }
+        match std::mem::replace(&mut self.blocks, outer).pop() {
+            Some(block) => {
+                Err(TemplateError { message: format!("`{}` has no `end`.", block.word), at: block.at })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the body of a defined template in place.
+    fn template(
+        &mut self,
+        template: &str,
+        rest: &[Token],
+        whole: &std::ops::Range<usize>,
+    ) -> Result<(), TemplateError> {
+        let wrong = |message: String| TemplateError { message, at: whole.clone() };
+        let Some((Token { kind: Kind::Literal(name), .. }, value)) = rest.split_first() else {
+            return Err(wrong("`template` needs a name in quotes.".to_owned()));
+        };
+        let Some(body) = self.defined.get(name).cloned() else {
+            return Err(wrong(format!("There is no `define {name}`.")));
+        };
+        if self.depth == DEEPEST {
+            return Err(wrong(format!("`template {name}` contains itself, which has no equivalent here.")));
+        }
+        let value = if value.is_empty() { "none".to_owned() } else { self.pipeline(value, whole)? };
+        let dot = self.new_dot();
+        self.out.push_str(&format!("{{% with {dot} = {value} %}}"));
+        let outer = std::mem::replace(&mut self.dots, vec![dot]);
+        self.depth += 1;
+        self.pieces(template, &body)?;
+        self.depth -= 1;
+        self.dots = outer;
+        self.out.push_str("{% endwith %}");
+        Ok(())
+    }
+
     /// Writes the text between actions. Text that minijinja would interpret is wrapped in an expression.
     fn literal(&mut self, text: &str) {
         if text.contains("{%") || text.contains("{#") {
@@ -87,7 +135,9 @@ impl Translator {
         }
     }
 
-    fn action(&mut self, inside: &str, at: usize) -> Result<(), TemplateError> {
+    fn action(&mut self, template: &str, inside: std::ops::Range<usize>) -> Result<(), TemplateError> {
+        let at = inside.start;
+        let inside = &template[inside];
         let left = if inside.starts_with("- ") { "-" } else { "" };
         let right = if inside.ends_with(" -") { "-" } else { "" };
         let body = inside.strip_prefix("- ").unwrap_or(inside);
@@ -149,18 +199,13 @@ impl Translator {
                 self.dots.truncate(block.dots);
                 self.out.push_str(&opened(block.closing));
             }
-            "define" | "template" | "block" | "break" | "continue" => {
-                let message = format!("`{word}` has no equivalent here.");
-                return Err(TemplateError { message, at: whole });
-            }
+            "template" | "block" => self.template(template, rest, &whole)?,
+            "break" | "continue" => self.out.push_str(&opened(word.to_owned())),
             _ => {
                 let (names, rest) = assigned(&tokens);
                 let mut value = self.pipeline(rest, &whole)?;
-                if let ([], [Token { kind: Kind::Field(path), .. }]) = (names.as_slice(), rest)
-                    && !path.is_empty()
-                {
-                    // Go writes this for a missing field.
-                    value.push_str("|default(\"<no value>\")");
+                if names.is_empty() {
+                    value.push_str("|go_text");
                 }
                 match names.first() {
                     Some(name) => self.out.push_str(&opened(format!("set {name} = {value}"))),
@@ -243,7 +288,7 @@ impl Translator {
                         at: token.at.clone(),
                     });
                 }
-                Kind::Field(path) => self.field(path, &token.at)?,
+                Kind::Field(path) => self.field(path),
                 Kind::Variable(name) => variable(name, &self.dots[0]),
                 Kind::Word(word) => word.clone(),
                 Kind::Literal(text) => text.clone(),
@@ -256,16 +301,13 @@ impl Translator {
         Ok((found, places))
     }
 
-    fn field(&self, path: &str, at: &std::ops::Range<usize>) -> Result<String, TemplateError> {
+    fn field(&self, path: &str) -> String {
         let dot = self.dots.last().map_or("", String::as_str);
         match (dot, path) {
-            ("", "") => Err(TemplateError {
-                message: "The whole message as `.` has no equivalent here.".to_owned(),
-                at: at.clone(),
-            }),
-            ("", path) => Ok(path.to_owned()),
-            (dot, "") => Ok(dot.to_owned()),
-            (dot, path) => Ok(format!("{dot}.{path}")),
+            ("", "") => WHOLE.to_owned(),
+            ("", path) => own_name(path),
+            (dot, "") => dot.to_owned(),
+            (dot, path) => format!("{dot}.{path}"),
         }
     }
 
@@ -283,103 +325,27 @@ impl Translator {
                 _ => Err(TemplateError { message: "This is not a function.".to_owned(), at: at() }),
             };
         };
-        let values = arguments.get(1..).unwrap_or_default();
-        let joined = |operator: &str| format!("({})", values.join(&format!(" {operator} ")));
-        let compared = |operator: &str| match values {
-            [left, right] => Ok(format!("({left} {operator} {right})")),
-            _ => Err(TemplateError { message: format!("`{name}` compares two values."), at: at() }),
-        };
-        let single = |form: &dyn Fn(&str) -> String| match values {
-            [value] => Ok(form(value)),
-            _ => Err(TemplateError { message: format!("`{name}` accepts one value."), at: at() }),
-        };
-        match (name.as_str(), values) {
-            ("true" | "false", []) => Ok(name.clone()),
-            ("nil", []) => Ok("none".to_owned()),
-            ("and", [_, ..]) => Ok(joined("and")),
-            ("or", [_, ..]) => Ok(joined("or")),
-            ("not", _) => single(&|value| format!("(not {value})")),
-            ("eq", [value, others @ ..]) if others.len() > 1 => {
-                Ok(format!("({value} in [{}])", others.join(", ")))
-            }
-            ("eq", _) => compared("=="),
-            ("ne", _) => compared("!="),
-            ("lt", _) => compared("<"),
-            ("le", _) => compared("<="),
-            ("gt", _) => compared(">"),
-            ("ge", _) => compared(">="),
-            ("len", _) => single(&|value| format!("{value}|length")),
-            ("html", _) => single(&|value| format!("{value}|e")),
-            ("urlquery", _) => single(&|value| format!("{value}|urlencode")),
-            ("index", [value, steps @ ..]) if !steps.is_empty() => {
-                let steps: Vec<String> = steps.iter().map(|step| format!("[{step}]")).collect();
-                Ok(format!("{value}{}", steps.concat()))
-            }
-            ("print" | "println", [_, ..]) => {
-                let end = if name == "println" { " ~ \"\\n\"" } else { "" };
-                let between = if name == "println" { " ~ \" \" ~ " } else { " ~ " };
-                Ok(format!("({}{end})", values.join(between)))
-            }
-            ("printf", [format, rest @ ..]) => printf(format, rest, at()),
-            _ => Err(TemplateError {
-                message: format!("The function `{name}` has no equivalent here."),
-                at: at(),
-            }),
-        }
+        function(name, arguments.get(1..).unwrap_or_default())
+            .map_err(|message| TemplateError { message, at: at() })
     }
-}
-
-/// Translates `printf` into a concatenation. Supports the verbs with the same meaning in both: `%s`, `%v`,
-/// `%d` and `%%`.
-fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result<String, TemplateError> {
-    let Some(format) = format.strip_prefix('"').and_then(|format| format.strip_suffix('"')) else {
-        return Err(TemplateError {
-            message: "The format of `printf` must be a literal text.".to_owned(),
-            at,
-        });
-    };
-    let mut parts = Vec::new();
-    let mut literal = String::new();
-    let mut values = values.iter();
-    let mut characters = format.chars();
-    while let Some(character) = characters.next() {
-        if character != '%' {
-            literal.push(character);
-            continue;
-        }
-        match characters.next() {
-            Some('%') => literal.push('%'),
-            Some('s' | 'v' | 'd') => {
-                let Some(value) = values.next() else {
-                    return Err(TemplateError { message: "`printf` has too few values.".to_owned(), at });
-                };
-                if !literal.is_empty() {
-                    parts.push(format!("\"{}\"", std::mem::take(&mut literal)));
-                }
-                parts.push(value.clone());
-            }
-            _ => {
-                let message = "`printf` supports only the verbs `%s`, `%v`, `%d` and `%%` here.";
-                return Err(TemplateError { message: message.to_owned(), at });
-            }
-        }
-    }
-    if values.next().is_some() {
-        return Err(TemplateError { message: "`printf` has too many values.".to_owned(), at });
-    }
-    if !literal.is_empty() || parts.is_empty() {
-        parts.push(format!("\"{literal}\""));
-    }
-    Ok(format!("({})", parts.join(" ~ ")))
 }
 
 fn variable(name: &str, root: &str) -> String {
     // `$` alone is the dot of the top level, and `$.a` a field of it.
     match name.strip_prefix('.') {
-        Some(path) if root.is_empty() => path.to_owned(),
+        Some(path) if root.is_empty() => own_name(path),
         Some(path) => format!("{root}.{path}"),
-        None => name.to_owned(),
+        None if !name.is_empty() => name.to_owned(),
+        None if root.is_empty() => WHOLE.to_owned(),
+        None => root.to_owned(),
     }
+}
+
+/// Returns a field of the message, under the name that it has here.
+fn own_name(path: &str) -> String {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let first = super::modulators::own_name(first);
+    rest.map_or_else(|| first.to_string(), |rest| format!("{first}.{rest}"))
 }
 
 /// Returns the names before `:=`, and the tokens after it.
@@ -415,51 +381,60 @@ mod tests {
     fn templates_in_the_other_notation() {
         for (template, expected) in [
             ("plain", "plain"),
-            (
-                "{{.a.b}} and {{ .c }}",
-                "{{ a.b|default(\"<no value>\") }} and {{ c|default(\"<no value>\") }}",
-            ),
+            ("{{.a.b}} and {{ .c }}", "{{ a.b|go_text }} and {{ c|go_text }}"),
             (
                 "{{if .a}}x{{else if eq .b \"1\"}}y{{else}}z{{end}}",
                 "{% if a %}x{% elif (b == \"1\") %}y{% else %}z{% endif %}",
             ),
-            ("{{- .a -}}", "{{- a|default(\"<no value>\") -}}"),
+            ("{{- .a -}}", "{{- a|go_text -}}"),
             ("{{if and .a (not .b)}}x{{end}}", "{% if (a and ((not b))) %}x{% endif %}"),
             (
                 "{{range .list}}{{.}},{{.x}}{{else}}none{{end}}",
-                "{% for dot1 in list %}{{ dot1 }},{{ dot1.x|default(\"<no value>\") }}{% else %}none{% endfor %}",
+                "{% for dot1 in list %}{{ dot1|go_text }},{{ dot1.x|go_text }}{% else %}none{% endfor %}",
             ),
             (
                 "{{range $k, $v := .map}}{{$k}}={{$v}}{{end}}",
-                "{% for k, v in map|items %}{{ k }}={{ v }}{% endfor %}",
+                "{% for k, v in map|items %}{{ k|go_text }}={{ v|go_text }}{% endfor %}",
             ),
             (
                 "{{with .a}}{{.b}}{{$.c}}{{end}}",
-                "{% with dot1 = a %}{% if dot1 %}{{ dot1.b|default(\"<no value>\") }}{{ c }}{% endif %}{% endwith %}",
+                "{% with dot1 = a %}{% if dot1 %}{{ dot1.b|go_text }}{{ c|go_text }}{% endif %}{% endwith %}",
             ),
-            ("{{$x := .a}}{{$x}}", "{% set x = a %}{{ x }}"),
-            ("{{printf \"%s-%v\" .a .b}}", "{{ (a ~ \"-\" ~ b) }}"),
-            ("{{.a | printf \"<%s>\"}}", "{{ (\"<\" ~ a ~ \">\") }}"),
-            ("{{index .a 1}} {{len .a}}", "{{ a[1] }} {{ a|length }}"),
+            ("{{$x := .a}}{{$x}}", "{% set x = a %}{{ x|go_text }}"),
+            ("{{printf \"%s-%v\" .a .b}}", "{{ (\"%s-%v\"|go_printf(a, b))|go_text }}"),
+            ("{{.a | printf \"<%s>\"}}", "{{ (\"<%s>\"|go_printf(a))|go_text }}"),
+            ("{{js .a}} {{print .a 1}}", "{{ (a|go_js)|go_text }} {{ (a|go_print(1))|go_text }}"),
+            ("{{index .a 1}} {{len .a}}", "{{ a[1]|go_text }} {{ a|length|go_text }}"),
             ("{{/* a comment */}}x", "x"),
-            ("{{eq .a 1 2}}", "{{ (a in [1, 2]) }}"),
-            ("{{`raw \"text\"`}}", "{{ \"raw \\\"text\\\"\" }}"),
+            ("{{eq .a 1 2}}", "{{ (a in [1, 2])|go_text }}"),
+            ("{{`raw \"text\"`}}", "{{ \"raw \\\"text\\\"\"|go_text }}"),
             ("a {% b", "{{ \"a {% b\" }}"),
+            ("ab{{.}} {{$}}", "ab{{ whole_message|go_text }} {{ whole_message|go_text }}"),
+            (
+                "{{define \"x\"}}<{{.}}{{if .b}}!{{end}}>{{end}}{{template \"x\" .a}}",
+                "{% with dot1 = a %}<{{ dot1|go_text }}{% if dot1.b %}!{% endif %}>{% endwith %}",
+            ),
+            ("{{block \"x\" .a}}{{.}}{{end}}", "{% with dot1 = a %}{{ dot1|go_text }}{% endwith %}"),
+            (
+                "{{range .l}}{{if .}}{{continue}}{{end}}{{break}}{{end}}",
+                "{% for dot1 in l %}{% if dot1 %}{% continue %}{% endif %}{% break %}{% endfor %}",
+            ),
+            ("{{.payload}}", "{{ payload_|go_text }}"),
         ] {
             assert_eq!(minijinja(template, "").as_deref(), Ok(expected), "{template}");
         }
-        assert_eq!(minijinja("{{.x}}", "a.b").as_deref(), Ok("{{ a.b.x|default(\"<no value>\") }}"));
+        assert_eq!(minijinja("{{.x}}", "a.b").as_deref(), Ok("{{ a.b.x|go_text }}"));
     }
 
     #[test]
     fn what_has_nothing_like_it_is_refused_at_its_place() {
         for (template, part) in [
-            ("ab{{.}}", "."),
-            ("{{call .f}}", "call"),
+            ("{{shout .f}}", "shout"),
             ("{{define \"x\"}}", "define \"x\""),
+            ("{{template \"x\"}}", "template \"x\""),
+            ("{{define \"x\"}}{{template \"x\"}}{{end}}{{template \"x\"}}", "template \"x\""),
             ("{{if .a}}", "if .a"),
             ("{{end}}", "end"),
-            ("{{printf \"%q\" .a}}", "printf"),
             ("{{.a", "{{"),
             ("{{ .a ? }}", "?"),
             ("{{}}", ""),

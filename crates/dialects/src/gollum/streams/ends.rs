@@ -43,20 +43,22 @@ impl Builder<'_> {
         let fallback = fallback.filter(|name| name != stream);
         let depends = producers::depends_on_stream(settings)
             || names_stream(&plugin.list)
-            || self.spools(producer)
+            || self.wants_origin(producer)
             || own_fallback;
         // A fallback to a spool brings messages back to the stream they came from.
         let leads_to_spool = fallback
             .as_ref()
-            .is_some_and(|name| self.listeners(name).iter().any(|&producer| self.spools(producer)));
+            .is_some_and(|name| self.listeners(name).iter().any(|&producer| self.wants_origin(producer)));
         let by_stream = (depends || leads_to_spool).then(|| stream.to_owned());
-        let key = (producer, by_stream, timeout, origin.filter(|_| self.spools(producer)).map(str::to_owned));
+        let origin_counts = self.wants_origin(producer);
+        let key = (producer, by_stream, timeout, origin.filter(|_| origin_counts).map(str::to_owned));
         if let Some(end) = self.ends.get(&key) {
             return *end;
         }
         let place = ListContext {
             role: Role::Producer,
             stream: Some(stream.to_owned()),
+            previous: origin.map(str::to_owned),
             streams: self.streams.clone(),
             version: self.version,
         };
@@ -72,8 +74,10 @@ impl Builder<'_> {
             None => Some(End::Sink(self.sink(producer, stream, several))),
         };
         if !modulated.steps.is_empty() || modulated.ends.is_some() {
-            let name = if key.1.is_some() && several {
-                format!("{}-{stream}", plugin.id)
+            let name = if let Some(origin) = &key.3 {
+                format!("{}-{}-{origin}", plugin.id, shown(stream))
+            } else if key.1.is_some() && several {
+                format!("{}-{}", plugin.id, shown(stream))
             } else {
                 plugin.id.clone()
             };
@@ -133,7 +137,7 @@ impl Builder<'_> {
         }
         let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.report);
         let name = match &by_stream {
-            Some(stream) if several => format!("{}-{stream}", plugin.id),
+            Some(stream) if several => format!("{}-{}", plugin.id, shown(stream)),
             _ => plugin.id.clone(),
         };
         let sink = self.draft.sink(name, plugin.span, node);
@@ -144,13 +148,15 @@ impl Builder<'_> {
     /// Adds a spool: a sink for messages of a stream, and a source that returns them to that stream.
     pub(super) fn spool(&mut self, plugin: &Plugin, origin: Option<&str>) -> Option<End> {
         let Some(origin) = origin else {
+            // gollum returned these messages to their stream, which is the spool's own.
             let message = format!(
-                "`{}` returns messages to the stream that they came from, but these came from no stream.",
+                "These messages came from no other stream, so they stay in the spool `{}`.",
                 plugin.id
             );
-            let help = "Name its stream as the `FallbackStream` of another producer, and do not send to a spool directly.";
-            self.report.mistake(plugin.span, message).help(help);
-            return None;
+            self.report.remark(plugin.span, message);
+            let (sink, _) = producers::spool(&plugin.settings, "unnamed", self.report);
+            let sink = self.draft.sink(plugin.id.clone(), plugin.span, sink);
+            return Some(End::Sink(sink));
         };
         let (sink, source) = producers::spool(&plugin.settings, &valid_name(origin), self.report);
         let sink = self.draft.sink(format!("{}-{origin}", plugin.id), plugin.span, sink);
@@ -161,6 +167,20 @@ impl Builder<'_> {
         }
         Some(End::Sink(sink))
     }
+}
+
+/// Returns the name of a stream for the names of sinks and pipelines.
+fn shown(stream: &str) -> &str {
+    if producers::field_of(stream).is_some() { "other-streams" } else { stream }
+}
+
+/// True if a list contains the name of a message's previous stream.
+pub(super) fn names_previous(node: &Node) -> bool {
+    node.items().iter().any(names_previous)
+        || node.entries().iter().any(|(key, value)| {
+            ["UsePrevious", "StreamNameHistory"].iter().any(|name| key.name.eq_ignore_ascii_case(name))
+                || names_previous(value)
+        })
 }
 
 /// True if the effect of modulators depends on the stream.
@@ -185,5 +205,9 @@ fn names_stream(list: &[Node]) -> bool {
 fn by_stream(name: &str, settings: Option<&Node>) -> bool {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     let samples_some = settings.is_some_and(|settings| get(settings, "SampleIgnore").is_some());
-    is("format.StreamName") || is("filter.Stream") || is("filter.Rate") || is("filter.Sample") && samples_some
+    is("format.StreamName")
+        || is("format.Serialize")
+        || is("filter.Stream")
+        || is("filter.Rate")
+        || is("filter.Sample") && samples_some
 }

@@ -15,7 +15,7 @@ use thalweg_config::Span;
 use super::consumers;
 use super::draft::{Draft, End, Feed, Step, Transform, Way};
 use super::made::{self, Made};
-use super::modulators::{Frame, ListContext, Modulated, Modulation, Reroute, modulate};
+use super::modulators::{ListContext, Modulated, Modulation, Reroute, modulate};
 use super::plugins::{Plugin, Plugins};
 use super::producers;
 use super::report::Report;
@@ -46,9 +46,11 @@ pub(super) fn draft(plugins: &Plugins, version: Version, report: &mut Report) ->
         sinks: BTreeMap::new(),
         used: BTreeSet::new(),
         routers: BTreeSet::new(),
+        distributing: Vec::new(),
     };
     builder.consumers();
     builder.internal();
+    builder.traces();
     builder.leftovers();
     builder.draft
 }
@@ -68,6 +70,8 @@ struct Builder<'a> {
     sinks: BTreeMap<(usize, Option<String>), usize>,
     used: BTreeSet<usize>,
     routers: BTreeSet<usize>,
+    /// The streams whose routers lead to the one that is being built.
+    distributing: Vec<String>,
 }
 
 impl Builder<'_> {
@@ -93,6 +97,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: Role::Consumer,
                 stream,
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
@@ -195,7 +200,7 @@ impl Builder<'_> {
             let has = |wanted: &str| streams.iter().any(|(name, _)| name == wanted);
             match stream {
                 ALL => streams.iter().any(|(name, _)| name != LOGS),
-                LOGS | DROPPED => has(stream),
+                LOGS | DROPPED | TRACES => has(stream),
                 _ => has(stream) || has(ALL),
             }
         };
@@ -207,6 +212,11 @@ impl Builder<'_> {
         self.plugins.producers[producer].settings.kind.name == "producer.Spooling"
     }
 
+    /// True if the stream that messages came from matters to a producer.
+    fn wants_origin(&self, producer: usize) -> bool {
+        self.spools(producer) || self.plugins.producers[producer].list.iter().any(ends::names_previous)
+    }
+
     /// Returns the branch of a stream. If the stream leads to a spool, each stream of origin has its own
     /// branch.
     fn stream(&mut self, stream: &str, origin: Option<&str>, span: Span) -> Option<usize> {
@@ -214,14 +224,8 @@ impl Builder<'_> {
             self.report.mistake(span, "A stream without a name leads nowhere.");
             return None;
         }
-        if stream == TRACES {
-            let message =
-                "There are no message traces: `thalweg errors` shows what became of messages that failed.";
-            self.report.mistake(span, message);
-            return None;
-        }
         let listeners = self.listeners(stream);
-        let origin = origin.filter(|_| listeners.iter().any(|&producer| self.spools(producer)));
+        let origin = origin.filter(|_| listeners.iter().any(|&producer| self.wants_origin(producer)));
         let key = (stream.to_owned(), origin.map(str::to_owned));
         if let Some(branch) = self.branches.get(&key) {
             return Some(*branch);
@@ -241,6 +245,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: router.list_role,
                 stream: Some(stream.to_owned()),
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
@@ -308,16 +313,26 @@ impl Builder<'_> {
     ) {
         let targets = router.settings.list("TargetStreams");
         if targets.is_empty() {
-            let message = format!("`{}` distributes to no streams.", router.id);
-            self.report.mistake(router.span, message).help("Add `TargetStreams`.");
+            let message =
+                format!("`{}` distributes to no streams, so its messages are discarded.", router.id);
+            self.report.remark(router.span, message);
         }
+        self.distributing.push(stream.to_owned());
         for (target, span) in targets {
             if target == stream {
                 self.broadcast(branch, stream, origin, timeout, listeners);
+            } else if self.distributing.contains(&target) {
+                let message = format!(
+                    "A message would go round in a circle for ever: `{stream}` leads to `{target}`, which leads back to `{stream}`."
+                );
+                self.report
+                    .mistake(span, message)
+                    .help("Remove one of the targets. gollum reported a routing loop for each message.");
             } else if let Some(target) = self.stream(&target, Some(stream), span) {
                 self.leads(branch, End::Branch(target));
             }
         }
+        self.distributing.pop();
     }
 
     /// Sends messages to the stream that a field names. Messages without the field stay on this branch.
@@ -331,11 +346,12 @@ impl Builder<'_> {
         let place = ListContext {
             role: Role::Router,
             stream: Some(stream.to_owned()),
+            previous: None,
             streams: self.streams.clone(),
             version: self.version,
         };
         let done = Modulated { steps, ..Modulated::default() };
-        let mut modulation = Modulation { report: self.report, place, frame: Frame::default(), done };
+        let mut modulation = Modulation::new(place, done, self.report);
         let mut options = Made::new(span);
         options.text("field", &field, settings.at("Key"));
         modulation.route_by(options, &[], span);
@@ -356,7 +372,8 @@ impl Builder<'_> {
             .filter(|(_, producer)| producer.streams().iter().any(|(name, _)| name == ALL))
             .map(|(index, _)| index)
             .collect();
-        self.broadcast(rest, "other-streams", Some(stream), 0, &all);
+        // The name of the stream is in the field.
+        self.broadcast(rest, &format!("{{{field}}}"), Some(stream), 0, &all);
         if all.is_empty() {
             let nobody = self.draft.nobody(span);
             self.leads(rest, nobody);
@@ -390,31 +407,42 @@ impl Builder<'_> {
         }
     }
 
+    /// Sends the messages that cannot be processed to the producers of traces.
+    fn traces(&mut self) {
+        let streams = self.plugins.producers.iter().flat_map(Plugin::streams);
+        let Some((_, span)) = streams.into_iter().find(|(name, _)| name == TRACES) else { return };
+        let branch = self.draft.branch("traces", 1, span);
+        let mut fields = Made::new(span);
+        fields.text("Payload", "payload", span);
+        let mut encode = Made::new(span);
+        encode.text("format", "json", span);
+        let mut set = Transform::new("set", fields.done(), span);
+        set.notes.push("Messages that could not be processed, each with the reason.".to_owned());
+        if let Some(branch) = self.draft.at(branch) {
+            branch.steps.push(Step::Transform(set));
+            branch.steps.push(Step::Transform(Transform::new("encode", encode.done(), span)));
+            branch.from.push(Draft::feed_of_later());
+        }
+        self.draft.traces = Some(branch);
+        if let Some(next) = self.stream(TRACES, None, span) {
+            self.leads(branch, End::Branch(next));
+        }
+    }
+
     /// Reports the plugins that no message reaches.
     fn leftovers(&mut self) {
         let plugins = self.plugins;
         for (index, producer) in plugins.producers.iter().enumerate() {
-            let traces = producer.streams().iter().any(|(name, _)| name == TRACES);
-            let is_used = self.used.contains(&index);
-            if traces {
-                let message = format!(
-                    "There are no message traces (`{TRACES}`) for `{}`: `thalweg errors` shows what became of messages that failed.",
-                    producer.id
-                );
-                self.report.remark(producer.span, message);
-            }
-            if is_used {
+            if self.used.contains(&index) {
                 continue;
             }
-            if !traces {
-                let message =
-                    format!("Nothing is sent to the streams of `{}`, so it is left out.", producer.id);
-                self.report.remark(producer.span, message);
-            }
+            let message = format!("Nothing is sent to the streams of `{}`, so it is left out.", producer.id);
+            self.report.remark(producer.span, message);
             // The settings are read anyway, to report their mistakes.
             let place = ListContext {
                 role: Role::Producer,
                 stream: Some(String::new()),
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };
@@ -440,6 +468,7 @@ impl Builder<'_> {
             let place = ListContext {
                 role: router.list_role,
                 stream: Some(String::new()),
+                previous: None,
                 streams: self.streams.clone(),
                 version: self.version,
             };

@@ -1,7 +1,7 @@
 //! The table of formatters.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
-use super::{OptionRule, PluginKind, Role, idle, refused, used};
+use super::{OptionRule, PluginKind, Role, idle, used};
 
 const COMMON: &[OptionRule] = &[
     used("Source", Text, "`field`: the payload, or the field `a.b` for `a/b`"),
@@ -95,7 +95,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Precision", Number, "`precision`"),
         ],
     ),
-    format("format.Flatten", "transform `flatten`", &[used("Separator", Text, "`separator`")]),
+    format(
+        "format.Flatten",
+        "transform `flatten` with `keep: true`",
+        &[used("Separator", Text, "`separator`")],
+    ),
     format(
         "format.GeoIP",
         "transform `geoip`",
@@ -206,17 +210,11 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `add_sequence` and a part of a template",
         &[used("Separator", Text, "after the number")],
     ),
-    PluginKind {
-        name: "format.Serialize",
-        role: Role::Formatter,
-        becomes: "",
-        options: &[],
-        shared: &[COMMON],
-        refused: Some(
-            "Only gollum's own code reads this form. To keep messages for later, use a producer of files; \
-             metadata can be written with `format.ToJSON`.",
-        ),
-    },
+    format(
+        "format.Serialize",
+        "transform `gollum` with `serialize` (v0.4 and v0.5)",
+        &[used("StringEncode", Flag, "`base64` (v0.4)")],
+    ),
     format("format.Split", "transform `split_array`", &[used("Delimiter", Text, "`delimiter`")]),
     format(
         "format.SplitPick",
@@ -242,11 +240,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         TEXT,
         &[
             used("Separator", Text, "after the stream's name"),
-            refused(
-                "UsePrevious",
-                Flag,
-                "Write the stream's name in `format.Envelope: { Prefix: … }`: it is known here.",
-            ),
+            used("UsePrevious", Flag, "the stream that the messages were in before"),
         ],
     ),
     format("format.StreamRevert", "nothing: gollum changed a name that was not used afterwards", &[]),
@@ -282,11 +276,11 @@ pub(super) const KINDS: &[PluginKind] = &[
     format("format.Timestamp", TEXT, &[used("Timestamp", Text, "`{meta.time:%Y-%m-%d}`, in UTC")]),
     format(
         "format.ToCSV",
-        "`encode: { format: csv }`",
+        TEXT,
         &[
-            used("Keys", List, "`fields`"),
-            used("Separator", Text, "`delimiter`"),
-            used("KeepLastSeparator", Flag, "`trailing_delimiter`"),
+            used("Keys", List, "the fields"),
+            used("Separator", Text, "between them; values are never quoted, as in gollum"),
+            used("KeepLastSeparator", Flag, "also after the last one"),
         ],
     ),
     format(
@@ -307,7 +301,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
     format(
         "format.TrimToBounds",
-        "transform `trim_to_bounds`",
+        "transform `gollum` with `trim_to_bounds`",
         &[
             used("LeftBounds", Text, "`left`"),
             used("RightBounds", Text, "`right`"),
@@ -412,7 +406,7 @@ pub const FORMER: &[Former] = &[
         ],
         &[],
     ),
-    former("format.Serialize", "SerializeFormatter", &[], &[]),
+    former("format.Serialize", "SerializeFormatter", &[("SerializeStringEncode", "StringEncode")], &[]),
     former(
         "format.SplitToJSON",
         "SplitToJSONDataFormatter",

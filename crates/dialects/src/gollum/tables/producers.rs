@@ -1,7 +1,7 @@
 //! The table of producers.
 
 use super::Takes::{Flag, List, Map, Number, Plugins, Text};
-use super::{OptionRule, PluginKind, Role, idle, refused, used};
+use super::{OptionRule, PluginKind, Role, idle, used};
 
 const COMMON: &[OptionRule] = &[
     used("Streams", List, "the pipelines of these streams lead to the sink"),
@@ -164,10 +164,10 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("MaxFileAgeMin", Number, "`max_file_age`"),
             used("MaxMessagesSec", Number, "`rate` of the source"),
             used("RespoolDelaySec", Number, "`delay` of the source"),
-            refused(
+            idle(
                 "RevertStreamOnFallback",
                 Flag,
-                "Give the spooling producer a `FallbackStream` of its own: messages that cannot be spooled go there.",
+                "messages that cannot be spooled go to `FallbackStream` under its own name",
             ),
             idle("BufferSizeByte", Number, "a message is read as a whole, up to `memory`"),
             idle("Batch/MaxCount", Number, BATCHES),

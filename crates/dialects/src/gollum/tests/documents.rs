@@ -199,3 +199,15 @@ Raw: { Type: producer.File, Streams: c, File: c.log }
 "#
     ));
 }
+
+#[test]
+fn traces_are_the_messages_that_could_not_be_processed() {
+    let converted = converted(
+        "In: { Type: consumer.Console, Streams: a, Modulators: [format.JSON] }\n\
+         Out: { Type: producer.Console, Streams: a }\n\
+         Failed: { Type: producer.File, File: failed.log, Streams: _TRACE_ }\n",
+    );
+    let pipelines = converted.split_once("pipelines:").unwrap().1.split_once("sinks:").unwrap().0;
+    assert!(pipelines.contains(".errors"), "{converted}");
+    assert!(pipelines.contains("Payload: payload") && pipelines.contains("format: json"), "{converted}");
+}

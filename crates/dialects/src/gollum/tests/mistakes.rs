@@ -128,3 +128,14 @@ fn nothing_that_is_read_makes_it_panic() {
         }
     }
 }
+
+#[test]
+fn routers_that_lead_in_a_circle_are_shown_at_the_target() {
+    let text = "In: { Type: consumer.Console, Streams: a }\n\
+                Out: { Type: producer.Console, Streams: [a, b] }\n\
+                RA: { Type: router.Distribute, Stream: a, TargetStreams: [a, b] }\n\
+                RB: { Type: router.Distribute, Stream: b, TargetStreams: [b, a] }\n";
+    let mistakes = read(&Document::parse("gollum.conf", text).unwrap()).unwrap_err().to_string();
+    assert!(mistakes.contains("`b` leads to `a`, which leads back to `b`"), "{mistakes}");
+    assert!(mistakes.contains("gollum.conf:4:"), "{mistakes}");
+}

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use thalweg_engine::{Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
 use thalweg_runtime::Failpoint;
-use thalweg_store::{PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
+use thalweg_store::{Begun, PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};

@@ -19,11 +19,11 @@ use serde::Deserialize;
 use thalweg_engine::{
     Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
 };
-use thalweg_media::image::{Conversion, Format, external};
+use thalweg_media::image::{self, Conversion, Format, external};
 use thalweg_record::{Content, File, Temporary};
 
 use crate::command::Command;
-use crate::content::{open, open_path, put_on_disk, temporary_for, unwritable};
+use crate::content::{open, open_path, put_on_disk, temporary_for, unreadable, unwritable};
 use crate::mime;
 use options::{Fit, ImageType, Quality, Same};
 
@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// Converts pictures to another type or size.
 ///
-/// It reads JPEG, PNG, GIF, WebP and TIFF. It also reads HEIC and AVIF if libheif's programs, libvips or
+/// It reads JPEG, PNG, GIF, WebP, TIFF and HEIC. It also reads AVIF if libheif's programs, libvips or
 /// ImageMagick are installed. Of an animation, the first picture is converted. The file's name gets the
 /// suffix of its new type.
 ///
@@ -43,7 +43,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertImage {
-    /// The type to convert to: `jpeg`, `png`, `webp`, `gif` or `tiff`.
+    /// The type to convert to: `jpeg`, `png`, `webp`, `gif`, `tiff`, `avif` or `heic`.
     to: ImageType,
     /// The quality, for types with lossy compression: `best` (100), `high` (75), `medium` (50), `low` (25),
     /// or a number from 1 to 100. The default is `high`.
@@ -123,13 +123,13 @@ impl FileTransform for Converting {
         if from == to && self.same == Same::Keep && self.conversion.size.is_none() {
             return Ok(Disposition::Continue);
         }
-        let (made, _lease) = match from {
-            Format::Avif | Format::Heic => {
-                put_on_disk(file, &self.context.temporary)?;
-                let png = self.to_png(file, from).await?;
-                paid::convert(|| open_path(png.path()), &self.conversion, &self.context).await?
-            }
-            _ => paid::convert(|| open(file), &self.conversion, &self.context).await?,
+        let (made, _lease) = if needs_program(file, from)? {
+            put_on_disk(file, &self.context.temporary)?;
+            let png = self.to_png(file, from).await?;
+            let upright = Conversion { is_upright: true, ..self.conversion };
+            paid::convert(|| open_path(png.path()), &upright, &self.context).await?
+        } else {
+            paid::convert(|| open(file), &self.conversion, &self.context).await?
         };
         let name = renamed(file.name(), to);
         let (mut written, held) = temporary_for(Path::new(&name), &self.context.temporary)?;
@@ -161,6 +161,16 @@ impl Converting {
         command.run().await.map_err(|failure| failure.into_file_error(FAILED))?;
         Ok(png)
     }
+}
+
+/// True if thalweg itself does not read the picture. HEIF is a container, of whose pictures it reads those of
+/// HEVC.
+fn needs_program(file: &File, from: Format) -> Result<bool, FileError> {
+    if !matches!(from, Format::Avif | Format::Heic) {
+        return Ok(false);
+    }
+    let head = open(file)?.head(paid::HEAD).map_err(|error| unreadable(&error))?;
+    Ok(image::probe(&head).map_or(from == Format::Avif, |info| info.needs_program))
 }
 
 fn failed(reason: impl ToString) -> FileError {

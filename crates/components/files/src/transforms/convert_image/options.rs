@@ -145,12 +145,17 @@ impl super::ConvertImage {
             size: (self.width.is_some() || self.height.is_some()).then_some(resize),
             rotate: self.rotate,
             strip: self.strip,
+            is_upright: false,
         }
     }
 
     /// Returns the mistakes that the schema cannot find.
     pub fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
+        if let Some(advice) = image::not_written(self.to.0) {
+            let message = format!("{} cannot be written.", self.to.0);
+            mistakes.push(Mistake::new("to", message).help(advice));
+        }
         let quality = self.quality.number();
         if !(1..=100).contains(&quality) {
             let help = "It is a number, or one of `best`, `high`, `medium` and `low`.";

@@ -17,7 +17,7 @@ use super::failed;
 use crate::content::{Opened, unreadable};
 
 /// The first bytes to read, in bytes: the header of most pictures is among them.
-const HEAD: usize = 64 << 10;
+pub const HEAD: usize = 64 << 10;
 
 /// A file whose header announces a larger size in this many reads is being changed.
 const ATTEMPTS: u32 = 4;

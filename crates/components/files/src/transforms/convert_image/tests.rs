@@ -11,7 +11,8 @@ const DOT: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x01\0
 fn picture(to: Format, width: u32, height: u32) -> Vec<u8> {
     let fit = image::Fit::Fill;
     let size = Some(Resize { width: Some(width), height: Some(height), fit, enlarge: true });
-    let conversion = Conversion { to, quality: 80, effort: None, size, rotate: true, strip: false };
+    let conversion =
+        Conversion { to, quality: 80, effort: None, size, rotate: true, strip: false, is_upright: false };
     image::convert(DOT, &conversion).unwrap()
 }
 

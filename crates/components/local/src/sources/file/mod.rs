@@ -192,7 +192,14 @@ sinks:
 impl SourceConfig for FileSource {
     fn reads(&self) -> Vec<Reads> {
         let all = self.path.all().iter().flat_map(|text| Reads::of(text));
-        all.map(|reads| reads.filtered(&[], &self.exclude)).collect()
+        let has_regex = self.include_regex.is_some() || self.exclude_regex.is_some();
+        let filtered = all.map(|reads| {
+            let mut reads = reads.filtered(&[], &self.exclude);
+            // Regular expressions are not evaluated here, so no file is read for certain.
+            reads.except.extend(has_regex.then(|| "?*".to_owned()));
+            reads
+        });
+        filtered.collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

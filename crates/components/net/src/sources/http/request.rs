@@ -10,10 +10,10 @@ use std::task::Poll;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use http_body_util::BodyExt;
-use hyper::StatusCode;
 use hyper::body::Body;
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderName, TRANSFER_ENCODING, USER_AGENT};
 use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use thalweg_engine::{Error, Received, SourceOutput};
 use thalweg_record::{Incomplete, Lease, size_text};
 
@@ -354,18 +354,40 @@ fn beyond_memory(out: &SourceOutput) -> Refusal {
 }
 
 /// Returns the head of a request in its HTTP/1.1 form, for a body of `length` bytes that is neither
-/// compressed nor chunked.
+/// compressed nor chunked. Headers have their usual spelling, in a fixed order: the host, the client, the
+/// length, and the others by name.
 fn head(parts: &mut Parts, length: usize) -> Vec<u8> {
     for header in [TRANSFER_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH] {
         parts.headers.remove(header);
     }
     let mut head = format!("{} {} {:?}\r\n", parts.method, parts.uri, parts.version).into_bytes();
-    for (name, value) in &parts.headers {
-        head.extend_from_slice(name.as_str().as_bytes());
+    let first = [HOST, USER_AGENT];
+    let mut add = |name: &HeaderName, value: &[u8]| {
+        head.extend_from_slice(spelled(name.as_str()).as_bytes());
         head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(value);
         head.extend_from_slice(b"\r\n");
+    };
+    for name in &first {
+        parts.headers.get_all(name).iter().for_each(|value| add(name, value.as_bytes()));
     }
-    head.extend_from_slice(format!("content-length: {length}\r\n\r\n").as_bytes());
+    if length > 0 || [Method::POST, Method::PUT, Method::PATCH].contains(&parts.method) {
+        add(&CONTENT_LENGTH, length.to_string().as_bytes());
+    }
+    let mut others: Vec<_> = parts.headers.iter().filter(|(name, _)| !first.contains(name)).collect();
+    others.sort_by_key(|(name, _)| name.as_str());
+    others.into_iter().for_each(|(name, value)| add(name, value.as_bytes()));
+    head.extend_from_slice(b"\r\n");
     head
+}
+
+/// Returns a header's name with capitals after hyphens: `Content-Type`.
+fn spelled(name: &str) -> String {
+    let mut starts = true;
+    let spell = |letter: char| {
+        let letter = if starts { letter.to_ascii_uppercase() } else { letter };
+        starts = letter == '-';
+        letter
+    };
+    name.chars().map(spell).collect()
 }

@@ -210,15 +210,15 @@ async fn a_whole_request_can_be_the_message() {
     let server = start("{ address: 127.0.0.1:0, payload: request, methods: [] }").await;
     let (_, batch) = delivered(&server, client().get(format!("http://{}/x?y=1", server.address))).await;
     let text = payloads(&batch).remove(0);
-    assert!(text.starts_with("GET /x?y=1 HTTP/1.1\r\n") && text.contains("\r\nhost: 127.0.0.1:"), "{text}");
-    assert!(text.ends_with("content-length: 0\r\n\r\n"), "{text}");
+    assert!(text.starts_with("GET /x?y=1 HTTP/1.1\r\n") && text.contains("\r\nHost: 127.0.0.1:"), "{text}");
+    assert!(text.ends_with("\r\nAccept: */*\r\n\r\n"), "{text}");
     // A chunked body is shown with its length.
     let mut raw = server.connect().await;
     let request =
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
     trickle(&mut raw, request.as_bytes(), 7).await;
     let batch = server.next().await;
-    assert_eq!(payloads(&batch), ["POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 6\r\n\r\nonetwo"]);
+    assert_eq!(payloads(&batch), ["POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nonetwo"]);
     batch.settle(Outcome::Delivered);
 }
 

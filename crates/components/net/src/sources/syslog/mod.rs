@@ -26,7 +26,7 @@ use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
 /// The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
 /// number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`, or in `sd` if
 /// there is too much of it (`max_fields`). Times without a time zone are UTC. Times without a year are placed
-/// within the last twelve months. Anything that is not a syslog message leaves by `errors`.
+/// within the last twelve months. Anything that is not a syslog message leaves by `errors` (see `others`).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyslogSource {
@@ -47,6 +47,10 @@ pub struct SyslogSource {
     /// into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64.
     #[schemars(range(max = 1024))]
     max_fields: usize,
+    /// The names of the fields for structured data. The default is `id_key`.
+    structured_data: StructuredData,
+    /// The treatment of lines that are no syslog messages. The default is `reject`.
+    others: Others,
     /// A text put before the name of each field, for example `syslog.`.
     prefix: String,
     #[serde(flatten)]
@@ -92,6 +96,29 @@ enum Payload {
     Message,
 }
 
+/// The names of the fields for structured data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum StructuredData {
+    /// `sd.ID.KEY`.
+    #[default]
+    IdKey,
+    /// The key alone. The field `structured_data` has the whole text, or `-` if there is none.
+    Key,
+}
+
+/// The treatment of lines that are no syslog messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Others {
+    /// They leave by `errors`.
+    #[default]
+    Reject,
+    /// The line is the text of a message from the sender's address, with the time of its arrival. Its
+    /// priority is 13 (a notice of a user) unless it begins with another one.
+    Accept,
+}
+
 impl Default for SyslogSource {
     fn default() -> Self {
         Self {
@@ -102,6 +129,8 @@ impl Default for SyslogSource {
             fields: true,
             codes: false,
             max_fields: 64,
+            structured_data: StructuredData::IdKey,
+            others: Others::Reject,
             prefix: String::new(),
             socket: SocketOptions::default(),
             listen: ListenOptions::default(),

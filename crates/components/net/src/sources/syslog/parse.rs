@@ -14,7 +14,7 @@ use syslog_loose::{IncompleteDate, Message, ProcId, Protocol, Variant, parse_mes
 use thalweg_engine::{Reading, Received};
 use thalweg_record::{TextBuilder, ViewBuilder};
 
-use super::{Format as Form, Payload, SyslogSource};
+use super::{Format as Form, Others, Payload, StructuredData, SyslogSource};
 use crate::net::{Cut, Format, Rejected};
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::framing::MAX_ROWS;
@@ -27,7 +27,42 @@ pub(super) struct Parser {
     fields: bool,
     codes: bool,
     max_fields: usize,
+    structured_data: StructuredData,
+    others: Others,
     prefix: Arc<str>,
+}
+
+/// The priority of lines without one: a notice of a user.
+const NOTICE: i64 = 13;
+
+/// Returns a line as a message of a host.
+fn line<'a>(raw: &'a [u8], host: &'a str, now: DateTime<Utc>) -> Parsed<'a> {
+    let priority = raw.strip_prefix(b"<").and_then(|rest| {
+        let end = rest.iter().take(4).position(|byte| *byte == b'>')?;
+        let number = str::from_utf8(rest.get(..end)?).ok()?.parse::<u8>().ok()?;
+        Some((i64::from(number), rest.get(end + 1..)?))
+    });
+    let (priority, text) = priority.unwrap_or((NOTICE, raw));
+    let message = Message {
+        facility: None,
+        severity: None,
+        timestamp: Some(now.fixed_offset()),
+        hostname: Some(host),
+        appname: None,
+        procid: None,
+        msgid: None,
+        protocol: Protocol::RFC3164,
+        structured_data: Vec::new(),
+        msg: "",
+    };
+    Parsed { priority: Some(priority), message, text }
+}
+
+/// Returns the host of a sender's address, which may have a scheme and a port.
+fn host(peer: &str) -> &str {
+    let address = peer.rsplit_once("://").map_or(peer, |(_, address)| address);
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_matches(['[', ']'])
 }
 
 /// The parts of a message.
@@ -52,6 +87,8 @@ impl Parser {
             fields: config.fields,
             codes: config.codes,
             max_fields: config.max_fields,
+            structured_data: config.structured_data,
+            others: config.others,
             prefix,
         }
     }
@@ -110,11 +147,16 @@ impl Format for Parser {
     ) -> Option<Received> {
         let messages = cut.messages.get(rows)?;
         let mut payload = ViewBuilder::over(std::slice::from_ref(&cut.buffer), messages.len());
-        let mut columns = Columns::over(&cut.buffer, messages.len(), self.max_fields);
+        let mut columns = Columns::over(&cut.buffer, messages.len(), self.max_fields, self.structured_data);
         let now = Utc::now();
         for range in messages {
             let raw = cut.buffer.get(range.clone()).unwrap_or_default();
-            match self.parse(raw, now) {
+            let parsed = self.parse(raw, now);
+            let parsed = match (parsed, self.others) {
+                (Err(_), Others::Accept) => Ok(line(raw, host(peer), now)),
+                (parsed, _) => parsed,
+            };
+            match parsed {
                 Ok(Parsed { priority, message, text }) => {
                     match self.payload {
                         Payload::Raw => payload.push(raw),
@@ -157,6 +199,9 @@ struct Columns {
     /// The index in `data` of each name.
     numbers: HashMap<String, usize>,
     max_fields: usize,
+    names: StructuredData,
+    /// The structured data of each message as text, if names are keys alone.
+    texts: TextBuilder,
     /// The structured data of each message for which `data` has no columns, as JSON.
     rest: TextBuilder,
     /// That of the current message.
@@ -166,7 +211,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn over(buffer: &Buffer, rows: usize, max_fields: usize) -> Self {
+    fn over(buffer: &Buffer, rows: usize, max_fields: usize, names: StructuredData) -> Self {
         let text = || TextBuilder::over(std::slice::from_ref(buffer), rows);
         Self {
             buffer: buffer.clone(),
@@ -181,6 +226,8 @@ impl Columns {
             data: Vec::new(),
             numbers: HashMap::new(),
             max_fields,
+            names,
+            texts: text(),
             rest: TextBuilder::over(std::slice::from_ref(buffer), 0),
             rest_of_message: serde_json::Map::new(),
             name: String::new(),
@@ -209,6 +256,9 @@ impl Columns {
                 element.params.iter().for_each(|(key, value)| self.push_data(element.id, key, value));
             }
         }
+        if self.names == StructuredData::Key {
+            self.texts.push(&text_of(message));
+        }
         if !self.rest_of_message.is_empty() {
             let rest = Value::Object(std::mem::take(&mut self.rest_of_message));
             pad(&mut self.rest, self.rows);
@@ -220,7 +270,10 @@ impl Columns {
     /// Adds a value of structured data. If a message has the same name twice, the first value is used.
     fn push_data(&mut self, id: &str, key: &str, value: &str) {
         self.name.clear();
-        self.name.extend([id, ".", key]);
+        match self.names {
+            StructuredData::IdKey => self.name.extend([id, ".", key]),
+            StructuredData::Key => self.name.push_str(key),
+        }
         let at = match self.numbers.get(&self.name) {
             Some(&at) => at,
             None if self.data.len() >= self.max_fields => {
@@ -272,7 +325,11 @@ impl Columns {
         add("priority", FieldType::Int, Arc::new(priority.clone()));
         for (name, mut column) in self.data {
             pad(&mut column, rows);
-            add(&format!("sd.{name}"), FieldType::Text, Arc::new(column.finish()));
+            let name = if self.names == StructuredData::Key { name } else { format!("sd.{name}") };
+            add(&name, FieldType::Text, Arc::new(column.finish()));
+        }
+        if self.names == StructuredData::Key {
+            add("structured_data", FieldType::Text, Arc::new(self.texts.finish()));
         }
         if !self.rest.is_empty() {
             pad(&mut self.rest, rows);
@@ -281,6 +338,22 @@ impl Columns {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).ok()
     }
+}
+
+/// Returns the structured data of a message as text, as it was received.
+fn text_of(message: &Message<&str>) -> String {
+    if message.structured_data.is_empty() {
+        return "-".to_owned();
+    }
+    let mut text = String::new();
+    for element in &message.structured_data {
+        text.extend(["[", element.id]);
+        for (key, value) in &element.params {
+            text.extend([" ", key, "=\"", value, "\""]);
+        }
+        text.push(']');
+    }
+    text
 }
 
 /// Adds NULLs to a column until it has `rows` rows.

@@ -262,3 +262,26 @@ fn what_does_not_go_together_is_refused() {
         ["`max_message_bytes` is 0B, but must be between 1 and 1GiB."]
     );
 }
+
+#[tokio::test]
+async fn structured_data_has_its_keys_as_names() {
+    let message = br#"<34>1 - - su - - [ex@1 a="b" c="d\"e"][x f="g"] an event"#;
+    let batch = sent("payload: message, structured_data: key", message).await.unwrap();
+    let row = &rows(batch.fields())[0];
+    assert_eq!((&row["a"], &row["c"], &row["f"]), (&"b".into(), &"d\"e".into(), &"g".into()));
+    assert_eq!(row["structured_data"], r#"[ex@1 a="b" c="d\"e"][x f="g"]"#);
+    let batch = sent("structured_data: key", b"<34>1 - - - - - - x").await.unwrap();
+    assert_eq!(rows(batch.fields())[0]["structured_data"], "-");
+}
+
+#[tokio::test]
+async fn lines_that_are_no_syslog_are_messages_of_their_sender() {
+    let options = "payload: message, format: rfc3164, others: accept";
+    for (line, text, priority) in [("plain", "plain", 13), ("<34>1 - x", "1 - x", 34), ("<a>x", "<a>x", 13)] {
+        let batch = sent(options, line.as_bytes()).await.unwrap();
+        assert_eq!(payloads(&batch), [text]);
+        let row = &rows(batch.fields())[0];
+        assert_eq!((&row["priority"], &row["hostname"]), (&priority.into(), &"127.0.0.1".into()), "{line}");
+        assert!(!row["timestamp"].is_null());
+    }
+}
