@@ -119,6 +119,7 @@ python: wheel
 	$(CARGO) build --release --locked --quiet --workspace --example generate
 	$(target)/release/examples/generate --json >$(target)/components.json
 	$(python)/bin/python python/generate.py --check $(target)/components.json
+	$(python)/bin/python python/document.py --check
 	cd python && $(python)/bin/mypy thalweg tests
 	cd python/tests && $(python)/bin/python -m mypy.stubtest --mypy-config-file ../pyproject.toml --allowlist stubtest.allowlist thalweg
 	cd python/tests && $(python)/bin/python -m pytest -c ../pyproject.toml --rootdir .. .

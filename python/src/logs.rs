@@ -51,12 +51,13 @@ pub fn begin(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Makes the events of a process without runs visible: a copy has no screen that would do it.
+/// Makes the events of a process without runs visible: a copy has no screen that would do it. A later run may have a
+/// source that collects logs, so they are collected from now on.
 ///
 /// # Errors
 /// If the variable that selects events is invalid.
 pub fn show() -> Result<(), LoadError> {
-    log::begin_with("warn", false, false)
+    log::begin_with("warn", false, false, true)
 }
 
 /// Waits until all earlier events have reached `logging`.
@@ -64,7 +65,7 @@ pub fn show() -> Result<(), LoadError> {
 pub fn flush_logs(py: Python<'_>) {
     let (send, receive) = channel();
     let Some(queue) = QUEUE.get() else { return };
-    py.detach(|| {
+    py.detach(move || {
         let process = std::process::id();
         let queued = queue.try_lock_for(PATIENCE).filter(|queue| queue.0 == process);
         if queued.is_some_and(|queue| queue.1.send(Item::Flush(send)).is_ok()) {

@@ -142,7 +142,7 @@ def test_a_source_that_never_gives_anything_keeps_no_run_that_is_to_end_at_once(
     run = Pipeline(sources.from_iterable(items()), [], sinks.discard()).start()
     assert is_asked.wait(30)
     run.abort()
-    with pytest.raises(thalweg.Error, match="stopped: a component was still waiting for something"):
+    with pytest.raises(thalweg.Error, match="stopped at once; what was in flight is not acknowledged"):
         run.wait()
     never.set()
 

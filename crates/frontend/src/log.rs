@@ -48,11 +48,12 @@ pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, collects: bool) ->
 }
 
 /// Begins to print log events of a process without progress. `usual` selects them if the variable is not set.
+/// `collects` is that of [`begin`].
 ///
 /// # Errors
 /// If the variable is invalid.
-pub fn begin_with(usual: &str, json: bool, quietly: bool) -> Result<(), LoadError> {
-    begin_as(usual, &MultiProgress::new(), json, quietly, false)
+pub fn begin_with(usual: &str, json: bool, quietly: bool, collects: bool) -> Result<(), LoadError> {
+    begin_as(usual, &MultiProgress::new(), json, quietly, collects)
 }
 
 fn begin_as(

@@ -169,8 +169,10 @@ impl ConcurrentProc {
         soon(&event_loop, Job::Begin(self.begin(asyncio, args, kwargs)?.unbind()))
     }
 
-    /// Calls `hook` with each exception of the code, however the code is called. Hooks of all procs, which
-    /// `on_error` adds, come first. Returns the hook, to be passed to `remove_error_hook`.
+    /// Calls `hook` with each exception of the code, however the code is called. Hooks of all procs come
+    /// first.
+    ///
+    /// Returns the hook, to be passed to `remove_error_hook`.
     fn on_error<'py>(&self, hook: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.error_hooks.bind(hook.py()).append(&hook)?;
         Ok(hook)

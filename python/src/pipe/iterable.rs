@@ -122,8 +122,10 @@ struct Collected {
     large: usize,
     /// The end of the iterable, or its exception.
     end: Option<PyResult<()>>,
-    /// True if the iterable is not asked any more.
+    /// True if the iterable is not asked any more. An item that it has given already is still sent.
     is_stopping: bool,
+    /// True if the source has ended, so that nothing is sent any more.
+    is_over: bool,
 }
 
 impl Collected {
@@ -172,7 +174,7 @@ struct Asking(Arc<Shared>);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.batch.lock().is_stopping = true;
+        self.0.batch.lock().is_over = true;
         self.0.room.notify_all();
     }
 }
@@ -181,13 +183,13 @@ impl Shared {
     fn begin(self: &Arc<Self>, object: Object) -> Result<(), Error> {
         let shared = self.clone();
         let thread = std::thread::Builder::new().name("thalweg-iterable".to_owned());
-        thread.spawn(move || {
+        let thread = thread.spawn(move || {
             let ended = || Err(crate::errors::Error::new_err("the interpreter has ended"));
             let end = attach(|py| shared.ask(py, &object)).unwrap_or_else(ended);
             shared.batch.lock().end = Some(end);
             shared.news.notify_one();
-        })?;
-        Ok(())
+        });
+        thread.map(drop).map_err(|error| Error::temporary(format!("a thread cannot be started: {error}")))
     }
 
     /// Asks the iterable for all items.
@@ -223,7 +225,7 @@ impl Shared {
             self.news.notify_one();
             let goes_on = py.detach(|| {
                 let mut batch = self.batch.lock();
-                while batch.is_complete && !batch.is_stopping {
+                while batch.is_complete && !batch.is_over {
                     self.room.wait(&mut batch);
                 }
                 !batch.is_complete

@@ -3,6 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_array::ffi_stream::ArrowArrayStreamReader;
 use async_trait::async_trait;
+use pyo3::prelude::*;
 use thalweg_engine::{Context, Error, Reading, Received, Source, SourceConfig, SourceOutput};
 
 use super::batches::{Parts, bytes_of, empty_payload, parts};

@@ -15,8 +15,15 @@ use crate::quick::{self, Arguments, Made};
 
 /// The parts of a file that were written to it, in memory.
 ///
-/// Adjacent bytes form one block, no matter how many writes they came from. Threads may share the file. A
-/// write is visible completely or not at all; a failed write changes nothing.
+/// Adjacent bytes form one *block*, no matter how many writes they came from. Threads may share the file. A
+/// write is visible completely or not at all; a failed write changes nothing. Positions and lengths are in
+/// bytes and must not be negative.
+///
+/// `id` names the origin, and `modified` is the time of its last change. `overlap` says what a write does
+/// where bytes are already held: `agree` requires the same bytes, `replace` overwrites the held ones, and
+/// `keep` keeps them. With `wipe`, memory is zeroed before it is freed. `clock` sets the precision of the
+/// recorded times of the last read and write. `pool` is a memory limit that several files share. `touches`
+/// records the order in which blocks are used.
 #[pyclass(frozen, module = "thalweg", weakref)]
 pub struct SparseFile(pub Arc<thalweg_sparse::SparseFile>);
 
@@ -131,7 +138,8 @@ impl SparseFile {
         self.0.modified()
     }
 
-    /// Writes bytes at a position. `overlap` says what happens where bytes are already held.
+    /// Writes bytes at a position. `overlap` says what happens where bytes are already held. `DiffersError`
+    /// if they must be the same and are not.
     #[pyo3(signature = (position, data, overlap = None))]
     fn write(
         &self,
@@ -143,7 +151,8 @@ impl SparseFile {
         self.put(py, position, data, self.overlap(py, overlap)?)
     }
 
-    /// Does many writes in one call, one after the other. Each is a tuple of position and data.
+    /// Does many writes in one call, one after the other. Each is a position and data. If one fails, the
+    /// writes before it are done.
     #[pyo3(signature = (writes, overlap = None))]
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, overlap: Option<&str>) -> PyResult<()> {
         let how = self.overlap(py, overlap)?;
@@ -162,7 +171,8 @@ impl SparseFile {
         self.get(py, position, length)
     }
 
-    /// Fills a buffer with the bytes from `position` on.
+    /// Fills a buffer with the bytes from `position` on, and returns their number, which is the length of the
+    /// buffer. `MissingError` if not all of them are held; the content of the buffer is undefined then.
     fn readinto(&self, py: Python<'_>, position: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut buffer = Buffer::writable(buffer)?;
         let bytes = buffer.bytes_mut();
@@ -171,7 +181,7 @@ impl SparseFile {
         read.map(|()| length).map_err(|error| to_py_error(&error))
     }
 
-    /// Returns the bytes of each range: many reads in one call.
+    /// Returns the bytes of each position and length: many reads in one call.
     fn read_many<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let read = |item: Bound<'py, PyAny>| {
             let span = spans::span(&item)?;
@@ -184,12 +194,15 @@ impl SparseFile {
         PyList::new(py, read)
     }
 
-    /// True if all `length` bytes from `position` on are held.
+    /// True if all `length` bytes from `position` on are held. With `length` 0, true if the position is in or
+    /// next to a block.
     fn has(&self, position: u64, length: u64) -> bool {
         self.0.has(position, length)
     }
 
-    /// Returns the ranges to fetch so that a range is held.
+    /// Returns the ranges to fetch so that `length` bytes from `position` on are held: the missing parts, in
+    /// order. If `greedy` is more than `length`, each part is extended to at least `greedy` bytes. Parts that
+    /// then touch or overlap are merged.
     #[pyo3(signature = (position, length, greedy = 0))]
     fn need<'py>(
         &self,
@@ -201,7 +214,7 @@ impl SparseFile {
         pairs::list(py, &self.0.need(position, length, greedy))
     }
 
-    /// Returns the ranges to fetch so that all of these ranges are held.
+    /// Returns the ranges to fetch so that all of these ranges are held, each at least `greedy` bytes long.
     #[pyo3(signature = (spans, greedy = 0))]
     fn need_many<'py>(
         &self,
@@ -213,7 +226,8 @@ impl SparseFile {
         pairs::list(py, &py.detach(|| self.0.need_many(&spans, greedy)))
     }
 
-    /// Returns the requests to make so that all of these ranges are held.
+    /// Returns the requests to make so that all of these ranges are held: the missing parts, merged over gaps
+    /// of at most `gap` bytes, each at most `longest` bytes long.
     #[pyo3(signature = (spans, *, gap = 0, longest = u64::MAX))]
     fn plan<'py>(
         &self,
@@ -226,7 +240,7 @@ impl SparseFile {
         pairs::list(py, &py.detach(|| self.0.plan(&spans, Merge { gap, longest })))
     }
 
-    /// Returns the held blocks, in order of position.
+    /// Returns the position and length of each held block, in order.
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         pairs::list(py, &py.detach(|| self.0.blocks()))
     }
@@ -277,12 +291,13 @@ impl SparseFile {
         py.detach(|| self.0.compact());
     }
 
-    /// Protects a range from eviction while the pin exists. This includes bytes that are written there later.
+    /// Protects a range from eviction by a pool while the pin exists. This includes bytes that are written
+    /// there later. (The other bytes of the same units of 64 KiB are protected as well.)
     fn pin(&self, position: u64, length: u64) -> Pin {
         Pin(Some(self.0.pin(position, length)).into())
     }
 
-    /// Returns the counters by name.
+    /// Returns the counters; times in seconds since 1970.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         super::counters::dictionary(py, &self.0.counters())
     }
@@ -292,12 +307,13 @@ impl SparseFile {
         self.0.next_touch()
     }
 
-    /// Returns for each block the number of its last use and its start. Needs `touches=True`.
+    /// Returns the last use's number and the start of each block, least recent first. Needs `touches=True`.
     fn touches(&self) -> Vec<(u64, u64)> {
         self.0.touches()
     }
 
-    /// Drops the least recently used block while `bound` bytes or more are held. Needs `touches=True`.
+    /// Drops the least recently used block while `bound` bytes or more are held. The last block always stays.
+    /// Returns the number of bytes dropped. Needs `touches=True`.
     fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
         py.detach(|| self.0.evict_blocks(bound))
     }

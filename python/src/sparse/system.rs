@@ -10,7 +10,8 @@ use super::file::SparseFile;
 use super::options::{Named, options};
 use super::{Pool, to_py_error};
 
-/// Sparse files by id. With a pool, one memory limit covers all of them.
+/// Sparse files by id, all with the same options: see `SparseFile`. With a pool, one memory limit covers all
+/// of them.
 #[pyclass(frozen, module = "thalweg", mapping)]
 pub struct SparseFileSystem(thalweg_sparse::SparseFileSystem);
 
@@ -87,7 +88,7 @@ impl SparseFileSystem {
         py.detach(|| self.0.heap_bytes())
     }
 
-    /// Calls `SparseFile.evict_blocks` on each file. Returns the number of bytes evicted.
+    /// Calls `SparseFile.evict_blocks` on each file. Returns the number of bytes dropped.
     fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
         py.detach(|| self.0.evict_blocks(bound))
     }

@@ -105,7 +105,7 @@ enum Mode {
 pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let given = arguments.service.as_deref().or(arguments.service_definition.as_deref());
     let configuration = Configuration::find(given)?;
-    log::begin_with("warn,thalweg=info", arguments.json, arguments.quiet)?;
+    log::begin_with("warn,thalweg=info", arguments.json, arguments.quiet, false)?;
     let settings = settings(arguments)?;
     let done = serve(&configuration, settings, &mut |event| print_event(arguments, event))?;
     match done {

@@ -314,7 +314,9 @@ pub fn copy(
     let begun = Instant::now();
     let job = CopyJob::new(options)?;
     let mut goes_on = || on_progress(CopyProgress::of_listing(begun)) == CopyControl::Continue;
-    job.probe(&mut goes_on)?;
+    if let Some(warning) = job.probe(&mut goes_on)? {
+        tracing::warn!("{warning}");
+    }
     if options.dry_run {
         return Ok(Copied {
             figures: Figures::default(),
