@@ -51,8 +51,8 @@ pub fn begin(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Makes the events of a process without runs visible: a copy has no screen that would do it. A later run may have a
-/// source that collects logs, so they are collected from now on.
+/// Makes the events of a process without runs visible: a copy has no screen that would do it. A later run may
+/// have a source that collects logs, so they are collected from now on.
 ///
 /// # Errors
 /// If the variable that selects events is invalid.

@@ -13,7 +13,8 @@ use crate::pairs;
 use crate::quick::{self, Arguments, Made};
 
 /// A sparse virtual file: fragments of a file in memory.
-// While its lock is held, no call into Python may let another thread run: that thread might wait for the lock.
+// While its lock is held, no call into Python may let another thread run: that thread might wait for the
+// lock.
 #[pyclass(frozen, subclass, name = "cSVF", module = "svfsc")]
 #[derive(Default)]
 pub struct File(Mutex<Option<Held>>);
