@@ -81,10 +81,13 @@ impl Place {
     }
 }
 
+/// Names of rows, and their times in seconds in the seed.
+type Names = Vec<(&'static str, Option<u32>)>;
+
 /// A line of the table.
 struct Line {
     /// The rows of the seed with these settings, and their times in seconds.
-    names: Vec<(&'static str, Option<u32>)>,
+    names: Names,
     configuration: PathBuf,
     server: Cell<Duration>,
 }
@@ -131,7 +134,7 @@ fn figures(bytes: u64, run: &Run, server: Duration, seed: Option<u32>) -> [Optio
 
 fn lines(contest: &Contest, place: &Place, is_slow: bool) -> Result<Vec<Line>, String> {
     let (from, to) = (place.url(SOURCE, is_slow), place.url(TARGET, is_slow));
-    let mut all: Vec<(Vec<(&'static str, Option<u32>)>, String)> = Vec::new();
+    let mut all: Vec<(Names, String)> = Vec::new();
     for (number, mode) in MODES.iter().enumerate() {
         let names = match number {
             1 => vec![("parallel 10, sync", Some(BLOCKING)), ("parallel 10, async", Some(mode.seed))],
@@ -140,7 +143,7 @@ fn lines(contest: &Contest, place: &Place, is_slow: bool) -> Result<Vec<Line>, S
         all.push((names, mode.configured(&from, &to, SLICE)));
     }
     all.push((vec![("auto", None)], modes::adaptive(&from, &to)));
-    let line = |(number, (names, text)): (usize, (Vec<_>, String))| {
+    let line = |(number, (names, text)): (usize, (Names, String))| {
         let configuration = contest.path(&format!("azure {number} {is_slow}.yaml"));
         fs::write(&configuration, text).map_err(|error| error.to_string())?;
         Ok(Line { names, configuration, server: Cell::default() })

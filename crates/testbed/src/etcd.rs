@@ -92,6 +92,6 @@ mod tests {
         };
         assert_eq!(value(), (200, true));
         etcd.require_password("secret").unwrap();
-        assert_eq!(value().1, false);
+        assert!(!value().1);
     }
 }

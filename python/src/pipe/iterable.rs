@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use parking_lot::{Condvar, Mutex};
