@@ -54,8 +54,8 @@ pub fn same(ours: &Path, theirs: &Path) -> Result<(), String> {
 
 /// Formats a number with commas between its thousands.
 pub fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
+    let digits = format!("{:.0}", number.abs());
+    let mut text = if number < 0.0 { "-".to_owned() } else { String::new() };
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');

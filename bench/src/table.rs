@@ -189,6 +189,14 @@ mod tests {
     }
 
     #[test]
+    fn figures_keep_their_sign() {
+        assert_eq!(
+            [shown(-168.4), shown(-1_234.0), shown(-82.6), shown(0.0)],
+            ["-168", "-1,234", "-82.6", "0"]
+        );
+    }
+
+    #[test]
     fn a_saved_table_has_all_figures_and_its_machine() {
         let machine =
             Machine { processor: "Xeon".to_owned(), cores: 2, kernel: "6.1".to_owned(), time: 1_700_000_000 };
