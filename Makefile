@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist test-slim soak fuzz tools check generate generated test wheel python miri lint fmt peers bench seeds clean
+.PHONY: help demo build dist test-slim soak fuzz tools check generate generated docs test wheel python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -39,6 +39,7 @@ help:
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
+	@echo "make docs    build the site of the documentation in target/docs (compiles mdBook the first time, three minutes)"
 	@echo "make fmt     format the code, and wrap comments and Markdown"
 	@echo "make lint    what 'make test' checks before it tests"
 
@@ -99,6 +100,15 @@ generate: $(python)/installed
 generated:
 	@python3 tools/generate.py --check
 	@python3 tools/seeds.py --check
+	@python3 tools/pages.py --links
+
+# The site. Its first page is target/docs/index.html.
+mdbook := $(target)/mdbook/bin/mdbook
+$(mdbook):
+	$(CARGO) install mdbook --version 0.5.4 --locked --no-default-features --features search --root $(target)/mdbook
+
+docs: $(mdbook)
+	@python3 tools/docs.py $(abspath $(mdbook)) $(target)/docs
 
 # The tools that build and test the Python package. They are reinstalled when the list changes.
 $(python)/installed: python/requirements.txt
