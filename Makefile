@@ -87,6 +87,7 @@ test: generated
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
 	$(CARGO) test --release --locked --workspace
 	@$(submake) --no-print-directory python
+	$(python)/bin/python tools/pages.py $(target)/release/thalweg
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
 
