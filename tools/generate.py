@@ -21,6 +21,7 @@ FINGERPRINT = ROOT / "docs/reference/fingerprint"
 SOURCES = ["crates/codec/src", "crates/config/src/types", "crates/components"]
 WHOLE = [
     "crates/engine/src/reference.rs",
+    "crates/expression/src/catalogue.rs",
     "crates/engine/src/schema.rs",
     "crates/engine/src/settings.rs",
     "crates/components/registry/src/lib.rs",

@@ -1,4 +1,4 @@
-//! Configuration formats that thalweg runs: its own, gollum's, capyfile's.
+//! Configuration formats that thalweg runs: its own, gollum's, capyfile's. Those of other programs are recognised and refused.
 //!
 //! A dialect turns a [`Document`] into documents of thalweg's form, one for each phase of the job. The engine
 //! then reads them like any other. Each node keeps its place in the user's text, so a mistake found at any
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capyfile;
+pub mod foreign;
 pub mod gollum;
 mod made;
 mod native;
@@ -118,7 +119,7 @@ pub trait Dialect: Send + Sync {
 /// All dialects. The first that recognises a document reads it; [`Native`] recognises every document.
 #[must_use]
 pub fn dialects() -> &'static [&'static dyn Dialect] {
-    &[&capyfile::Capyfile, &gollum::Gollum::ANY, &Native]
+    &[&capyfile::Capyfile, &gollum::Gollum::ANY, &foreign::Foreign, &Native]
 }
 
 /// The first of these dialects that recognises a document, else [`Native`].

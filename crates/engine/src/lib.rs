@@ -16,6 +16,7 @@ mod graph;
 mod journal;
 mod kept;
 mod metrics;
+mod missing;
 mod parcel;
 mod plan;
 mod positions;
@@ -44,6 +45,7 @@ pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, Transf
 pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
+pub use missing::MissingField;
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
 pub use read::read;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use thalweg_runtime::HandOvers;
 
+use crate::missing::{MissingField, MissingFields};
 use crate::{Details, Role};
 
 /// The counters of one component, shared by all its workers. Rows are messages; bytes are bytes of payload.
@@ -33,6 +34,8 @@ pub struct ComponentMetrics {
     is_retrying: AtomicBool,
     /// The component's own counters.
     pub(crate) details: Details,
+    /// The fields that it reads, and no message had.
+    pub(crate) missing: MissingFields,
     /// How batches reached the stage that begins with it: by a call, or by the channel.
     pub(crate) hand_overs: Arc<HandOvers>,
 }
@@ -72,6 +75,9 @@ pub struct ComponentCounts {
     /// The component's own counters by name, such as `requests`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<&'static str, u64>,
+    /// The fields that a transform reads and that no message had, once its workers have ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_fields: Vec<MissingField>,
 }
 
 impl ComponentMetrics {
@@ -92,6 +98,7 @@ impl ComponentMetrics {
             retrying: Mutex::default(),
             is_retrying: AtomicBool::new(false),
             details: Details::default(),
+            missing: MissingFields::default(),
             hand_overs: Arc::default(),
         })
     }
@@ -162,6 +169,7 @@ impl ComponentMetrics {
             taken_at_once: self.hand_overs.at_once(),
             queued: self.hand_overs.queued(),
             details: self.details.now(),
+            missing_fields: self.missing.found(),
         }
     }
 }

@@ -34,6 +34,7 @@ struct Parsed {
     sql: String,
     written: Vec<String>,
     possible: Vec<String>,
+    needed: Vec<String>,
     chooses: bool,
 }
 
@@ -53,6 +54,7 @@ impl Expression {
             sql: sql.to_owned(),
             written: names.written,
             possible: names.possible,
+            needed: names.needed,
             chooses,
         })))
     }
@@ -66,6 +68,12 @@ impl Expression {
     /// can be a column, or a part of the JSON in a column `request`.
     pub fn columns(&self) -> &[String] {
         &self.0.written
+    }
+
+    /// Returns the names among [`columns`](Self::columns) whose absence the expression does not expect. Those
+    /// in `coalesce(a, b)` or `a IS NULL` may be absent.
+    pub fn needed_columns(&self) -> &[String] {
+        &self.0.needed
     }
 
     /// True if NULLs of different types may lead to different results: see [`chooses`].
@@ -201,6 +209,16 @@ mod tests {
         assert_eq!(names("user = 'x' AND level IN ('a') AND upper(upper) = 'Y'"), ["user", "level", "upper"]);
         assert_eq!(names("current_date > x"), ["x"]);
         assert_eq!(names("time > 5 AND date = 'x' AND timestamp IS NULL"), ["time", "date", "timestamp"]);
+    }
+
+    #[test]
+    fn names_whose_absence_is_expected_are_not_needed() {
+        let needed = |sql: &str| Expression::parse(sql).unwrap().needed_columns().to_vec();
+        assert_eq!(needed("status >= 500 AND coalesce(host, name.first) = 'a'"), ["status"]);
+        assert_eq!(needed("a IS NULL OR b IS NOT NULL OR c IS DISTINCT FROM d OR e = 1"), ["e"]);
+        assert_eq!(needed("CASE WHEN a = 1 THEN nvl(b, c) ELSE upper(d.x) END"), ["a", "d.x"]);
+        // A field that is needed once is needed.
+        assert_eq!(needed("a IS NULL OR a > 5"), ["a"]);
     }
 
     #[test]

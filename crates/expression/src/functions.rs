@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use datafusion_expr::{ScalarUDF, Signature, TypeSignature};
+use datafusion_expr::{ScalarUDF, TypeSignature};
 use datafusion_expr_common::signature::Arity;
 
-use crate::{ExpressionError, bounded::bounded, clock, json};
+use crate::{ExpressionError, FunctionInfo, bounded::bounded, catalogue::CATALOGUE, clock, json};
 
 /// DataFusion functions about its own tables, files and type system, which have no use here.
 const NOT_HERE: [&str; 15] = [
@@ -115,8 +115,8 @@ pub(crate) fn check_call(name: &str, given: usize) -> Result<(), ExpressionError
     let noun = if takes == [1] { "argument" } else { "arguments" };
     let verb = if given == 1 { "is" } else { "are" };
     let error = ExpressionError::new(format!("`{name}` takes {counts} {noun}, and {given} {verb} given."));
-    Err(match syntax(function) {
-        Some(syntax) => error.help(format!("It is written `{syntax}`.")),
+    Err(match described(function.name()) {
+        Some(described) => error.help(format!("It is written `{}`.", described.call)),
         None => error,
     })
 }
@@ -169,91 +169,22 @@ fn arities(signature: &TypeSignature) -> Vec<usize> {
     counts
 }
 
-/// A function, as the reference pages show it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FunctionInfo {
-    /// The name.
-    pub name: String,
-    /// Other names for the same function.
-    pub aliases: Vec<String>,
-    /// The syntax of a call.
-    pub signature: String,
-    /// A description.
-    pub help: String,
+/// Returns the description of a function.
+fn described(name: &str) -> Option<&'static FunctionInfo> {
+    CATALOGUE.iter().find(|known| known.name == name)
 }
 
-/// Returns all functions that expressions can call, sorted by name.
-pub fn functions() -> Vec<FunctionInfo> {
-    let mut functions: Vec<FunctionInfo> = FUNCTIONS
-        .iter()
-        .filter(|(name, function)| name.as_str() == function.name().to_lowercase())
-        .map(|(name, function)| FunctionInfo {
-            name: name.clone(),
-            aliases: function.aliases().to_vec(),
-            signature: syntax(function).unwrap_or_else(|| any_syntax(name, function.signature())),
-            help: help(function),
-        })
-        .collect();
-    functions.sort_by(|a, b| a.name.cmp(&b.name));
-    functions
+/// Returns all functions that expressions can call, by group and name.
+pub fn functions() -> &'static [FunctionInfo] {
+    CATALOGUE
 }
 
-/// The names, syntax and descriptions of our own functions. DataFusion's functions have their own
-/// documentation.
-const OURS: [(&str, &str, &str); 8] = [
-    ("now", "now()", "The time, the same for all messages of a batch."),
-    ("current_date", "current_date()", "The date (UTC), the same for all messages of a batch."),
-    ("current_time", "current_time()", "The time of day (UTC), the same for all messages of a batch."),
-    (
-        json::GET,
-        "json_get(json, 'path.to[0].x')",
-        "The value at a path in JSON text: a string without quotes, any other value as JSON. Without a path, the whole text.",
-    ),
-    (json::EXTRACT, "json_extract(json, 'path.to[0].x')", "The value at a path in JSON text, as JSON."),
-    (
-        json::GET_INT,
-        "json_get_int(json, 'path.to[0].x')",
-        "The value at a path in JSON text; NULL if it is not a whole number.",
-    ),
-    (
-        json::GET_FLOAT,
-        "json_get_float(json, 'path.to[0].x')",
-        "The value at a path in JSON text; NULL if it is not a number.",
-    ),
-    (
-        json::GET_BOOL,
-        "json_get_bool(json, 'path.to[0].x')",
-        "The value at a path in JSON text; NULL if it is neither true nor false.",
-    ),
-];
-
-fn ours(function: &ScalarUDF) -> Option<&'static (&'static str, &'static str, &'static str)> {
-    OURS.iter().find(|(name, ..)| *name == function.name())
-}
-
-fn syntax(function: &ScalarUDF) -> Option<String> {
-    if let Some((_, syntax, _)) = ours(function) {
-        return Some((*syntax).to_owned());
-    }
-    function.documentation().map(|documentation| documentation.syntax_example.trim().to_owned())
-}
-
-fn any_syntax(name: &str, signature: &Signature) -> String {
-    match arities(&signature.type_signature).last() {
-        Some(count) => {
-            let names: Vec<String> = (1..=*count).map(|at| format!("value{at}")).collect();
-            format!("{name}({})", names.join(", "))
-        }
-        None => format!("{name}(...)"),
-    }
-}
-
-fn help(function: &ScalarUDF) -> String {
-    match (ours(function), function.documentation()) {
-        (Some((_, _, help)), _) => (*help).to_owned(),
-        (None, Some(documentation)) => documentation.description.trim().to_owned(),
-        (None, None) => String::new(),
-    }
+/// Returns the other names of a function.
+pub fn aliases(function: &FunctionInfo) -> Vec<&'static str> {
+    let mut aliases: Vec<&str> =
+        find(function.name).map_or(&[][..], |known| known.aliases()).iter().map(String::as_str).collect();
+    aliases.sort_unstable();
+    aliases
 }
 
 #[cfg(test)]
@@ -299,14 +230,15 @@ mod tests {
     }
 
     #[test]
-    fn every_function_is_listed_once_and_documented() {
-        let functions = functions();
-        assert!(functions.len() > 100, "{}", functions.len());
-        for pair in functions.windows(2) {
-            assert!(pair[0].name < pair[1].name);
-        }
-        for function in functions {
-            assert!(!function.help.is_empty(), "{}", function.name);
-        }
+    fn every_function_is_described_once() {
+        let mut described: Vec<&str> = functions().iter().map(|function| function.name).collect();
+        let in_order =
+            functions().windows(2).all(|pair| (pair[0].group, pair[0].name) < (pair[1].group, pair[1].name));
+        assert!(in_order, "{described:?}");
+        described.sort_unstable();
+        let mut known: Vec<&str> = FUNCTIONS.values().map(|function| function.name()).collect();
+        known.sort_unstable();
+        known.dedup();
+        assert_eq!(described, known);
     }
 }

@@ -50,6 +50,7 @@
 //! See docs/decisions/030-expressions-are-datafusions.md.
 
 mod bounded;
+mod catalogue;
 mod clock;
 mod coerce;
 mod error;
@@ -65,7 +66,8 @@ mod plan;
 mod syntax;
 mod walk;
 
+pub use catalogue::{FunctionInfo, Group};
 pub use error::ExpressionError;
 pub use evaluate::{Condition, Evaluated, Evaluator, Kind};
 pub use expression::{Expression, check};
-pub use functions::{FunctionInfo, functions};
+pub use functions::{aliases, functions};

@@ -91,25 +91,48 @@ pub(crate) struct Names {
     pub(crate) written: Vec<String>,
     /// The names of `written`, and for `a.b` also `a`, since `a` may hold JSON.
     pub(crate) possible: Vec<String>,
+    /// The names of `written` whose absence the expression does not expect: see [`expects_null`].
+    pub(crate) needed: Vec<String>,
 }
 
 /// Collects the names in a parsed tree.
 pub(crate) fn collect(tree: &mut Expr) -> Names {
     let mut names = Names::default();
-    collect_into(tree, &mut names);
+    collect_into(tree, true, &mut names);
     names
 }
 
-fn collect_into(expr: &mut Expr, names: &mut Names) {
+fn collect_into(expr: &mut Expr, is_needed: bool, names: &mut Names) {
     if let Some(reference) = Reference::of(expr) {
         add(&mut names.written, reference.whole());
+        if is_needed {
+            add(&mut names.needed, reference.whole());
+        }
         for count in (1..=reference.names.len()).rev() {
             add(&mut names.possible, reference.prefix(count));
         }
         return;
     }
+    let is_needed = is_needed && !expects_null(expr);
     for part in walk::parts(expr).into_iter().flatten() {
-        collect_into(part, names);
+        collect_into(part, is_needed, names);
+    }
+}
+
+/// True if the author of an expression expects that its parts may be NULL, and says what happens then.
+fn expects_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsUnknown(_)
+        | Expr::IsNotUnknown(_)
+        | Expr::IsDistinctFrom(..)
+        | Expr::IsNotDistinctFrom(..) => true,
+        Expr::Function(function) => {
+            const EXPECTING: [&str; 6] = ["coalesce", "nvl", "ifnull", "nvl2", "concat", "concat_ws"];
+            EXPECTING.contains(&function.name.to_string().trim_matches('"').to_lowercase().as_str())
+        }
+        _ => false,
     }
 }
 

@@ -308,6 +308,7 @@ mod tests {
             taken_at_once: 0,
             queued: 0,
             details: Default::default(),
+            missing_fields: Vec::new(),
             retrying: None,
         };
         let mut view = View {

@@ -28,6 +28,8 @@ pub struct RunRequest {
     pub compat_exit_code: bool,
     /// True if a service reports the files that its operations skip, as capyfile's concurrent modes do.
     pub reports_skipped: bool,
+    /// True if a quiet run ends with the names of fields that no message had.
+    pub hints: bool,
 }
 
 /// Runs a configuration until its sources end or a signal stops it.
@@ -60,6 +62,7 @@ fn once(
         (_, true) => {
             Box::new(move |outcome: &Outcome| summary::text(outcome, &errors_command, Paint::stderr()))
         }
+        _ if request.hints => Box::new(|outcome: &Outcome| summary::hints(outcome, Paint::stderr())),
         _ => Box::new(|_: &Outcome| String::new()),
     };
     // Progress would garble the lines of file events.

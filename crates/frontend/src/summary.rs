@@ -40,10 +40,33 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
         let last = outcome.retries.last.as_deref().unwrap_or_default();
         line(&[format!("retried {times}, the last: {last}")]);
     }
+    for missing in missing_fields(&summary.components, paint) {
+        line(&[missing]);
+    }
     for letters in dead_letters(summary, errors_command, paint) {
         line(&[letters]);
     }
     text
+}
+
+/// The lines about fields that no message had, as text.
+pub fn hints(outcome: &Outcome, paint: Paint) -> String {
+    missing_fields(&outcome.summary.components, paint).into_iter().map(|line| line + "\n").collect()
+}
+
+/// The lines about fields that no message had.
+fn missing_fields(components: &[ComponentCounts], paint: Paint) -> Vec<String> {
+    let of = |counts: &ComponentCounts| {
+        let found = counts.missing_fields.iter().map(|field| {
+            let missing = paint.yellow(&format!("no message had a field `{}`", field.name));
+            match &field.similar {
+                Some(similar) => format!("{}: {missing}; did you mean `{similar}`?", counts.name),
+                None => format!("{}: {missing}", counts.name),
+            }
+        });
+        found.collect::<Vec<_>>()
+    };
+    components.iter().flat_map(of).collect()
 }
 
 /// The lines about dead letters, if there are any.

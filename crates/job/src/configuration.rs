@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use thalweg_config::{Diagnostics, Document};
-use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, gollum, recognise};
+use thalweg_config::{Diagnostics, Document, Span};
+use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, foreign, gollum, recognise};
 use thalweg_engine::{Graph, Registry, StateDir};
 use thalweg_net::fetch::Fetch;
 use thalweg_redact::without_secrets;
@@ -69,7 +69,7 @@ impl Configuration {
         let document = if path == Path::new(STDIN) {
             standard_input("the configuration on the standard input")?
         } else {
-            Document::open(path)?
+            Document::open(path).map_err(foreign::explained)?
         };
         Ok(Self::new(document, path))
     }
@@ -231,7 +231,8 @@ impl Configuration {
         selection: Selection<'_>,
         overrides: &Overrides,
     ) -> Result<Job, LoadError> {
-        let converted = self.converted(selection)?;
+        let converted =
+            self.converted(selection).map_err(|error| self.with_other_mistakes(error, registry))?;
         let identity = self.identity()?;
         let mut phases = Vec::new();
         for (number, found) in converted.phases.into_iter().enumerate() {
@@ -249,6 +250,26 @@ impl Configuration {
         }
         let remarks: Option<Diagnostics> = (!self.dialect.is_native()).then_some(converted.remarks);
         Ok(Job { name: self.name().to_owned(), service, processor: None, phases, remarks })
+    }
+
+    /// Adds the mistakes that a document has beside variables that are not set. Those at such a variable are
+    /// left out: its value is not known.
+    fn with_other_mistakes(&self, error: LoadError, registry: &Registry) -> LoadError {
+        let LoadError::Mistakes(mut mistakes) = error else { return error };
+        if self.dialect.is_native() {
+            let unset: Vec<Span> = mistakes.iter().map(|mistake| mistake.span).collect();
+            let mut document = self.document.clone();
+            let etcd = EtcdLookup::when_asked();
+            document.substitute(etcd.environment(None).variable, &mut document.diagnostics());
+            let others = thalweg_engine::read(&document, registry).err();
+            let contains = |span: Span, of: &Span| span.start <= of.start && of.end <= span.end;
+            for other in others.iter().flat_map(Diagnostics::iter) {
+                if !unset.iter().any(|of| contains(other.span, of)) {
+                    mistakes.push(other.clone());
+                }
+            }
+        }
+        LoadError::Mistakes(mistakes)
     }
 
     fn refuse_stdin_twice(&self, graph: &Graph) -> Result<(), LoadError> {

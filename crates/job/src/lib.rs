@@ -33,6 +33,7 @@ mod job;
 mod logs;
 mod memory;
 mod outcome;
+mod pipe;
 mod run;
 
 use thalweg_engine::Registry;
@@ -50,9 +51,11 @@ pub use job::{Job, Overrides, Phase};
 pub use logs::{LogCollector, LogEvent};
 pub use memory::{peak_memory, process_memory};
 pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
+pub use pipe::PipeOptions;
 pub use run::signals;
 pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
 pub use thalweg_dialects::gollum::Version as GollumVersion;
+pub use thalweg_expression::{FunctionInfo, Group as FunctionGroup, aliases as function_aliases, functions};
 pub use thalweg_runtime::descriptors::for_clients as descriptors_for_clients;
 pub use thalweg_runtime::idle::set_before_wait;
 

@@ -8,8 +8,10 @@ mod convert;
 #[cfg(feature = "stores")]
 mod copy;
 mod errors;
+mod functions;
 mod gollum;
 mod new;
+mod pipe;
 mod run;
 mod schema;
 mod serve;
@@ -38,6 +40,7 @@ First steps:
   thalweg check first.yaml         check it
   thalweg run first.yaml           run it
   thalweg components               list the components
+  thalweg functions                list the functions of expressions
 
 Exit codes:
   0  done; also after a stop, if everything in flight was delivered
@@ -64,10 +67,12 @@ enum Command {
     Serve(serve::Arguments),
     #[cfg(feature = "stores")]
     Copy(Box<copy::Arguments>),
+    Pipe(pipe::Arguments),
     Check(check::Arguments),
     Convert(convert::Arguments),
     New(new::Arguments),
     Components(components::Arguments),
+    Functions(functions::Arguments),
     Gollum(gollum::Arguments),
     Capycmd(capyfile::Capycmd),
     Capysvr(capyfile::Capysvr),
@@ -96,7 +101,7 @@ impl CommandLine {
     /// The effect of a signal before the command heeds signals.
     pub fn early(&self) -> Early {
         match &self.command {
-            Command::Run(_) | Command::Serve(_) => Early::Done,
+            Command::Run(_) | Command::Serve(_) | Command::Pipe(_) => Early::Done,
             #[cfg(feature = "stores")]
             Command::Copy(_) => Early::Failed,
             Command::Errors(arguments) if arguments.replays() => Early::Failed,
@@ -112,10 +117,12 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Serve(arguments) => serve::run(&arguments),
         #[cfg(feature = "stores")]
         Command::Copy(arguments) => copy::run(*arguments),
+        Command::Pipe(arguments) => pipe::run(arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
         Command::Components(arguments) => components::run(&arguments),
+        Command::Functions(arguments) => functions::run(&arguments),
         Command::Gollum(arguments) => gollum::run(&arguments),
         Command::Capycmd(arguments) => capyfile::run(capyfile::Program::Capycmd, &arguments.options),
         Command::Capysvr(arguments) => capyfile::run(capyfile::Program::Capysvr, &arguments.options),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use thalweg_engine::{Definition, OptionReference, Reference, Registry, Role};
+use thalweg_expression::{Group, aliases, functions};
 
 /// The folder of the pages, from the root of the repository.
 pub const FOLDER: &str = "docs/reference";
@@ -17,6 +18,7 @@ pub fn pages(registry: &Registry) -> BTreeMap<String, String> {
     let mut files: BTreeMap<String, String> =
         registry.iter().map(|known| (path(known), page(known))).collect();
     files.insert(format!("{FOLDER}/README.md"), index(registry));
+    files.insert(format!("{FOLDER}/functions.md"), function_page());
     let schema = thalweg_engine::schema(registry);
     files.insert(format!("{FOLDER}/thalweg.schema.json"), format!("{schema:#}\n"));
     files
@@ -70,6 +72,26 @@ fn shown(option: &OptionReference) -> String {
     let mut text = format!("{indent}- `{}`: {}\n", option.name, option.facts());
     for line in option.description.lines() {
         let _ = writeln!(text, "{}", format!("{indent}  {line}").trim_end());
+    }
+    text
+}
+
+fn function_page() -> String {
+    let mut text = "# Functions\n\nThe functions of [expressions](../expressions.md), generated from the code by `make generate`. \
+                    `thalweg functions NAME` shows the same in a terminal.\n"
+        .to_owned();
+    for group in Group::ALL {
+        let _ = write!(text, "\n## {}\n\n| call | meaning | example |\n| --- | --- | --- |\n", group.title());
+        for function in functions().iter().filter(|function| function.group == group) {
+            let aliases = aliases(function);
+            let also = match aliases.is_empty() {
+                true => String::new(),
+                false => format!(" Also called `{}`.", aliases.join("`, `")),
+            };
+            let help = format!("{}{also}", function.help);
+            let example = format!("`{}` = `{}`", function.example, function.result);
+            let _ = writeln!(text, "| `{}` | {} | {} |", cell(function.call), cell(&help), cell(&example));
+        }
     }
     text
 }

@@ -45,6 +45,10 @@ sinks:
 }
 
 impl TransformConfig for Cast {
+    fn fields(&self) -> Vec<String> {
+        self.0.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let casts = self.0.0.iter().map(|(name, kind)| Casting {
             name: name.clone(),

@@ -96,6 +96,10 @@ sinks:
 }
 
 impl TransformConfig for Copy {
+    fn fields(&self) -> Vec<String> {
+        vec![self.from.clone()]
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let Self { from, into, mode, separator, skip_empty } = self.clone();
         let input = Input { field: from, skip_empty };

@@ -32,6 +32,10 @@ sinks:
 }
 
 impl TransformConfig for Drop {
+    fn fields(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Selection::without(self.0.clone())))
     }

@@ -47,6 +47,11 @@ sinks:
 }
 
 impl TransformConfig for Filter {
+    fn fields(&self) -> Vec<String> {
+        let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
+        condition.needed_columns().to_vec()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
         let memory = context.memory.budget();

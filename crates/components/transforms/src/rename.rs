@@ -68,6 +68,10 @@ sinks:
 }
 
 impl TransformConfig for Rename {
+    fn fields(&self) -> Vec<String> {
+        self.0.0.iter().map(|(old, _)| old.clone()).collect()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let mut entries = self.0.0.clone();
         entries.retain(|(old, new)| old != new);

@@ -59,6 +59,10 @@ impl TransformConfig for Route {
         self.0.0.iter().map(|(label, _)| label.clone()).collect()
     }
 
+    fn fields(&self) -> Vec<String> {
+        self.0.0.iter().flat_map(|(_, condition)| condition.needed_columns()).cloned().collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let memory = context.memory.budget();
         let conditions =

@@ -79,6 +79,10 @@ impl TransformConfig for RouteBy {
         self.outputs.0.iter().map(|(label, _)| label.clone()).collect()
     }
 
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let values = self.outputs.0.iter().map(|(_, value)| value.clone().into_bytes());
         Ok(Box::new(Router {

@@ -56,6 +56,16 @@ sinks:
 }
 
 impl TransformConfig for Set {
+    fn fields(&self) -> Vec<String> {
+        let settings = self.0.0.iter().enumerate();
+        let needed = settings.flat_map(|(at, (_, expression))| {
+            let before = &self.0.0[..at];
+            let is_set = move |name: &str| before.iter().any(|(set, _)| name.split('.').next() == Some(set));
+            expression.needed_columns().iter().filter(move |name| !is_set(name))
+        });
+        needed.cloned().collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let memory = context.memory.budget();
         let fields = self.0.0.iter().map(|(name, expression)| Setting {

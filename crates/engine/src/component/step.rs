@@ -29,6 +29,14 @@ impl Step {
         }
     }
 
+    /// Returns the names of fields that it reads, and without which it has no effect.
+    pub fn fields(&self) -> Vec<String> {
+        match self {
+            Step::Messages(config) => config.fields(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => Vec::new(),
+        }
+    }
+
     /// True if it must be alone in its segment, which then has one worker.
     pub fn is_sequential(&self) -> bool {
         match self {

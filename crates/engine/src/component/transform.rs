@@ -82,6 +82,12 @@ pub trait TransformConfig: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the names of fields that it reads, and without which it has no effect. The summary of a run
+    /// names those that no message had.
+    fn fields(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// True if the result for a batch depends on earlier batches. Such a transform runs in one worker and
     /// receives the batches in order; others run in one worker per core.
     fn is_sequential(&self) -> bool {

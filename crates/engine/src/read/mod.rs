@@ -8,6 +8,7 @@
 
 mod connections;
 mod shared_files;
+mod terms;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -166,12 +167,20 @@ impl Reader<'_> {
             (Some(name), _) => (name, node.span, &nothing),
             (None, [(key, options)]) => (key.name.as_str(), key.span, options),
             (None, entries) => {
-                let (message, help) = match entries.get(1) {
-                    Some((second, _)) => (
+                let kind = node.get("type").and_then(Node::as_str);
+                let (message, help) = match (kind, entries.get(1)) {
+                    // The form of Vector and Fluent Bit.
+                    (Some(kind), _) => (
+                        format!("The kind of a {} is the key above its options.", role.name()),
+                        format!(
+                            "Instead of `type: {kind}`, write `{kind}:` and indent the options below it."
+                        ),
+                    ),
+                    (None, Some((second, _))) => (
                         format!("This {} has more than one key.", role.name()),
                         format!("Its options belong under its kind: indent `{}` further.", second.name),
                     ),
-                    None => (
+                    (None, None) => (
                         format!("This {} should be its kind with its options.", role.name()),
                         format!("Write for example `{}`.", example_of(role)),
                     ),
@@ -184,10 +193,11 @@ impl Reader<'_> {
             let names = || self.registry.iter().filter(|known| known.role == role).map(|known| known.name);
             let elsewhere =
                 self.registry.iter().find(|known| known.name == name).map(|known| known.role.name());
-            let help = match (nearest(name, names()), elsewhere) {
-                (_, Some(other)) => format!("It is a {other}. `thalweg components` lists all."),
-                (Some(near), None) => format!("Did you mean `{near}`?"),
-                (None, None) => format!("There are: {}.", list(&names().collect::<Vec<_>>())),
+            let help = match (terms::advice(role, name), nearest(name, names()), elsewhere) {
+                (Some(advice), ..) => advice.to_owned(),
+                (_, _, Some(other)) => format!("It is a {other}. `thalweg components` lists all."),
+                (_, Some(near), None) => format!("Did you mean `{near}`?"),
+                (_, None, None) => format!("There are: {}.", list(&names().collect::<Vec<_>>())),
             };
             let message = format!("There is no {} called `{name}`.", role.name());
             self.diagnostics.error(span, message).help(help);

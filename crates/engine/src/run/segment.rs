@@ -13,6 +13,7 @@ use super::checkpoints::SharedTransform;
 use crate::Error;
 use crate::component::{Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
+use crate::missing::FieldWatch;
 use crate::parcel::{Files, bytes_of, shares};
 use crate::plan::{Destination, Target};
 use thalweg_record::{Output, Outputs};
@@ -38,6 +39,7 @@ pub(super) enum Work {
 pub(super) struct Operator {
     work: Work,
     metrics: Arc<ComponentMetrics>,
+    fields: FieldWatch,
     out: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
 }
@@ -49,7 +51,13 @@ impl Operator {
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
         let out = Outputs::new(metrics.name.clone());
-        Self { work, metrics, out, outputs }
+        Self { work, metrics, fields: FieldWatch::default(), out, outputs }
+    }
+
+    /// Watches for these fields.
+    pub(super) fn watching(mut self, fields: Vec<String>) -> Self {
+        self.fields = FieldWatch::new(fields);
+        self
     }
 
     fn targets(&self, output: Output) -> Arc<[Target]> {
@@ -129,6 +137,7 @@ impl Worker for SegmentWorker {
             };
             operator.metrics.add_busy(start);
             finished.map_err(|error| failed(&operator.metrics, error))?;
+            operator.metrics.missing.add(std::mem::take(&mut operator.fields));
             self.pass_on(at, &mut results)?;
             self.resume(None, &mut results).await?;
         }
@@ -189,6 +198,7 @@ impl SegmentWorker {
     fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let operator = &mut self.operators[at];
         enters(&mut batch, &operator.metrics);
+        operator.fields.note(&batch);
         let start = Instant::now();
         let applied = match &mut operator.work {
             Work::Calls(transform) => transform.apply(batch, &mut operator.out),

@@ -32,8 +32,8 @@ pub(super) const TARGET: Target = Target {
 };
 
 /// The names of all functions.
-static NAMES: LazyLock<Vec<String>> =
-    LazyLock::new(|| functions().into_iter().map(|function| function.name).collect());
+static NAMES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| functions().iter().map(|function| function.name).collect());
 
 /// How arguments are written: as texts, numbers, or a literal.
 const ARGUMENTS: [&str; 8] = [

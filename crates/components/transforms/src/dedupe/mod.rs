@@ -74,6 +74,10 @@ sinks:
 }
 
 impl TransformConfig for Dedupe {
+    fn fields(&self) -> Vec<String> {
+        self.keys.clone()
+    }
+
     fn is_sequential(&self) -> bool {
         true
     }

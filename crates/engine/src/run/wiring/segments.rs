@@ -100,7 +100,8 @@ impl Wiring<'_> {
                 other => other,
             };
             let metrics = self.environment.metrics(&node.name);
-            operators.push(segment::Operator::new(work, metrics, outputs.clone()));
+            let operator = segment::Operator::new(work, metrics, outputs.clone());
+            operators.push(operator.watching(node.config.fields()));
         }
         Ok(operators)
     }

@@ -5,6 +5,7 @@ use arrow_schema::Field;
 use proptest::prelude::*;
 use thalweg_record::{Ack, Meta, PayloadWriter};
 
+mod examples;
 mod joins;
 
 /// Returns a batch of the given fields and payloads, one payload per row.

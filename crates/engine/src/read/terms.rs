@@ -1,0 +1,149 @@
+//! Terms of other programs that are not the name of a component here.
+//!
+//! A user who searches for `aggregate` or `kafka` learns more from a sentence than from the list of all components.
+
+use crate::registry::Role;
+
+/// A term, the role for which it was written, or any, and the advice.
+const TERMS: &[(&str, Option<Role>, &str)] = &[
+    // Transforms of other programs.
+    (
+        "remap",
+        None,
+        "Use `set` to compute fields, `filter` to choose messages and `route` to divide them: SQL expressions take the place of VRL.",
+    ),
+    (
+        "mapping",
+        None,
+        "Use `set` to compute fields, `keep` and `drop` to choose them: SQL expressions take the place of Bloblang.",
+    ),
+    (
+        "bloblang",
+        None,
+        "Use `set` to compute fields, `keep` and `drop` to choose them: SQL expressions take the place of Bloblang.",
+    ),
+    ("mutate", None, "Use `set`, `rename`, `drop`, `cast`, `replace` or `trim`."),
+    ("modify", None, "Use `set`, `rename` or `drop`."),
+    (
+        "sql",
+        None,
+        "Use `filter: \"a > 1\"` and `set: { x: \"a + 1\" }`: their expressions are SQL. There are no queries over several messages.",
+    ),
+    ("jq", None, "Use `set` and `keep`; `a.b[0]` reads a part of a nested field."),
+    ("lua", None, "Use `set` and `filter`, or a transform in Python: `@thalweg.transform`."),
+    ("throttle", None, "Use `limit`."),
+    ("rate_limit", None, "Use `limit`."),
+    ("mask", None, "Use `replace`, with a `pattern`."),
+    ("redact", None, "Use `replace`, with a `pattern`."),
+    ("grok", None, "Use `parse_grok`."),
+    ("dissect", None, "Use `parse_regex`, or `split_fields`."),
+    ("json", Some(Role::Transform), "Use `parse_json`; to write JSON, give the sink `encode: json`."),
+    ("csv_to_json", None, "Use `parse_csv`; to write JSON, give the sink `encode: json`."),
+    ("unnest", None, "Use `split_array`."),
+    ("explode", None, "Use `split_array`."),
+    ("branch", None, "Use `route`."),
+    ("switch", None, "Use `route`."),
+    ("delete", None, "Use `drop` for fields, `filter` for messages and `remove` for files."),
+    ("multiline", None, "Give the source `file` the option `framing: { start_pattern: … }`."),
+    (
+        "aggregate",
+        None,
+        "There is no aggregation over several messages yet. `set` with `limit` and `sample` look at one at a time; write the messages to a file or an object and query it, for example with DuckDB.",
+    ),
+    (
+        "reduce",
+        None,
+        "There is no aggregation over several messages yet. Lines that belong together are joined by `framing: { start_pattern: … }` of the source `file`.",
+    ),
+    ("window", None, "There is no aggregation over several messages yet."),
+    (
+        "log_to_metric",
+        None,
+        "There is no aggregation over several messages yet. The sink `statsd` counts messages.",
+    ),
+    ("join", None, "There is no join with a table yet; `geoip` looks addresses up."),
+    ("lookup", None, "There is no lookup in a table yet; `geoip` looks addresses up."),
+    ("enrich", None, "There is no lookup in a table yet; `geoip` looks addresses up."),
+    ("cache", None, "`dedupe` remembers keys. There is no other cache."),
+    // Systems.
+    (
+        "kafka",
+        None,
+        "There is no connector for Kafka yet. A client can connect it by a pipe: `kcat -C -t topic | thalweg run …` with the source `stdin`, or the sink `stdout`.",
+    ),
+    ("redis", None, "There is no connector for Redis yet."),
+    ("nats", None, "There is no connector for NATS yet."),
+    ("mqtt", None, "There is no connector for MQTT yet. `mosquitto_sub` can feed the source `stdin`."),
+    ("amqp", None, "There is no connector for AMQP yet."),
+    ("rabbitmq", None, "There is no connector for RabbitMQ yet."),
+    (
+        "postgres",
+        None,
+        "There is no connector for PostgreSQL yet. `psql -c \"\\copy …\"` can read CSV from the sink `stdout`, or write it to the source `stdin`.",
+    ),
+    (
+        "postgresql",
+        None,
+        "There is no connector for PostgreSQL yet. `psql -c \"\\copy …\"` can read CSV from the sink `stdout`, or write it to the source `stdin`.",
+    ),
+    ("mysql", None, "There is no connector for MySQL yet."),
+    (
+        "clickhouse",
+        None,
+        "There is no connector for ClickHouse yet. Its HTTP interface takes rows in JSON from the sink `http`.",
+    ),
+    ("elasticsearch", None, "There is no connector for Elasticsearch yet."),
+    ("opensearch", None, "There is no connector for OpenSearch yet."),
+    ("loki", None, "There is no connector for Loki yet."),
+    (
+        "influxdb",
+        None,
+        "There is no connector for InfluxDB yet. Its HTTP interface takes line protocol from the sink `http`.",
+    ),
+    (
+        "prometheus",
+        None,
+        "There is no connector for Prometheus yet. thalweg's own metrics are at `/metrics` with `--listen`.",
+    ),
+    (
+        "journald",
+        None,
+        "There is no source `journald` yet. `journalctl -f -o json` can feed the source `stdin`.",
+    ),
+    (
+        "exec",
+        Some(Role::Source),
+        "There is no source that runs commands. A command can feed the source `stdin`: `command | thalweg run …`.",
+    ),
+    (
+        "cron",
+        None,
+        "There is no schedule yet; cron or a timer of systemd can start `thalweg run`, and `--repeat` repeats it.",
+    ),
+    // Other words for components.
+    ("tail", None, "Use `file: { path: …, follow: true }`."),
+    ("console", Some(Role::Sink), "Use `stdout`."),
+    ("console", Some(Role::Source), "Use `stdin`."),
+    ("print", None, "Use the sink `stdout`."),
+    ("blackhole", None, "Use `discard`."),
+    ("null", None, "Use `discard`."),
+    ("demo_logs", None, "Use `generate`."),
+    ("dummy", None, "Use `generate`."),
+    ("tcp", None, "Use `socket: { address: \"tcp://…\" }`."),
+    ("udp", None, "Use `socket: { address: \"udp://…\" }`."),
+    ("http_server", None, "Use `http`."),
+    ("http_client", None, "Use `http` as a sink, or `objects` to read from web servers."),
+    ("s3", None, "Use `objects: { url: \"s3://bucket/prefix/\" }`."),
+    ("aws_s3", None, "Use `objects: { url: \"s3://bucket/prefix/\" }`."),
+    ("gcs", None, "Use `objects: { url: \"gs://bucket/prefix/\" }`."),
+    ("azure_blob", None, "Use `objects: { url: \"az://container/prefix/\" }`."),
+    ("buffer", None, "Use a sink `spool`, and a source `spool` of the same folder."),
+];
+
+/// Returns a sentence for a term that is no component.
+pub(super) fn advice(role: Role, name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase().replace('-', "_");
+    let fits =
+        |(term, only, _): &&(&str, Option<Role>, &str)| *term == name && only.is_none_or(|only| only == role);
+    TERMS.iter().find(fits).map(|(.., advice)| *advice)
+}
