@@ -1,11 +1,11 @@
 //! Configurations of programs that do what thalweg does, and that it does not read.
 //!
-//! They share words with thalweg's own form: a file of Vector has `sources` and `sinks`. Read as that form, one such file was
-//! answered with a dozen mistakes, none of which named the cause. It is therefore recognised, and answered with one: the
-//! program's name, and how its parts are written here.
+//! They share words with thalweg's own form: a file of Vector has `sources` and `sinks`. Read as that form,
+//! one such file was answered with a dozen mistakes, none of which named the cause. It is therefore
+//! recognised, and answered with one: the program's name, and how its parts are written here.
 //!
-//! Recognition needs keys that only that program uses together. A file in thalweg's own form with mistakes must not be taken
-//! for one of these.
+//! Recognition needs keys that only that program uses together. A file in thalweg's own form with mistakes
+//! must not be taken for one of these.
 
 use std::sync::LazyLock;
 
@@ -103,8 +103,8 @@ fn of_text(text: &str) -> Option<(Program, Span)> {
     })
 }
 
-/// Replaces mistakes of syntax by one that names the program, if the text is the configuration of one that is not written in
-/// YAML.
+/// Replaces mistakes of syntax by one that names the program, if the text is the configuration of one that is
+/// not written in YAML.
 #[must_use]
 pub fn explained(mistakes: Diagnostics) -> Diagnostics {
     match of_text(mistakes.text()) {

@@ -1,10 +1,12 @@
 //! The fields that a transform reads and no message had: probably misspelled.
 //!
-//! A missing field is no mistake before a run, because fields are only known when messages arrive, and none for a single
-//! message, because the next one may have it. So `filter: "statsu >= 500"` passes nothing, without a word. Each worker
-//! therefore notes which of the named fields it has seen, and the counters name the others at the end.
+//! A missing field is no mistake before a run, because fields are only known when messages arrive, and none
+//! for a single message, because the next one may have it. So `filter: "statsu >= 500"` passes nothing,
+//! without a word. Each worker therefore notes which of the named fields it has seen, and the counters name
+//! the others at the end.
 //!
-//! The cost is one branch per batch once all fields were seen, and one comparison of pointers while batches share a schema.
+//! The cost is one branch per batch once all fields were seen, and one comparison of pointers while batches
+//! share a schema.
 
 use std::collections::BTreeSet;
 
@@ -59,8 +61,8 @@ impl FieldWatch {
     }
 }
 
-/// True if a schema has a field, or one whose JSON it looks into: `a.b.c` is there if `a` is. A pattern such as
-/// `http_*` is there if a field begins so.
+/// True if a schema has a field, or one whose JSON it looks into: `a.b.c` is there if `a` is. A pattern such
+/// as `http_*` is there if a field begins so.
 fn has(schema: &Schema, name: &str) -> bool {
     if let Some((start, _)) = name.split_once('*') {
         return schema.fields().iter().any(|field| field.name().starts_with(start));

@@ -215,7 +215,7 @@ mod tests {
     fn names_whose_absence_is_expected_are_not_needed() {
         let needed = |sql: &str| Expression::parse(sql).unwrap().needed_columns().to_vec();
         assert_eq!(needed("status >= 500 AND coalesce(host, name.first) = 'a'"), ["status"]);
-        assert_eq!(needed("a IS NULL OR b IS NOT NULL OR c IS DISTINCT FROM d OR e = 1"), ["e"]);
+        assert_eq!(needed("a IS NULL OR b IS NOT NULL OR (c IS DISTINCT FROM d) OR e = 1"), ["e"]);
         assert_eq!(needed("CASE WHEN a = 1 THEN nvl(b, c) ELSE upper(d.x) END"), ["a", "d.x"]);
         // A field that is needed once is needed.
         assert_eq!(needed("a IS NULL OR a > 5"), ["a"]);

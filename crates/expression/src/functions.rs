@@ -11,7 +11,7 @@ use datafusion_expr_common::signature::Arity;
 use crate::{ExpressionError, FunctionInfo, bounded::bounded, catalogue::CATALOGUE, clock, json};
 
 /// DataFusion functions about its own tables, files and type system, which have no use here.
-const NOT_HERE: [&str; 15] = [
+const NOT_HERE: [&str; 16] = [
     "arrow_cast",
     "arrow_field",
     "arrow_metadata",
@@ -27,6 +27,8 @@ const NOT_HERE: [&str; 15] = [
     "with_metadata",
     "named_struct",
     "struct",
+    // Its result is a list, which no field can hold.
+    "regexp_match",
 ];
 
 /// Aggregates that users of databases may try.
@@ -58,12 +60,13 @@ const AGGREGATES: [&str; 24] = [
 ];
 
 /// Function names of other systems, and the equivalent here.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     ("isnull", "coalesce"),
     ("json_extract_scalar", "json_get"),
     ("json_value", "json_get"),
     ("len", "length"),
     ("parse_json", "json_get"),
+    ("regexp_match", "regexp_like"),
     ("regexp_matches", "regexp_like"),
     ("regexp_extract", "regexp_replace"),
     ("strftime", "to_char"),
@@ -224,7 +227,7 @@ mod tests {
     fn a_wrong_number_of_arguments_is_told_with_the_right_one() {
         assert_eq!(
             message("upper", 2),
-            "`upper` takes 1 argument, and 2 are given. It is written `upper(str)`."
+            "`upper` takes 1 argument, and 2 are given. It is written `upper(text)`."
         );
         assert_eq!(message("now", 1), "`now` takes 0 arguments, and 1 is given. It is written `now()`.");
     }

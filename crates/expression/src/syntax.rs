@@ -245,8 +245,40 @@ impl Rules<'_> {
             }
             Expr::Lambda(_) => Err(ExpressionError::new("There are no lambda functions.").at(at)),
             Expr::Function(function) => self.check_call(function),
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+                self.check_distinct(left, right)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The parser takes everything after `IS DISTINCT FROM` for its right side: `a IS DISTINCT FROM b AND c` would be
+    /// `a IS DISTINCT FROM (b AND c)`. In SQL it binds more tightly.
+    fn check_distinct(&self, left: &Expr, right: &Expr) -> Result<(), ExpressionError> {
+        let takes_too_much = match right {
+            Expr::BinaryOp { op, .. } => matches!(
+                op,
+                BinaryOperator::And
+                    | BinaryOperator::Or
+                    | BinaryOperator::Xor
+                    | BinaryOperator::Eq
+                    | BinaryOperator::NotEq
+                    | BinaryOperator::Lt
+                    | BinaryOperator::LtEq
+                    | BinaryOperator::Gt
+                    | BinaryOperator::GtEq
+            ),
+            Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) | Expr::IsNull(_) | Expr::IsNotNull(_) => {
+                true
+            }
+            _ => false,
+        };
+        if !takes_too_much {
+            return Ok(());
+        }
+        Err(ExpressionError::new("`IS DISTINCT FROM` needs parentheses here.")
+            .at(range(self.sql, right.span()))
+            .help(format!("Write for example `({left} IS DISTINCT FROM …) AND …`.")))
     }
 
     fn check_call(&self, function: &Function) -> Result<(), ExpressionError> {
@@ -349,6 +381,29 @@ mod tests {
         let ExpressionError { range, message, help } = check(sql).unwrap_err();
         let whole = help.map_or(message.clone(), |help| format!("{message} {help}"));
         (whole, range.map(|range| &sql[range]))
+    }
+
+    #[test]
+    fn what_the_parser_reads_beyond_is_distinct_from_is_a_mistake() {
+        for sql in [
+            "a IS DISTINCT FROM b AND c",
+            "NOT a IS NOT DISTINCT FROM 1 OR x = 2",
+            "a IS DISTINCT FROM b = c",
+        ] {
+            assert!(mistake(sql).0.starts_with("`IS DISTINCT FROM` needs parentheses here."), "{sql}");
+        }
+        assert_eq!(
+            mistake("status IS DISTINCT FROM 200 AND ok").0,
+            "`IS DISTINCT FROM` needs parentheses here. Write for example `(status IS DISTINCT FROM …) AND …`."
+        );
+        for sql in [
+            "ok AND a IS DISTINCT FROM b",
+            "(a IS DISTINCT FROM b) AND c",
+            "a IS DISTINCT FROM (b AND c)",
+            "a IS DISTINCT FROM b + 1",
+        ] {
+            assert_eq!(check(sql), Ok(()), "{sql}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Pipelines on one line: `parse_json | filter status >= 500 | keep host, status`.
 //!
-//! The text becomes a configuration: a source, a pipeline of these transforms, and a sink. Every part keeps its place in the
-//! text, so a mistake is shown there. Each part is the name of a transform and its value, in the shortest form that the
-//! transform allows:
+//! The text becomes a configuration: a source, a pipeline of these transforms, and a sink. Every part keeps
+//! its place in the text, so a mistake is shown there. Each part is the name of a transform and its value, in
+//! the shortest form that the transform allows:
 //!
 //! - nothing: `parse_json`
 //! - a text, such as an expression, which needs no quotes: `filter status >= 500`
@@ -33,7 +33,8 @@ pub struct PipeOptions {
     pub output: Option<String>,
     /// The format of the input, as in `parse_json`; CSV has a header.
     pub parse: Option<String>,
-    /// The format of the output. Without it, JSON if a transform parses the messages, and their payload if none does.
+    /// The format of the output. Without it, JSON if a transform parses the messages, and their payload if
+    /// none does.
     pub encode: Option<String>,
 }
 
@@ -41,7 +42,8 @@ impl PipeOptions {
     /// Returns the configuration.
     ///
     /// # Errors
-    /// If the text is not a list of transforms. Unknown transforms and wrong options are found later, with all other mistakes.
+    /// If the text is not a list of transforms. Unknown transforms and wrong options are found later, with
+    /// all other mistakes.
     pub fn document(&self, registry: &Registry) -> Result<Document, LoadError> {
         let text = &self.transforms;
         let mut mistakes = Diagnostics::new(NAME, text);
@@ -196,7 +198,8 @@ fn is_yaml(text: &str) -> bool {
     }
 }
 
-/// Parses a part of the text as YAML. What lies before it becomes blanks, so that its nodes have their places in the text.
+/// Parses a part of the text as YAML. What lies before it becomes blanks, so that its nodes have their places
+/// in the text.
 fn yaml(text: &str, range: Range<usize>, mistakes: &mut Diagnostics) -> Option<Node> {
     let blank = |c: char| if c == '\n' { "\n".to_owned() } else { " ".repeat(c.len_utf8()) };
     let padded: String = text[..range.start].chars().map(blank).chain([text[range].to_owned()]).collect();
