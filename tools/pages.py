@@ -311,7 +311,10 @@ class Shell:
         programs = folder / "programs"
         programs.mkdir()
         (programs / "thalweg").symlink_to(program)
-        (programs / "python3").symlink_to(sys.executable)
+        # Not a link: Python finds its virtual environment by the path that it was started with.
+        python = programs / "python3"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        python.chmod(0o755)
         environment = {
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
