@@ -209,6 +209,8 @@ def run(page, program):
         for block in blocks(page):
             if block.name:
                 path = shell.folder / block.name
+                if not path.resolve().is_relative_to(shell.folder.resolve()):
+                    raise Wrong(f"line {block.line}: {block.name} is not in the folder of the page")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(ports.real(block.text))
             if block.language == "console":
