@@ -209,6 +209,8 @@ def run(page, program):
         for block in blocks(page):
             if block.name:
                 path = shell.folder / block.name
+                if not path.resolve().is_relative_to(shell.folder.resolve()):
+                    raise Wrong(f"line {block.line}: {block.name} is not in the folder of the page")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(ports.real(block.text))
             if block.language == "console":
@@ -311,7 +313,10 @@ class Shell:
         programs = folder / "programs"
         programs.mkdir()
         (programs / "thalweg").symlink_to(program)
-        (programs / "python3").symlink_to(sys.executable)
+        # Not a link: Python finds its virtual environment by the path that it was started with.
+        python = programs / "python3"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        python.chmod(0o755)
         environment = {
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
