@@ -7,12 +7,19 @@
 /// The heading under which a function is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
+    /// Texts.
     Text,
+    /// Regular expressions.
     Patterns,
+    /// Arithmetic.
     Numbers,
+    /// Times and dates.
     Times,
+    /// Look-ups in JSON.
     Json,
+    /// NULL, and the choice of one of several values.
     Choice,
+    /// Encodings of bytes as text.
     Encoding,
 }
 

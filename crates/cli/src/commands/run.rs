@@ -132,6 +132,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         repeat,
         compat_exit_code: arguments.compat_exit_code,
         reports_skipped: arguments.concurrency,
+        hints: false,
     };
     thalweg_frontend::run(&configuration, &request)
 }

@@ -23,6 +23,7 @@ mod gollum;
 mod many;
 mod mistakes;
 mod network;
+mod one_line;
 mod pipes;
 mod planted;
 mod running;

@@ -277,3 +277,54 @@ fn no_two_sinks_write_the_same_file() {
         assert_eq!(with(one, other).code, Some(0), "{one} {other}");
     }
 }
+
+#[test]
+fn a_configuration_of_another_program_is_one_mistake_that_names_it() {
+    let vector = "\
+sources:
+  in: { type: file, include: [a.log] }
+transforms:
+  parse: { type: remap, inputs: [in], source: '. = parse_json!(.message)' }
+sinks:
+  out: { type: console, inputs: [parse], encoding: { codec: json } }
+";
+    assert_snapshot!(mistakes(vector));
+    let logstash = "input {\n  file { path => \"/var/log/x\" }\n}\noutput {\n  stdout { }\n}\n";
+    assert_snapshot!(mistakes(logstash));
+}
+
+#[test]
+fn the_kind_of_a_component_as_an_option() {
+    assert_snapshot!(mistakes(
+        "sources:\n  in: { type: file, path: a.log }\npipelines: { main: { from: in, to: out } }\nsinks: { out: discard }\n"
+    ));
+}
+
+#[test]
+fn terms_of_other_programs_have_an_answer() {
+    let text = "\
+sources:
+  in: { kafka: { topics: [a] } }
+pipelines:
+  main:
+    from: in
+    transforms:
+      - remap: { source: x }
+      - aggregate: {}
+    to: out
+sinks: { out: console }
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn a_variable_that_is_not_set_hides_no_other_mistake() {
+    let text = "\
+memory: ${UNSET_MEMORY}
+sources:
+  in: { generate: { cuont: 1, message: \"${UNSET_TEXT}\" } }
+pipelines: { main: { from: in, to: outt } }
+sinks: { out: discard }
+";
+    assert_snapshot!(mistakes(text));
+}
