@@ -76,6 +76,11 @@ impl Expression {
         &self.0.needed
     }
 
+    /// True if it reads `payload`, or a part of it.
+    pub fn names_payload(&self) -> bool {
+        self.0.possible.iter().any(|name| name == thalweg_record::PAYLOAD)
+    }
+
     /// True if NULLs of different types may lead to different results: see [`chooses`].
     pub(crate) fn chooses(&self) -> bool {
         self.0.chooses

@@ -318,3 +318,36 @@ fn a_full_disk_stops_the_run_also_while_a_torn_file_is_put_in_order() {
     let said = house.run_with_input(&["run", "c.yaml", "-q", "--state", "state"], b"another\n");
     assert_eq!(said.code, Some(0), "{}", said.err);
 }
+
+/// A field called `payload` means the field for the messages that have it. For all others `payload` is the message, whoever
+/// shares their batch.
+#[test]
+fn a_member_called_payload_hides_no_other_message() {
+    let input = "{\"a\":1}\n{\"payload\":7}\n{\"b\":2}\n{\"payload\":\"x\",\"meta\":{\"time\":\"t\"}}\n";
+    let run = |transforms: &str, sink: &str| {
+        let configuration = format!(
+            "sources: {{ in: stdin }}\npipelines:\n  main: {{ from: in, transforms: [parse_json, {transforms}], to: out }}\n\
+             sinks: {{ out: {{ stdout: {sink} }} }}\n"
+        );
+        let house = House::with(&[("c.yaml", &configuration)]);
+        let said = house.run_with_input(&["run", "-q", "c.yaml"], input.as_bytes());
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = ["{\"a\":1}", "7", "{\"b\":2}", "x"];
+    let text = "{ encode: { format: text, template: \"{payload}\" } }";
+    assert_eq!(run("keep: [payload]", text), whole);
+    assert_eq!(run("set: { z: payload }", "{ encode: { format: text, template: \"{z}\" } }"), whole);
+    assert_eq!(run("filter: \"payload LIKE '%b%'\"", "{}"), ["{\"b\":2}"]);
+    assert_eq!(run("copy: { into: z }", "{ encode: { format: text, template: \"{z}\" } }"), whole);
+    assert_eq!(run("dedupe: { keys: [payload] }", "{}").len(), 4);
+    assert_eq!(
+        run("set: { z: length(payload) }", "{ encode: json }"),
+        [
+            "{\"a\":1,\"z\":7}",
+            "{\"payload\":7,\"z\":1}",
+            "{\"b\":2,\"z\":7}",
+            "{\"payload\":\"x\",\"meta\":{\"time\":\"t\"},\"z\":1}"
+        ]
+    );
+}

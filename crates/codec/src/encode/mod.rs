@@ -182,6 +182,14 @@ impl Encoding {
         self.options.format == Format::Raw
     }
 
+    /// True if its options name `payload`. A batch without fields is written by its payloads in any case.
+    pub fn names_payload(&self) -> bool {
+        let EncodeOptions { fields, template, skip_empty, .. } = &self.options;
+        let fields = fields.iter().flatten().map(String::as_str);
+        let columns = template.iter().flat_map(Template::columns);
+        *skip_empty || fields.chain(columns).any(|name| name == PAYLOAD)
+    }
+
     /// Returns the first line of a file, without its line feed. `None` if the format has no header. `fields`
     /// are those of the first messages, which decide the columns if no encoder has seen messages yet.
     pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {

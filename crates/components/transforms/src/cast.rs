@@ -45,6 +45,10 @@ sinks:
 }
 
 impl TransformConfig for Cast {
+    fn names_payload(&self) -> bool {
+        self.0.0.iter().any(|(name, _)| name == PAYLOAD)
+    }
+
     fn fields(&self) -> Vec<String> {
         self.0.0.iter().map(|(name, _)| name.clone()).collect()
     }

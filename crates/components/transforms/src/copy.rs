@@ -96,6 +96,10 @@ sinks:
 }
 
 impl TransformConfig for Copy {
+    fn names_payload(&self) -> bool {
+        self.from == PAYLOAD
+    }
+
     fn fields(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

@@ -47,6 +47,11 @@ sinks:
 }
 
 impl TransformConfig for Filter {
+    fn names_payload(&self) -> bool {
+        let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
+        condition.names_payload()
+    }
+
     fn fields(&self) -> Vec<String> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
         condition.needed_columns().to_vec()

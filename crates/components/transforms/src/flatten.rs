@@ -67,6 +67,10 @@ sinks:
 }
 
 impl TransformConfig for Flatten {
+    fn names_payload(&self) -> bool {
+        false
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Flattener {
             options: self.clone(),

@@ -32,6 +32,10 @@ sinks:
 }
 
 impl TransformConfig for Keep {
+    fn names_payload(&self) -> bool {
+        false
+    }
+
     fn fields(&self) -> Vec<String> {
         self.0.clone()
     }

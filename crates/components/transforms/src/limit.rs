@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, Share};
+use thalweg_record::{Batch, PAYLOAD, Share};
 
 use crate::kept::Kept;
 use thalweg_codec::keys::hash_keys;
@@ -115,6 +115,10 @@ sinks:
 }
 
 impl TransformConfig for Limit {
+    fn names_payload(&self) -> bool {
+        self.key.as_deref() == Some(PAYLOAD)
+    }
+
     fn outputs(&self) -> Vec<String> {
         let excess = (self.on_excess == OnExcess::Route).then(|| EXCESS.to_owned());
         excess.into_iter().collect()

@@ -68,6 +68,10 @@ sinks:
 }
 
 impl TransformConfig for Rename {
+    fn names_payload(&self) -> bool {
+        self.0.0.iter().any(|(old, _)| old == PAYLOAD)
+    }
+
     fn fields(&self) -> Vec<String> {
         self.0.0.iter().map(|(old, _)| old.clone()).collect()
     }

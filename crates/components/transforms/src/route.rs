@@ -55,6 +55,10 @@ sinks:
 }
 
 impl TransformConfig for Route {
+    fn names_payload(&self) -> bool {
+        self.0.0.iter().any(|(_, condition)| condition.names_payload())
+    }
+
     fn outputs(&self) -> Vec<String> {
         self.0.0.iter().map(|(label, _)| label.clone()).collect()
     }

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, ViewBuilder};
+use thalweg_record::{Batch, PAYLOAD, ViewBuilder};
 
 use crate::labels::check_labels;
 use thalweg_codec::columns::FieldType;
@@ -75,6 +75,10 @@ sinks:
 }
 
 impl TransformConfig for RouteBy {
+    fn names_payload(&self) -> bool {
+        self.field == PAYLOAD
+    }
+
     fn outputs(&self) -> Vec<String> {
         self.outputs.0.iter().map(|(label, _)| label.clone()).collect()
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::Batch;
+use thalweg_record::{Batch, PAYLOAD};
 
 use thalweg_codec::keys::hash_keys;
 
@@ -84,6 +84,10 @@ sinks:
 }
 
 impl TransformConfig for Sample {
+    fn names_payload(&self) -> bool {
+        self.key.as_deref() == Some(PAYLOAD)
+    }
+
     fn outputs(&self) -> Vec<String> {
         self.rest.then(|| "rest".to_owned()).into_iter().collect()
     }

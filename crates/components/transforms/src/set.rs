@@ -56,6 +56,10 @@ sinks:
 }
 
 impl TransformConfig for Set {
+    fn names_payload(&self) -> bool {
+        self.0.0.iter().any(|(_, expression)| expression.names_payload())
+    }
+
     fn fields(&self) -> Vec<String> {
         let settings = self.0.0.iter().enumerate();
         let needed = settings.flat_map(|(at, (_, expression))| {

@@ -37,6 +37,14 @@ impl Step {
         }
     }
 
+    /// False if its configuration does not name `payload`.
+    pub fn names_payload(&self) -> bool {
+        match self {
+            Step::Messages(config) => config.names_payload(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => false,
+        }
+    }
+
     /// True if it must be alone in its segment, which then has one worker.
     pub fn is_sequential(&self) -> bool {
         match self {

@@ -88,6 +88,12 @@ pub trait TransformConfig: Send + Sync {
         Vec::new()
     }
 
+    /// False if its configuration does not name `payload`. Some messages of a batch may have a field of that
+    /// name and others not; a transform that names it then receives them apart.
+    fn names_payload(&self) -> bool {
+        true
+    }
+
     /// True if the result for a batch depends on earlier batches. Such a transform runs in one worker and
     /// receives the batches in order; others run in one worker per core.
     fn is_sequential(&self) -> bool {

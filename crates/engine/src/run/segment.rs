@@ -11,7 +11,7 @@ use super::RunFailure;
 use super::channels::Exits;
 use super::checkpoints::SharedTransform;
 use crate::Error;
-use crate::component::{Transform, WaitingTransform};
+use crate::component::{Step, Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
 use crate::missing::FieldWatch;
 use crate::parcel::{Files, bytes_of, shares};
@@ -40,6 +40,7 @@ pub(super) struct Operator {
     work: Work,
     metrics: Arc<ComponentMetrics>,
     fields: FieldWatch,
+    names_payload: bool,
     out: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
 }
@@ -51,13 +52,23 @@ impl Operator {
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
         let out = Outputs::new(metrics.name.clone());
-        Self { work, metrics, fields: FieldWatch::default(), out, outputs }
+        Self { work, metrics, fields: FieldWatch::default(), names_payload: false, out, outputs }
     }
 
-    /// Watches for these fields.
-    pub(super) fn watching(mut self, fields: Vec<String>) -> Self {
-        self.fields = FieldWatch::new(fields);
+    /// Watches for the fields that the transform reads.
+    pub(super) fn reading(mut self, config: &Step) -> Self {
+        self.fields = FieldWatch::new(config.fields());
+        self.names_payload = config.names_payload();
         self
+    }
+
+    /// Calls the transform.
+    fn call(&mut self, batch: Batch) -> Result<(), Error> {
+        match &mut self.work {
+            Work::Calls(transform) => transform.apply(batch, &mut self.out),
+            Work::Kept(transform) => transform.lock().apply(batch, &mut self.out),
+            Work::Waits(_) => Err(Error::permanent("it waits within a segment; this is a bug of thalweg")),
+        }
     }
 
     fn targets(&self, output: Output) -> Arc<[Target]> {
@@ -200,10 +211,9 @@ impl SegmentWorker {
         enters(&mut batch, &operator.metrics);
         operator.fields.note(&batch);
         let start = Instant::now();
-        let applied = match &mut operator.work {
-            Work::Calls(transform) => transform.apply(batch, &mut operator.out),
-            Work::Kept(transform) => transform.lock().apply(batch, &mut operator.out),
-            Work::Waits(_) => Err(Error::permanent("it waits within a segment; this is a bug of thalweg")),
+        let applied = match operator.names_payload && batch.mixes_payloads() {
+            true => batch.by_payload_field().into_iter().try_for_each(|part| operator.call(part)),
+            false => operator.call(batch),
         };
         operator.metrics.add_busy(start);
         applied.map_err(|error| failed(&operator.metrics, error))?;

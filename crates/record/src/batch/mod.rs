@@ -139,7 +139,8 @@ impl Batch {
 
     /// Returns a column by the name that expressions and templates use: a field, `payload`, or `meta.source`,
     /// `meta.path`, `meta.time`, `meta.position`. `payload` is returned as text, with U+FFFD in place of
-    /// bytes that are not UTF-8. A field called `payload` hides the payload.
+    /// bytes that are not UTF-8. A field called `payload` hides the payload: see
+    /// [`by_payload_field`](Self::by_payload_field).
     pub fn column(&self, name: &str) -> Option<ArrayRef> {
         if let Some(column) = self.fields.column_by_name(name) {
             return Some(column.clone());
@@ -269,6 +270,34 @@ impl Batch {
         let (fields, positions) = self.taken(&indices)?;
         let payload = take(&self.payload, &indices, None)?.as_binary_view().clone();
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
+    }
+
+    /// True if some messages may lack a field called `payload` that others have.
+    pub fn mixes_payloads(&self) -> bool {
+        self.fields.column_by_name(PAYLOAD).is_some_and(|column| column.null_count() > 0)
+    }
+
+    /// Divides a batch into runs of messages that have a field called `payload`, and runs of messages that do not. The latter
+    /// have no such column. So `payload` means the field for messages that have it, and the message itself for all others. In
+    /// one batch, the column would hide the payloads of all: a client could so erase what others have sent.
+    #[must_use]
+    pub fn by_payload_field(self) -> Vec<Self> {
+        let Some((place, _)) = self.fields.schema_ref().column_with_name(PAYLOAD) else { return vec![self] };
+        let column = self.fields.column(place).clone();
+        let is_end = |row: &usize| *row == column.len() || column.is_null(*row) != column.is_null(row - 1);
+        let ends: Vec<usize> = (1..=column.len()).filter(is_end).collect();
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let part = |(start, end): (usize, usize)| {
+            let mut part = self.share().slice(start, end - start);
+            if column.is_null(start) {
+                part.fields.remove_column(place);
+            }
+            part
+        };
+        let parts = starts.zip(ends.iter().copied()).map(part).collect();
+        // Each part has its share of the ack, and decides the outcome.
+        self.settle(Outcome::Filtered);
+        parts
     }
 
     /// Returns the messages of a range, over the same memory. The batch must have them.

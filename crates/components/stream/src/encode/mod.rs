@@ -72,6 +72,10 @@ sinks:
 }
 
 impl TransformConfig for EncodeConfig {
+    fn names_payload(&self) -> bool {
+        self.0.names_payload()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let encoder = self.0.build().map_err(|mistake| Error::permanent(mistake.message))?;
         let journal = context.journal.clone().filter(|_| context.resumes);

@@ -74,6 +74,10 @@ sinks:
 }
 
 impl TransformConfig for Dedupe {
+    fn names_payload(&self) -> bool {
+        self.keys.iter().any(|key| key == PAYLOAD)
+    }
+
     fn fields(&self) -> Vec<String> {
         self.keys.clone()
     }

@@ -101,7 +101,7 @@ impl Wiring<'_> {
             };
             let metrics = self.environment.metrics(&node.name);
             let operator = segment::Operator::new(work, metrics, outputs.clone());
-            operators.push(operator.watching(node.config.fields()));
+            operators.push(operator.reading(&node.config));
         }
         Ok(operators)
     }
