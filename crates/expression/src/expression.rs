@@ -76,9 +76,9 @@ impl Expression {
         &self.0.needed
     }
 
-    /// True if it reads `payload`, or a part of it.
-    pub fn names_payload(&self) -> bool {
-        self.0.possible.iter().any(|name| name == thalweg_record::PAYLOAD)
+    /// True if it reads an [intrinsic column](thalweg_record::INTRINSIC), such as `payload`, or a part of it.
+    pub fn names_intrinsic(&self) -> bool {
+        self.0.possible.iter().any(|name| thalweg_record::INTRINSIC.contains(&name.as_str()))
     }
 
     /// True if NULLs of different types may lead to different results: see [`chooses`].

@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Mistake;
-use thalweg_record::{Batch, Outputs, PAYLOAD, PayloadWriter};
+use thalweg_record::{Batch, INTRINSIC, Outputs, PAYLOAD, PayloadWriter};
 
 mod flat;
 mod members;
@@ -182,12 +182,12 @@ impl Encoding {
         self.options.format == Format::Raw
     }
 
-    /// True if its options name `payload`. A batch without fields is written by its payloads in any case.
-    pub fn names_payload(&self) -> bool {
+    /// True if its options name an [intrinsic column](INTRINSIC), such as `payload`. A batch without fields is written by its payloads in any case.
+    pub fn names_intrinsic(&self) -> bool {
         let EncodeOptions { fields, template, skip_empty, .. } = &self.options;
         let fields = fields.iter().flatten().map(String::as_str);
         let columns = template.iter().flat_map(Template::columns);
-        *skip_empty || fields.chain(columns).any(|name| name == PAYLOAD)
+        *skip_empty || fields.chain(columns).any(|name| INTRINSIC.contains(&name))
     }
 
     /// Returns the first line of a file, without its line feed. `None` if the format has no header. `fields`

@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use thalweg_codec::columns::{Before, ColumnBuilder, FieldType, Layout, is_json_field};
 use thalweg_codec::keys::bytes_of;
@@ -45,8 +45,8 @@ sinks:
 }
 
 impl TransformConfig for Cast {
-    fn names_payload(&self) -> bool {
-        self.0.0.iter().any(|(name, _)| name == PAYLOAD)
+    fn names_intrinsic(&self) -> bool {
+        self.0.0.iter().any(|(name, _)| INTRINSIC.contains(&name.as_str()))
     }
 
     fn fields(&self) -> Vec<String> {

@@ -10,7 +10,7 @@ use arrow_schema::{Field, FieldRef, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
+use thalweg_record::{Batch, INTRINSIC, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::keys::{bytes_of, present};
@@ -96,8 +96,8 @@ sinks:
 }
 
 impl TransformConfig for Copy {
-    fn names_payload(&self) -> bool {
-        self.from == PAYLOAD
+    fn names_intrinsic(&self) -> bool {
+        INTRINSIC.contains(&self.from.as_str())
     }
 
     fn fields(&self) -> Vec<String> {

@@ -32,7 +32,7 @@ sinks:
 }
 
 impl TransformConfig for Drop {
-    fn names_payload(&self) -> bool {
+    fn names_intrinsic(&self) -> bool {
         false
     }
 

@@ -47,9 +47,9 @@ sinks:
 }
 
 impl TransformConfig for Filter {
-    fn names_payload(&self) -> bool {
+    fn names_intrinsic(&self) -> bool {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
-        condition.names_payload()
+        condition.names_intrinsic()
     }
 
     fn fields(&self) -> Vec<String> {

@@ -67,7 +67,7 @@ sinks:
 }
 
 impl TransformConfig for Flatten {
-    fn names_payload(&self) -> bool {
+    fn names_intrinsic(&self) -> bool {
         false
     }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD, Share};
+use thalweg_record::{Batch, INTRINSIC, Share};
 
 use crate::kept::Kept;
 use thalweg_codec::keys::hash_keys;
@@ -115,8 +115,8 @@ sinks:
 }
 
 impl TransformConfig for Limit {
-    fn names_payload(&self) -> bool {
-        self.key.as_deref() == Some(PAYLOAD)
+    fn names_intrinsic(&self) -> bool {
+        self.key.as_deref().is_some_and(|key| INTRINSIC.contains(&key))
     }
 
     fn outputs(&self) -> Vec<String> {

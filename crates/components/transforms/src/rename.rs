@@ -6,7 +6,7 @@ use arrow_schema::{FieldRef, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::keys::{bytes_of, present};
@@ -68,8 +68,8 @@ sinks:
 }
 
 impl TransformConfig for Rename {
-    fn names_payload(&self) -> bool {
-        self.0.0.iter().any(|(old, _)| old == PAYLOAD)
+    fn names_intrinsic(&self) -> bool {
+        self.0.0.iter().any(|(old, _)| INTRINSIC.contains(&old.as_str()))
     }
 
     fn fields(&self) -> Vec<String> {

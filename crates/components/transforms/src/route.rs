@@ -55,8 +55,8 @@ sinks:
 }
 
 impl TransformConfig for Route {
-    fn names_payload(&self) -> bool {
-        self.0.0.iter().any(|(_, condition)| condition.names_payload())
+    fn names_intrinsic(&self) -> bool {
+        self.0.0.iter().any(|(_, condition)| condition.names_intrinsic())
     }
 
     fn outputs(&self) -> Vec<String> {

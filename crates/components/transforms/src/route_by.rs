@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD, ViewBuilder};
+use thalweg_record::{Batch, INTRINSIC, ViewBuilder};
 
 use crate::labels::check_labels;
 use thalweg_codec::columns::FieldType;
@@ -75,8 +75,8 @@ sinks:
 }
 
 impl TransformConfig for RouteBy {
-    fn names_payload(&self) -> bool {
-        self.field == PAYLOAD
+    fn names_intrinsic(&self) -> bool {
+        INTRINSIC.contains(&self.field.as_str())
     }
 
     fn outputs(&self) -> Vec<String> {

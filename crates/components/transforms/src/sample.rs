@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Batch, INTRINSIC};
 
 use thalweg_codec::keys::hash_keys;
 
@@ -84,8 +84,8 @@ sinks:
 }
 
 impl TransformConfig for Sample {
-    fn names_payload(&self) -> bool {
-        self.key.as_deref() == Some(PAYLOAD)
+    fn names_intrinsic(&self) -> bool {
+        self.key.as_deref().is_some_and(|key| INTRINSIC.contains(&key))
     }
 
     fn outputs(&self) -> Vec<String> {

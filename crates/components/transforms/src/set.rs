@@ -56,8 +56,8 @@ sinks:
 }
 
 impl TransformConfig for Set {
-    fn names_payload(&self) -> bool {
-        self.0.0.iter().any(|(_, expression)| expression.names_payload())
+    fn names_intrinsic(&self) -> bool {
+        self.0.0.iter().any(|(_, expression)| expression.names_intrinsic())
     }
 
     fn fields(&self) -> Vec<String> {

@@ -37,10 +37,10 @@ impl Step {
         }
     }
 
-    /// False if its configuration does not name `payload`.
-    pub fn names_payload(&self) -> bool {
+    /// False if its configuration names no intrinsic column, such as `payload`.
+    pub fn names_intrinsic(&self) -> bool {
         match self {
-            Step::Messages(config) => config.names_payload(),
+            Step::Messages(config) => config.names_intrinsic(),
             Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => false,
         }
     }

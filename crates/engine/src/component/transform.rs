@@ -88,9 +88,10 @@ pub trait TransformConfig: Send + Sync {
         Vec::new()
     }
 
-    /// False if its configuration does not name `payload`. Some messages of a batch may have a field of that
-    /// name and others not; a transform that names it then receives them apart.
-    fn names_payload(&self) -> bool {
+    /// False if its configuration names no [intrinsic column](thalweg_record::INTRINSIC), such as `payload`.
+    /// Some messages of a batch may have a field of that name and others not; a transform that names it then
+    /// receives them apart.
+    fn names_intrinsic(&self) -> bool {
         true
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Operator {
     work: Work,
     metrics: Arc<ComponentMetrics>,
     fields: FieldWatch,
-    names_payload: bool,
+    names_intrinsic: bool,
     out: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
 }
@@ -52,13 +52,13 @@ impl Operator {
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
         let out = Outputs::new(metrics.name.clone());
-        Self { work, metrics, fields: FieldWatch::default(), names_payload: false, out, outputs }
+        Self { work, metrics, fields: FieldWatch::default(), names_intrinsic: false, out, outputs }
     }
 
     /// Watches for the fields that the transform reads.
     pub(super) fn reading(mut self, config: &Step) -> Self {
         self.fields = FieldWatch::new(config.fields());
-        self.names_payload = config.names_payload();
+        self.names_intrinsic = config.names_intrinsic();
         self
     }
 
@@ -211,8 +211,8 @@ impl SegmentWorker {
         enters(&mut batch, &operator.metrics);
         operator.fields.note(&batch);
         let start = Instant::now();
-        let applied = match operator.names_payload && batch.mixes_payloads() {
-            true => batch.by_payload_field().into_iter().try_for_each(|part| operator.call(part)),
+        let applied = match operator.names_intrinsic && batch.mixes_intrinsic() {
+            true => batch.by_intrinsic_fields().into_iter().try_for_each(|part| operator.call(part)),
             false => operator.call(batch),
         };
         operator.metrics.add_busy(start);

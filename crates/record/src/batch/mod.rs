@@ -14,6 +14,8 @@ use crate::{Ack, Budget, Outcome, PayloadWriter};
 
 /// The name of the payload in expressions and templates.
 pub const PAYLOAD: &str = "payload";
+/// The names that exist for each message, unless a field has the same name: the payload and metadata.
+pub const INTRINSIC: [&str; 5] = [PAYLOAD, "meta.source", "meta.path", "meta.time", "meta.position"];
 /// The field of a rejected message that contains the reason.
 pub const ERROR_REASON: &str = "error_reason";
 /// The field of a rejected message that names the component that rejected it.
@@ -140,7 +142,7 @@ impl Batch {
     /// Returns a column by the name that expressions and templates use: a field, `payload`, or `meta.source`,
     /// `meta.path`, `meta.time`, `meta.position`. `payload` is returned as text, with U+FFFD in place of
     /// bytes that are not UTF-8. A field called `payload` hides the payload: see
-    /// [`by_payload_field`](Self::by_payload_field).
+    /// [`by_intrinsic_fields`](Self::by_intrinsic_fields).
     pub fn column(&self, name: &str) -> Option<ArrayRef> {
         if let Some(column) = self.fields.column_by_name(name) {
             return Some(column.clone());
@@ -272,26 +274,40 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
-    /// True if some messages may lack a field called `payload` that others have.
-    pub fn mixes_payloads(&self) -> bool {
-        self.fields.column_by_name(PAYLOAD).is_some_and(|column| column.null_count() > 0)
+    /// True if some messages may lack a field that has the name of an [intrinsic column](INTRINSIC), and others have it.
+    pub fn mixes_intrinsic(&self) -> bool {
+        self.hiding().next().is_some()
     }
 
-    /// Divides a batch into runs of messages that have a field called `payload`, and runs of messages that do not. The latter
-    /// have no such column. So `payload` means the field for messages that have it, and the message itself for all others. In
-    /// one batch, the column would hide the payloads of all: a client could so erase what others have sent.
+    /// Returns the places of fields that hide intrinsic columns, and are not there in all messages.
+    fn hiding(&self) -> impl Iterator<Item = usize> {
+        let schema = self.fields.schema_ref();
+        let places = INTRINSIC.iter().filter_map(|name| schema.column_with_name(name));
+        places.map(|(place, _)| place).filter(|place| self.fields.column(*place).null_count() > 0)
+    }
+
+    /// Divides a batch into runs of messages that have the same fields with the names of [intrinsic columns](INTRINSIC). The
+    /// others have no such columns. So `payload` means the field for messages that have it, and the message itself for all
+    /// others. In one batch, the column would hide the payloads of all: a client could so erase what others have sent.
     #[must_use]
-    pub fn by_payload_field(self) -> Vec<Self> {
-        let Some((place, _)) = self.fields.schema_ref().column_with_name(PAYLOAD) else { return vec![self] };
-        let column = self.fields.column(place).clone();
-        let is_end = |row: &usize| *row == column.len() || column.is_null(*row) != column.is_null(row - 1);
-        let ends: Vec<usize> = (1..=column.len()).filter(is_end).collect();
+    pub fn by_intrinsic_fields(self) -> Vec<Self> {
+        let hiding: Vec<usize> = self.hiding().collect();
+        let columns: Vec<ArrayRef> = hiding.iter().map(|&place| self.fields.column(place).clone()).collect();
+        let has_same =
+            |row: usize, other: usize| columns.iter().all(|of| of.is_null(row) == of.is_null(other));
+        let is_end = |row: &usize| *row == self.rows() || !has_same(*row, row - 1);
+        let ends: Vec<usize> = (1..=self.rows()).filter(is_end).collect();
         let starts = std::iter::once(0).chain(ends.iter().copied());
         let part = |(start, end): (usize, usize)| {
             let mut part = self.share().slice(start, end - start);
-            if column.is_null(start) {
-                part.fields.remove_column(place);
-            }
+            let mut absent: Vec<usize> = hiding
+                .iter()
+                .zip(&columns)
+                .filter(|(_, of)| of.is_null(start))
+                .map(|(&place, _)| place)
+                .collect();
+            absent.sort_unstable();
+            absent.into_iter().rev().for_each(|place| drop(part.fields.remove_column(place)));
             part
         };
         let parts = starts.zip(ends.iter().copied()).map(part).collect();

@@ -122,3 +122,53 @@ fn columns_count_beside_the_payloads() {
     let positions = made.with_positions(UInt64Array::from(vec![0, 1])).unwrap();
     assert_eq!(positions.columns_bytes(), 2 * 24 + 3 * 256 + 2 * 8 + 25 + 2 * 16);
 }
+
+/// For each part: the lines, and the names of its fields.
+fn parts(fields: &[(&str, &[Option<&str>])], lines_of: &[&str]) -> Vec<(Vec<String>, Vec<String>)> {
+    let column = |(name, values): &(&str, &[Option<&str>])| {
+        (
+            Field::new(*name, DataType::Utf8View, true),
+            Arc::new(StringViewArray::from(values.to_vec())) as ArrayRef,
+        )
+    };
+    let whole = batch(lines_of).set_fields(fields.iter().map(column)).unwrap();
+    let names =
+        |part: &Batch| part.fields().schema().fields().iter().map(|field| field.name().clone()).collect();
+    whole.by_intrinsic_fields().iter().map(|part| (lines(part), names(part))).collect()
+}
+
+#[test]
+fn messages_without_a_field_called_payload_have_their_payload() {
+    let strings = |of: &[&str]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let given = parts(
+        &[("n", &[Some("1"), None, None, None]), ("payload", &[None, Some("x"), Some("y"), None])],
+        &["a", "b", "c", "d"],
+    );
+    assert_eq!(
+        given,
+        [
+            (strings(&["a"]), strings(&["n"])),
+            (strings(&["b", "c"]), strings(&["n", "payload"])),
+            (strings(&["d"]), strings(&["n"])),
+        ]
+    );
+    let given = parts(&[("meta.time", &[None, Some("t")]), ("payload", &[None, None])], &["a", "b"]);
+    assert_eq!(given, [(strings(&["a"]), strings(&[])), (strings(&["b"]), strings(&["meta.time"]))]);
+    let whole = parts(&[("payload", &[Some("x"), Some("y")])], &["a", "b"]);
+    assert_eq!(whole, [(strings(&["a", "b"]), strings(&["payload"]))]);
+}
+
+#[test]
+fn the_parts_of_a_divided_batch_decide_its_outcome() {
+    let settled = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let seen = settled.clone();
+    let ack = Ack::new("test".into(), move |settlement| seen.lock().push(settlement.outcome));
+    let column = Arc::new(StringViewArray::from(vec![None, Some("x")])) as ArrayRef;
+    let whole = batch(&["a", "b"])
+        .with_ack(ack)
+        .set_fields([(Field::new("payload", DataType::Utf8View, true), column)]);
+    let parts = whole.unwrap().by_intrinsic_fields();
+    assert!(settled.lock().is_empty());
+    parts.into_iter().for_each(|part| part.settle(Outcome::Filtered));
+    assert_eq!(*settled.lock(), [Outcome::Filtered]);
+}

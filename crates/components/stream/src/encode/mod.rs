@@ -72,8 +72,8 @@ sinks:
 }
 
 impl TransformConfig for EncodeConfig {
-    fn names_payload(&self) -> bool {
-        self.0.names_payload()
+    fn names_intrinsic(&self) -> bool {
+        self.0.names_intrinsic()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use saved::Saved;
 use seen::Seen;
@@ -74,8 +74,8 @@ sinks:
 }
 
 impl TransformConfig for Dedupe {
-    fn names_payload(&self) -> bool {
-        self.keys.iter().any(|key| key == PAYLOAD)
+    fn names_intrinsic(&self) -> bool {
+        self.keys.iter().any(|key| INTRINSIC.contains(&key.as_str()))
     }
 
     fn fields(&self) -> Vec<String> {
