@@ -36,10 +36,13 @@ pub(crate) fn printf(format: &str, values: &[Value], most: usize) -> Option<Stri
             out.push('%');
             continue;
         }
-        if verb.width > most || verb.precision.is_some_and(|precision| precision > most) {
+        let length = verb.width.max(verb.precision.unwrap_or(0));
+        if length > most {
             return None;
         }
         match values.next() {
+            // Width and precision apply to each part of a list or an object.
+            Some(value) if parts(value).saturating_mul(length) > most => return None,
             Some(value) => out.push_str(&verb.write(letter, value)),
             None => write!(out, "%!{letter}(MISSING)").ok()?,
         }
@@ -158,14 +161,17 @@ impl Verb {
     fn float(&self, letter: char, float: Option<f64>) -> String {
         let float = float.unwrap_or_default();
         let text = match letter {
-            'f' | 'F' => format!("{float:.*}", self.precision.unwrap_or(6)),
+            'f' | 'F' => fixed(float, self.precision.unwrap_or(6)),
             'e' | 'E' => {
-                let text = format!("{float:.*e}", self.precision.unwrap_or(6));
-                exponent(&text, 2)
+                let digits = self.precision.unwrap_or(6);
+                let text = format!("{float:.*e}", digits.min(MOST_DIGITS));
+                let zeros = "0".repeat(digits.saturating_sub(MOST_DIGITS));
+                exponent(&text.replacen('e', &format!("{zeros}e"), 1), 2)
             }
             _ => match self.precision {
                 None => super::go::shortest(float),
-                Some(digits) => significant(float, digits.max(1)),
+                // Zeros at the end are not written.
+                Some(digits) => significant(float, digits.clamp(1, MOST_DIGITS)),
             },
         };
         let text = if letter.is_ascii_uppercase() { text.to_ascii_uppercase() } else { text };
@@ -201,6 +207,24 @@ impl Verb {
         }
         let sign = if is_number && text.starts_with(['-', '+', ' ']) { 1 } else { 0 };
         format!("{}{}{}", &text[..sign], "0".repeat(missing), &text[sign..])
+    }
+}
+
+/// The most digits of a float that are not zero. Rust's formatting panics if more than 65,535 are asked for.
+const MOST_DIGITS: usize = 1100;
+
+/// Returns a number with this many decimal places.
+pub(super) fn fixed(float: f64, places: usize) -> String {
+    let text = format!("{float:.*}", places.min(MOST_DIGITS));
+    if float.is_finite() { text + &"0".repeat(places.saturating_sub(MOST_DIGITS)) } else { text }
+}
+
+/// The number of texts that a value is written as.
+fn parts(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(parts).sum(),
+        Value::Object(members) => members.values().map(|value| 1 + parts(value)).sum(),
+        _ => 1,
     }
 }
 
@@ -247,6 +271,20 @@ fn kind(value: &Value) -> &'static str {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn any_width_and_precision_is_bounded() {
+        let text = |format: &str, value: Value| printf(format, &[value], 1 << 20);
+        assert_eq!(text("%.70000f", json!(1.5)).unwrap().len(), 70_002);
+        assert_eq!(text("%.70000e", json!(1.5)).unwrap(), format!("1.5{}e+00", "0".repeat(69_999)));
+        assert_eq!(text("%.70000g", json!(1.5)).unwrap(), "1.5");
+        assert_eq!(text("%1000000000d", json!(1)), None);
+        assert_eq!(text("%1000000d", json!([1, 2])), None);
+        assert!(
+            text("%1000d", json!([[1, 2], {"a": 3}])).is_some_and(|text| (3000..4100).contains(&text.len()))
+        );
+        assert_eq!(text("%.1000000f", json!([1, [2]])), None);
+    }
 
     #[test]
     fn values_are_formatted_as_by_go() {
