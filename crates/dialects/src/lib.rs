@@ -1,4 +1,5 @@
-//! Configuration formats that thalweg runs: its own, gollum's, capyfile's. Those of other programs are recognised and refused.
+//! Configuration formats that thalweg runs: its own, gollum's, capyfile's. Those of other programs are
+//! recognised and refused.
 //!
 //! A dialect turns a [`Document`] into documents of thalweg's form, one for each phase of the job. The engine
 //! then reads them like any other. Each node keeps its place in the user's text, so a mistake found at any

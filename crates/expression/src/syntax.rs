@@ -252,8 +252,8 @@ impl Rules<'_> {
         }
     }
 
-    /// The parser takes everything after `IS DISTINCT FROM` for its right side: `a IS DISTINCT FROM b AND c` would be
-    /// `a IS DISTINCT FROM (b AND c)`. In SQL it binds more tightly.
+    /// The parser takes everything after `IS DISTINCT FROM` for its right side: `a IS DISTINCT FROM b AND c`
+    /// would be `a IS DISTINCT FROM (b AND c)`. In SQL it binds more tightly.
     fn check_distinct(&self, left: &Expr, right: &Expr) -> Result<(), ExpressionError> {
         let takes_too_much = match right {
             Expr::BinaryOp { op, .. } => matches!(

@@ -11,8 +11,9 @@ use super::size;
 
 /// Runs transforms that are written on one line, from the standard input to the standard output.
 ///
-/// Transforms are separated by `|`. A transform is its name and its value: an expression, names, `option: value` pairs, or
-/// YAML in brackets. `thalweg components` lists transforms, and `thalweg functions` what expressions can call.
+/// Transforms are separated by `|`. A transform is its name and its value: an expression, names, `option:
+/// value` pairs, or YAML in brackets. `thalweg components` lists transforms, and `thalweg functions` what
+/// expressions can call.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg pipe 'parse_json | filter status >= 500 | keep host, status' < access.jsonl
@@ -32,7 +33,8 @@ pub struct Arguments {
     /// The transforms, for example `parse_json | filter status >= 500`.
     #[arg(value_name = "TRANSFORMS", default_value = "", hide_default_value = true)]
     transforms: String,
-    /// Read this file, or the files of this pattern, instead of the standard input. May be given several times.
+    /// Read this file, or the files of this pattern, instead of the standard input. May be given several
+    /// times.
     #[arg(long, short, value_name = "PATH")]
     input: Vec<String>,
     /// Write this file instead of the standard output. It appears when it is complete.
@@ -41,8 +43,8 @@ pub struct Arguments {
     /// Parse the input first: `json`, `csv` (with a header), `logfmt`.
     #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "csv", "logfmt"])]
     parse: Option<String>,
-    /// Write messages in this format: `json`, `csv`, `logfmt` or `raw`. Without it, `json` if they were parsed, and otherwise as
-    /// they are.
+    /// Write messages in this format: `json`, `csv`, `logfmt` or `raw`. Without it, `json` if they were
+    /// parsed, and otherwise as they are.
     #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "csv", "logfmt", "raw"])]
     encode: Option<String>,
     /// Print the configuration for `thalweg run` that does the same, and run nothing.

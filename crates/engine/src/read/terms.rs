@@ -1,6 +1,7 @@
 //! Terms of other programs that are not the name of a component here.
 //!
-//! A user who searches for `aggregate` or `kafka` learns more from a sentence than from the list of all components.
+//! A user who searches for `aggregate` or `kafka` learns more from a sentence than from the list of all
+//! components.
 
 use crate::registry::Role;
 

@@ -274,7 +274,8 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
-    /// True if some messages may lack a field that has the name of an [intrinsic column](INTRINSIC), and others have it.
+    /// True if some messages may lack a field that has the name of an [intrinsic column](INTRINSIC), and
+    /// others have it.
     pub fn mixes_intrinsic(&self) -> bool {
         self.hiding().next().is_some()
     }
@@ -286,9 +287,10 @@ impl Batch {
         places.map(|(place, _)| place).filter(|place| self.fields.column(*place).null_count() > 0)
     }
 
-    /// Divides a batch into runs of messages that have the same fields with the names of [intrinsic columns](INTRINSIC). The
-    /// others have no such columns. So `payload` means the field for messages that have it, and the message itself for all
-    /// others. In one batch, the column would hide the payloads of all: a client could so erase what others have sent.
+    /// Divides a batch into runs of messages that have the same fields with the names of [intrinsic
+    /// columns](INTRINSIC). The others have no such columns. So `payload` means the field for messages that
+    /// have it, and the message itself for all others. In one batch, the column would hide the payloads of
+    /// all: a client could so erase what others have sent.
     #[must_use]
     pub fn by_intrinsic_fields(self) -> Vec<Self> {
         let hiding: Vec<usize> = self.hiding().collect();
