@@ -71,7 +71,7 @@ fn has(schema: &Schema, name: &str) -> bool {
     ends.into_iter().any(|end| schema.column_with_name(&name[..end]).is_some())
 }
 
-/// What all workers of a transform have not seen.
+/// The fields that no worker of a transform has seen.
 #[derive(Debug, Default)]
 pub(crate) struct MissingFields(Mutex<Option<FieldWatch>>);
 

@@ -198,7 +198,7 @@ fn is_yaml(text: &str) -> bool {
     }
 }
 
-/// Parses a part of the text as YAML. What lies before it becomes blanks, so that its nodes have their places
+/// Parses a part of the text as YAML. The text before it becomes blanks, so that its nodes have their places
 /// in the text.
 fn yaml(text: &str, range: Range<usize>, mistakes: &mut Diagnostics) -> Option<Node> {
     let blank = |c: char| if c == '\n' { "\n".to_owned() } else { " ".repeat(c.len_utf8()) };

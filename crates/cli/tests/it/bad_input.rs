@@ -319,8 +319,8 @@ fn a_full_disk_stops_the_run_also_while_a_torn_file_is_put_in_order() {
     assert_eq!(said.code, Some(0), "{}", said.err);
 }
 
-/// A field called `payload` means the field for the messages that have it. For all others `payload` is the message, whoever
-/// shares their batch.
+/// A field called `payload` means the field for the messages that have it. For all others `payload` is the
+/// message, whatever else is in their batch.
 #[test]
 fn a_member_called_payload_hides_no_other_message() {
     let input = "{\"a\":1}\n{\"payload\":7}\n{\"b\":2}\n{\"payload\":\"x\",\"meta\":{\"time\":\"t\"}}\n";

@@ -182,7 +182,8 @@ impl Encoding {
         self.options.format == Format::Raw
     }
 
-    /// True if its options name an [intrinsic column](INTRINSIC), such as `payload`. A batch without fields is written by its payloads in any case.
+    /// True if its options name an [intrinsic column](INTRINSIC), such as `payload`. A batch without fields
+    /// is written by its payloads in any case.
     pub fn names_intrinsic(&self) -> bool {
         let EncodeOptions { fields, template, skip_empty, .. } = &self.options;
         let fields = fields.iter().flatten().map(String::as_str);
