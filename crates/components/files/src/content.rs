@@ -75,7 +75,7 @@ pub fn keep_open(file: &mut File) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Returns the current size of a file in bytes.
+/// Returns the size of a file in bytes. Of content that is open, it is that of the moment when it was opened.
 ///
 /// # Errors
 /// As [`open`].
