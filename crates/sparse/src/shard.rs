@@ -127,7 +127,7 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     #[inline]
     pub fn new(shards: &'a [Shard], from: &'a Shard) -> Self {
-        Self { own: readers::number().and_then(|number| shards.get(number)), from }
+        Self { own: shards.get(readers::number()), from }
     }
 
     /// Returns where this thread's previous search in the file ended.
