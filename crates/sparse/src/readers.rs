@@ -19,7 +19,7 @@ static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { next: 0, free: BinaryHeap:
 /// The number that a thread holds until it ends.
 struct Held(usize);
 
-/// What [`NUMBER`] is before the first search of a thread, and when the thread ends.
+/// The values of [`NUMBER`] before the first search of a thread, and while the thread ends.
 const UNKNOWN: usize = usize::MAX;
 const ENDED: usize = usize::MAX - 1;
 
