@@ -48,9 +48,16 @@ def from_arrow(data: Any) -> Component:
     return _objects.arrow(data)
 ''',
     "transforms": '''
-def reader(reader: Callable[..., Any], /, **options: Any) -> Component:
-    """Reads messages out of files with a `thalweg.Reader`. Each worker makes its own instance, with these options."""
-    return _objects.reading(reader, options)
+def reader(reader: Callable[..., Any], /, *, workers: int | None = None, **options: Any) -> Component:
+    """Reads messages out of files with a `thalweg.Reader`. Each worker makes its own instance, with these options.
+
+    `workers` is for readers that hold the interpreter lock: the reader runs in this number of processes, one file at
+    a time in each. The class must then be importable by its name in a module, as with `thalweg.transform`. If a process
+    dies, another one reads the file again from its start, and the rows that were sent before are skipped. If that dies
+    too, the file becomes a dead letter. The order of files is kept only if the pipeline is `ordered`: then there is one
+    process.
+    """
+    return _objects.reading(reader, options, workers)
 ''',
     "sinks": '''
 def to_callable(function: Callable[[Any], object], *, views: bool = False, payload: bool = False) -> Component:
@@ -63,9 +70,15 @@ def to_callable(function: Callable[[Any], object], *, views: bool = False, paylo
     return _objects.calling(function, views, payload)
 
 
-def writer(writer: Callable[..., Any], /, **options: Any) -> Component:
-    """Writes with a `thalweg.Writer`, which is created with these options."""
-    return _objects.writing(writer, options)
+def writer(writer: Callable[..., Any], /, *, workers: int | None = None, **options: Any) -> Component:
+    """Writes with a `thalweg.Writer`, which is created with these options.
+
+    `workers` is for writers that hold the interpreter lock: each of this number of processes has an instance. The class
+    must then be importable by its name in a module, as with `thalweg.transform`. The order of batches is kept only with
+    one process. If a process dies, another one gets its batch again, a part of which may have been written. If that
+    dies too, the messages of the batch leave by `errors`.
+    """
+    return _objects.writing(writer, options, workers)
 ''',
 }
 

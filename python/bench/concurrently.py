@@ -122,6 +122,7 @@ CONTENDERS: dict[str, Work] = {
     "await_writable": call(lambda: await_writable(writer)),
     "call, pipe": call(reading.call),
     "create_task, waits": tasks,
+    "sleep": call(lambda: asyncio.sleep(0)),
 }
 
 

@@ -30,9 +30,18 @@ LENGTHS = [1 << power for power in range(5, 15)]
 THREADS = [1, 2, 4, 8, 16]
 NAMES = {"svfsc": "svfsc, Python", "thalweg.svfsc": "thalweg.svfsc, Python", "SparseFile": "thalweg, Python"}
 NOTE = (
-    "Ratios are to svfsc in the same language. The limit is a plain copy of the same bytes; "
-    "for ranges, a list of as many tuples."
+    "Ratios are to svfsc in the same language. The limit is a plain copy of the same bytes, and one that locks and "
+    "unlocks for each copy, as files that threads share must; for ranges, a list of as many ranges."
 )
+#: The limits in Rust, and what they are called: for each table the rows of `thalweg-bench`.
+LIMITS = {
+    **{
+        key: {"copy": "the limit, Rust", "copy_locked": "the limit with a lock, Rust"}
+        for key in ("read", "read_one", "write", "write_one")
+    },
+    "need": {"need_each": "thalweg, Rust: each_missing", "need_list": "the limit, Rust"},
+    "need_whole": {"need_whole_list": "the limit, Rust"},
+}
 
 
 def rows(variable: str, *arguments: str) -> dict[str, Any]:
@@ -66,8 +75,11 @@ class Figures:
         for name, figure in python.items():
             ratio = peer / figure if peer is not None and name != "limit" else None
             self.table.row(case, NAMES.get(name, "the limit, Python"), figure * scale, ratio)
-        if key in ("read", "read_one", "write", "write_one") and "copy" in self.rust:
-            self.table.row(case, "the limit, Rust", self.rust["copy"][at] * scale, None)
+        for limit, contender in LIMITS.get(key, {}).items():
+            if limit in self.rust:
+                figure = self.rust[limit][at]
+                ratio = cpp / figure if contender.startswith("thalweg") and cpp is not None else None
+                self.table.row(case, contender, figure * scale, ratio)
 
 
 def copies(positions: range, data: bytes) -> None:

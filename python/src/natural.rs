@@ -1,6 +1,6 @@
 //! Numbers that cannot be negative, with errors that name the argument.
 
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::errors::configuration_error;
@@ -30,11 +30,23 @@ impl From<u64> for Natural {
 }
 
 impl Natural {
-    /// Returns the number.
+    /// Returns the number, which is an option.
     ///
     /// # Errors
     /// `ConfigurationError`, a `ValueError`, if the number is negative or too large.
-    pub fn get<T: TryFrom<u64>>(self, py: Python<'_>, name: &str) -> PyResult<T> {
+    pub fn option<T: TryFrom<u64>>(self, py: Python<'_>, name: &str) -> PyResult<T> {
+        self.checked(name).map_err(|why| configuration_error(py, &why))
+    }
+
+    /// Returns the number, which is an argument of a call.
+    ///
+    /// # Errors
+    /// `ValueError` if the number is negative or too large.
+    pub fn get<T: TryFrom<u64>>(self, name: &str) -> PyResult<T> {
+        self.checked(name).map_err(PyValueError::new_err)
+    }
+
+    fn checked<T: TryFrom<u64>>(self, name: &str) -> Result<T, String> {
         let text = match self.0 {
             Ok(number) => match T::try_from(number) {
                 Ok(number) => return Ok(number),
@@ -43,6 +55,6 @@ impl Natural {
             Err(text) => text,
         };
         let why = if text.starts_with('-') { "it must be 0 or more" } else { "it is too large" };
-        Err(configuration_error(py, &format!("`{name}` is {text}: {why}")))
+        Err(format!("`{name}` is {text}: {why}"))
     }
 }

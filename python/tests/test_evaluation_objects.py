@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import re
 import threading
 from typing import Any
 
@@ -18,6 +19,7 @@ from thalweg.evaluations import (
     concurrent_proc,
     concurrently,
     log_errors,
+    log_steps,
     on_error,
     remove_error_hook,
     resumption,
@@ -213,6 +215,47 @@ def test_failures_are_logged_with_the_place_of_their_code(caplog: pytest.LogCapt
     assert "`fail` at " in record.getMessage()
     assert record.getMessage().endswith(": over the weir")
     assert record.exc_info is not None
+
+
+def test_each_step_of_a_call_is_logged_while_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="thalweg.evaluations")
+
+    def steps() -> list[str]:
+        """Returns the steps that were logged, without the numbers of the calls."""
+        said = [re.sub(r" at \S+, call \d+", "", record.getMessage()) for record in caplog.records]
+        caplog.clear()
+        return [re.sub(r"waits for .*", "waits", text) for text in said]
+
+    async def main() -> None:
+        hook = log_steps()
+        try:
+            assert await twice.call_detached(2, 0) == 4
+            assert [record.levelno for record in caplog.records] == [logging.DEBUG] * 4
+            assert {record.proc for record in caplog.records} == {twice.__wrapped__}  # type: ignore[attr-defined]
+            calls = [re.search(r"call (\d+)", record.getMessage()) for record in caplog.records]
+            assert len({call and call[1] for call in calls}) == 1
+            assert steps() == ["`twice` begins", "`twice` waits", "`twice` continues", "`twice` ends"]
+            assert await twice.call(1) == 2
+            assert steps() == ["`twice` begins", "`twice` ends"]
+            with pytest.raises(LookupError):
+                fail.call_nonblock()
+            assert steps() == ["`fail` begins", "`fail` ends with LookupError('over the weir')"]
+            detached = twice.call_detached(3, 60)
+            await wait(0)
+            detached.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await detached
+            assert steps()[1:] == ["`twice` waits", "`twice` continues", "`twice` ends with CancelledError()"]
+            logging.getLogger("thalweg.evaluations").setLevel(logging.INFO)
+            assert await twice.call_detached(2, 0) == 4
+            assert steps() == []
+        finally:
+            remove_error_hook(hook)
+        logging.getLogger("thalweg.evaluations").setLevel(logging.DEBUG)
+        assert await twice.call_detached(2, 0) == 4
+        assert steps() == []
+
+    asyncio.run(main())
 
 
 def test_a_hook_that_fails_hides_no_failure(caplog: pytest.LogCaptureFixture) -> None:

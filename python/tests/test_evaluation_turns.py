@@ -274,3 +274,34 @@ def test_the_fastest_of_many_waits_is_the_one_that_is_due_first() -> None:
             evaluation.conclude_to(0)
 
     asyncio.run(main())
+
+
+def test_a_task_that_waits_for_a_turn_alone_yields_to_asyncio_without_a_future(any_loop: str) -> None:
+    async def main() -> None:
+        alone = wait(0)
+        assert alone.send(None) is (None if any_loop == "asyncio" else alone)
+        alone.close()
+        order: list[str] = []
+
+        @concurrent_proc
+        async def code() -> None:
+            order.append("code")
+
+        code.call_and_forget()
+        behind = wait(0)
+        assert behind.send(None) is behind
+        behind.close()
+        await wait(0)
+        order.append("main")
+        assert order == ["code", "main"]
+
+        async def cancelled() -> None:
+            await wait(0)
+
+        task = asyncio.create_task(cancelled())
+        await wait(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

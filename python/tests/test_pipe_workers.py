@@ -1,6 +1,8 @@
-"""Transforms in worker processes."""
+"""Transforms, readers and writers in worker processes."""
 
+import gzip
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from dead_letters import letters
 
 import thalweg
 from thalweg import Pipeline, sinks, sources, transforms
@@ -31,15 +34,20 @@ def doubled(batch: pa.RecordBatch) -> Any:
     return [pa.record_batch({"number": pc.multiply(batch["number"], 2), "process": process}), None]
 
 
-@thalweg.transform(workers=1)
-def dying(batch: pa.RecordBatch) -> pa.RecordBatch:
-    number = batch["number"][0].as_py()
+def die_at(number: int) -> None:
+    """Ends the process at some numbers: at the first only once."""
     marker = Path(os.environ[FOLDER]) / "died"
     if number == 3 and not marker.exists():
         marker.touch()
-        os.kill(os.getpid(), 9)
+        os.kill(os.getpid(), signal.SIGKILL)
     if number == 5:
         os._exit(7)
+
+
+@thalweg.transform(workers=1)
+def dying(batch: pa.RecordBatch) -> pa.RecordBatch:
+    number = batch["number"][0].as_py()
+    die_at(number)
     if number == 7:
         raise ValueError("seven")
     return batch
@@ -126,3 +134,195 @@ def test_functions_of_a_module_that_is_run_by_its_name_are_found(tmp_path: Path)
     line = [sys.executable, "-m", "worked"]
     ran = subprocess.run(line, capture_output=True, text=True, env=environment, check=False, timeout=60, cwd=tmp_path)
     assert (ran.stdout, ran.stderr) == ("[0, 2, 4]\n", "")
+
+
+class Measured(thalweg.Reader):
+    """Reads numbers of four bytes, each with the process that read it. It needs what it learnt from the first bytes."""
+
+    unpacks = True
+
+    def __init__(self, order: str = "little") -> None:
+        self.order: Any = order
+        self.name = ""
+
+    def begin(self) -> None:
+        self.name = ""
+
+    def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
+        used = 0
+        if not self.name:
+            self.name, used = bytes(data[:4]).decode(), 4
+        print("what a reader prints is not for the engine")
+        values = [int.from_bytes(data[at : at + 4], self.order) for at in range(used, len(data) - 3, 4)]
+        if self.name == "dies" and values[-1:] == [999]:
+            die_at(3)
+        if self.name == "ends" and at_end:
+            os._exit(7)
+        if self.name == "fail" and at_end:
+            raise ValueError("these are no numbers")
+        rows = [{"name": self.name, "value": value, "process": os.getpid()} for value in values]
+        return rows, used + 4 * len(values)
+
+
+def measured(name: str, count: int, order: Any = "little") -> bytes:
+    return name.encode() + b"".join(number.to_bytes(4, order) for number in range(count))
+
+
+def test_a_reader_runs_in_processes(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"{number}.bin").write_bytes(measured(f"no {number}", 2000, "big"))
+    (tmp_path / "packed.bin").write_bytes(gzip.compress(measured("gzip", 10, "big")))
+    files = sources.files(path=tmp_path / "*.bin")
+    built = Pipeline(files, [transforms.reader(Measured, workers=2, order="big")])
+    rows = built.table(memory="32KiB").to_pylist()
+    assert os.getpid() not in {row["process"] for row in rows}
+    assert 1 <= len({row["process"] for row in rows}) <= 2
+    for name, count in [("no 0", 2000), ("no 5", 2000), ("gzip", 10)]:
+        assert [row["value"] for row in rows if row["name"] == name] == list(range(count))
+    checked = Pipeline(files, [transforms.reader(Measured, workers=2)], sinks.discard()).check(plan=True)
+    assert "2 workers, as configured" in checked
+    ordered = Pipeline(files, [transforms.reader(Measured, workers=2)], sinks.discard(), ordered=True)
+    assert "1 worker" in ordered.check(plan=True)
+
+
+def test_a_file_is_read_again_if_the_process_of_its_reader_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    for name in ("dies", "ends", "fail", "good"):
+        (tmp_path / f"{name}.bin").write_bytes(measured(name, 1000 if name == "dies" else 9000))
+    rows: list[dict[str, Any]] = []
+    built = Pipeline(
+        sources.files(path=tmp_path / "*.bin"),
+        [transforms.reader(Measured, workers=1)],
+        sinks.to_callable(lambda batch: rows.extend(batch.to_pylist())),
+        memory="64KiB",
+    )
+    state = tmp_path / "state"
+    summary = built.run(state=state)
+    assert (tmp_path / "died").exists()
+    for name, count in [("dies", 1000), ("good", 9000)]:
+        assert [row["value"] for row in rows if row["name"] == name] == list(range(count))
+    # The rows before the last bytes were sent once, although the file was read twice.
+    ended = [row["value"] for row in rows if row["name"] == "ends"]
+    assert 0 < len(ended) < 9000
+    assert ended == list(range(len(ended)))
+    reasons = {Path(letter["path"]).stem: letter["reason"] for letter in letters(state)}
+    assert reasons == {
+        "ends": "the worker process died: exit status: 7, also when the file was read again",
+        "fail": "ValueError: these are no numbers",
+    }
+    assert summary.dead_letters == 2
+
+
+class Log(thalweg.Writer):
+    """Appends a line for each batch to a file of its process."""
+
+    def __init__(self, folder: str, column: str = "number") -> None:
+        self.path = Path(folder) / f"{os.getpid()}.log"
+        self.column = column
+        self.is_first = True
+
+    def write(self, batch: Any) -> None:
+        numbers = batch[self.column].to_pylist()
+        if FOLDER in os.environ:
+            die_at(numbers[0])
+        if self.is_first:
+            self.is_first = False
+            raise thalweg.TemporaryError("not yet")
+        with self.path.open("a") as log:
+            log.writelines(f"{number}\n" for number in numbers)
+
+    def finish(self) -> None:
+        with self.path.open("a") as log:
+            log.write("end\n")
+
+
+def lines(folder: Path) -> list[list[str]]:
+    return [path.read_text().split() for path in folder.glob("*.log")]
+
+
+def test_a_writer_runs_in_processes(tmp_path: Path) -> None:
+    summary = Pipeline(sources.from_arrow(numbers(20)), [], sinks.writer(Log, workers=2, folder=str(tmp_path))).run()
+    written = lines(tmp_path)
+    assert not (tmp_path / f"{os.getpid()}.log").exists()
+    # Each process has an instance, which fails at first and finishes.
+    assert len(written) == 2
+    assert [log[-1] for log in written] == ["end", "end"]
+    assert sorted(int(line) for log in written for line in log[:-1]) == list(range(20))
+    assert summary.retries == sum(len(log) > 1 for log in written)
+    checked = Pipeline(sources.from_arrow(numbers(1)), [], sinks.writer(Log, workers=3, folder="a")).check(plan=True)
+    assert "3 requests, as configured" in checked
+
+
+def test_a_batch_on_which_a_writer_dies_is_written_by_the_next_process_or_leaves_by_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    failed: list[dict[str, Any]] = []
+    built = Pipeline(sources.from_arrow(numbers(8)), [], sinks.writer(Log, workers=1, folder=str(tmp_path)))
+    built.add("failed", "Log.errors", to=sinks.to_callable(lambda batch: failed.extend(batch.to_pylist())))
+    built.run()
+    assert (tmp_path / "died").exists()
+    written = [int(line) for log in lines(tmp_path) for line in log if line != "end"]
+    assert sorted(written) == [0, 1, 2, 3, 4, 6, 7]
+    assert [(row["number"], row["error_reason"], row["error_component"]) for row in failed] == [
+        (5, "the worker process died 2 times on this batch: exit status: 7", "Log")
+    ]
+
+
+def test_what_a_writer_raises_in_a_process_ends_the_run(tmp_path: Path) -> None:
+    built = Pipeline(
+        sources.from_arrow(numbers(3)), [], sinks.writer(Log, workers=2, folder=str(tmp_path), column="no")
+    )
+    with pytest.raises(thalweg.Error, match="KeyError"):
+        built.run()
+    wrong = Pipeline(sources.from_arrow(numbers(3)), [], sinks.writer(Log, workers=1, wrong=1))
+    with pytest.raises(thalweg.Error, match=r"cannot start: TypeError: .*unexpected keyword argument 'wrong'"):
+        wrong.run()
+
+
+def test_classes_that_processes_cannot_find_are_told_before(tmp_path: Path) -> None:
+    class Inner(thalweg.Writer):
+        def write(self, batch: Any) -> None:
+            pass
+
+    files = sources.files(path=tmp_path / "*")
+    with pytest.raises(thalweg.ConfigurationError, match="a writer is a class of a module, not one within a function"):
+        Pipeline(sources.from_arrow(numbers(1)), [], sinks.writer(Inner, workers=1)).run()
+    (tmp_path / "a").write_text("a")
+    with pytest.raises(thalweg.Error, match="TypeError: Plain is no reader: it has no method `read`"):
+        Pipeline(files, [transforms.reader(Plain, workers=1)], sinks.discard()).run()
+    with pytest.raises(ValueError, match="a reader has one worker or more, not 0"):
+        transforms.reader(Measured, workers=0)
+    with pytest.raises(ValueError, match="a writer has one worker or more, not -1"):
+        sinks.writer(Log, workers=-1)
+
+
+class Plain:
+    """Not a reader."""
+
+
+def test_an_interrupt_leaves_no_process_of_a_writer(tmp_path: Path) -> None:
+    script = tmp_path / "written.py"
+    script.write_text((PROGRAMS / "written.py").read_text())
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    line = [sys.executable, str(script), str(tmp_path)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "running\n"
+        running.send_signal(signal.SIGINT)
+        rest = running.stdout.read()
+    assert rest == "interrupted, drained\n"
+    logs = list(tmp_path.glob("*.log"))
+    assert [log.read_text().splitlines()[-1] for log in logs] == ["end"] * len(logs)
+    for log in logs:
+        assert not Path(f"/proc/{log.stem}").exists() or not has_command(int(log.stem), str(script))
+
+
+def has_command(process: int, part: str) -> bool:
+    """True if the process runs, and its command line contains this text."""
+    try:
+        return part.encode() in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -52,8 +52,17 @@ def test_it_is_a_file_object(web: Web) -> None:
     into = bytearray(6)
     assert (file.readinto(into), bytes(into)) == (6, b"second")
     assert file.seek(-3, os.SEEK_CUR) == 9
-    with pytest.raises(ValueError, match="before the start"):
-        file.seek(-10, os.SEEK_CUR)
+    for offset, whence in ((-1, os.SEEK_SET), (-10, os.SEEK_CUR), (-len(data) - 1, os.SEEK_END)):
+        with pytest.raises(ValueError, match=rf"^`offset` is {offset}: the new position would be before the start"):
+            file.seek(offset, whence)
+    with pytest.raises(ValueError, match=r"^`whence` is -1: it must be 0, 1 or 2$"):
+        file.seek(0, -1)
+    for call in (lambda: file.read_ranges([(0, -1)]), lambda: file.prefetch([(0, -1)]), lambda: file.read_at(0, -1)):
+        with pytest.raises(ValueError, match=r"^`length` is -1: it must be 0 or more$"):
+            call()
+    assert file.tell() == 9
+    assert file.read(-1) == data[9:]
+    assert (file.seek(0), file.read(None), file.read(-1)) == (0, data, b"")
     with pytest.raises(io.UnsupportedOperation):
         file.write(b"x")
     with pytest.raises(io.UnsupportedOperation):

@@ -28,12 +28,55 @@ def test_what_is_missing_is_named_and_not_read() -> None:
         file.read(2, 4)
     with pytest.raises(thalweg.MissingError):
         file.read(0, 1 << 60)
-    with pytest.raises(OverflowError):
-        file.read(-1, 4)
     with pytest.raises(thalweg.Error):
         file.readinto(2, bytearray(4))
     assert not file.has(2, 4)
     assert file.has(0, 4)
+
+
+def test_numbers_that_must_not_be_negative_are_named() -> None:
+    file = thalweg.SparseFile("file", touches=True)
+    file.write(0, b"0123")
+    for call in (
+        lambda: file.write(-1, b"a"),
+        lambda: file.write_many([(0, b"0"), (-1, b"a")]),
+        lambda: file.read(-1, 4),
+        lambda: file.read_many([(0, 1), (-1, 1)]),
+        lambda: file.readinto(-1, bytearray(1)),
+        lambda: file.has(-1, 1),
+        lambda: file.need(-1, 1),
+        lambda: file.need_many([(-1, 1)]),
+        lambda: file.plan([(-1, 1)]),
+        lambda: file.block_at(-1),
+        lambda: file.erase(-1, 1),
+        lambda: file.erase_block(-1),
+        lambda: file.pin(-1, 1),
+    ):
+        with pytest.raises(ValueError, match=r"^`position` is -1: it must be 0 or more$"):
+            call()
+    for call in (
+        lambda: file.read(0, -5),
+        lambda: file.read_many([(0, -5)]),
+        lambda: file.has(0, -5),
+        lambda: file.need(0, -5),
+        lambda: file.erase(0, -5),
+        lambda: file.pin(0, -5),
+    ):
+        with pytest.raises(ValueError, match=r"^`length` is -5: it must be 0 or more$"):
+            call()
+    for name, wrong in (
+        ("greedy", lambda: file.need(0, 1, -2)),
+        ("greedy", lambda: file.need_many([], -2)),
+        ("gap", lambda: file.plan([], gap=-2)),
+        ("longest", lambda: file.plan([], longest=-2)),
+        ("bound", lambda: file.evict_blocks(-2)),
+        ("bound", lambda: thalweg.SparseFileSystem().evict_blocks(-2)),
+    ):
+        with pytest.raises(ValueError, match=rf"^`{name}` is -2: it must be 0 or more$"):
+            wrong()
+    with pytest.raises(ValueError, match=rf"^`position` is {1 << 64}: it is too large$"):
+        file.read(1 << 64, 1)
+    assert (file.blocks(), file.read(0, 4)) == ([(0, 4)], b"0123")
 
 
 def test_needs_and_plans_are_lists_of_positions_and_lengths() -> None:

@@ -72,11 +72,16 @@ def reader(made: Any) -> bool:
 
 def read(made: Any, batch: Batch, at_end: bool, begins: bool) -> tuple[pa.RecordBatch | None, int]:
     """Calls a reader. It sees the engine's own memory, without a copy."""
-    if begins and hasattr(made, "begin"):
-        made.begin()
     column = pa.record_batch(batch).column(0)
     buffer = column.buffers()[1]
     data = memoryview(buffer if buffer is not None else b"")[column.offset : column.offset + len(column)]
+    return read_bytes(made, data, at_end, begins)
+
+
+def read_bytes(made: Any, data: memoryview, at_end: bool, begins: bool) -> tuple[pa.RecordBatch | None, int]:
+    """Calls a reader with bytes."""
+    if begins and hasattr(made, "begin"):
+        made.begin()
     got, used = made.read(data, at_end)
     if isinstance(got, list):
         got = rows(got) if got else None

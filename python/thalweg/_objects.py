@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, TypedDict
 
+from thalweg import _processes
 from thalweg._errors import ConfigurationError
 from thalweg._own import Calling, Own, Transform
 from thalweg._thalweg import kinds
@@ -22,6 +24,7 @@ class Given(TypedDict):
     object: object
     views: bool
     payload: bool
+    unpacks: bool
     workers: int
     command: list[str]
 
@@ -68,13 +71,25 @@ def calling(function: Callable[[Any], object], views: bool, payload: bool) -> Co
     return Component("to_callable", {}, own=Own("writer", lambda: Calling(function), views, payload))
 
 
-def writing(writer: Callable[..., Any], given: dict[str, Any]) -> Component:
-    own = Own("writer", writer, getattr(writer, "views", False), getattr(writer, "payload", False))
-    return Component(getattr(writer, "__name__", "writer"), given, own=own)
+def writing(writer: Callable[..., Any], given: dict[str, Any], workers: int | None = None) -> Component:
+    return _made("writer", writer, given, workers, getattr(writer, "views", False), getattr(writer, "payload", False))
 
 
-def reading(reader: Callable[..., Any], given: dict[str, Any]) -> Component:
-    return Component(getattr(reader, "__name__", "reader"), given, own=Own("reader", reader))
+def reading(reader: Callable[..., Any], given: dict[str, Any], workers: int | None = None) -> Component:
+    return _made("reader", reader, given, workers, False, False)
+
+
+def _made(
+    sort: str, made: Callable[..., Any], given: dict[str, Any], workers: int | None, views: bool, payload: bool
+) -> Component:
+    """Returns the component of a class, in this process or in others."""
+    name = getattr(made, "__name__", sort)
+    count = _processes.checked(workers, sort)
+    if not count:
+        return Component(name, given, own=Own(sort, made, views, payload))
+    unpacks = bool(getattr(made, "unpacks", False))
+    command = partial(_processes.command, sort, made, name)
+    return Component(name, given, own=Own(sort, None, views, payload, unpacks, count, command))
 
 
 def component(role: str, given: Any) -> Any:
@@ -136,6 +151,7 @@ class Objects:
                 object=own.object,
                 views=own.views,
                 payload=own.payload,
+                unpacks=own.unpacks,
                 workers=own.workers,
                 command=own.command() if own.command is not None else [],
             )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from thalweg._errors import ConfigurationError
+from thalweg import _processes
 
 
 @dataclass(frozen=True)
@@ -21,6 +19,9 @@ class Own:
     object: object
     views: bool = False
     payload: bool = False
+    #: True if a reader in worker processes receives compressed files decompressed.
+    unpacks: bool = False
+    #: The number of worker processes; 0 if the object is called in this process.
     workers: int = 0
     #: Builds the command line of a worker process.
     command: Callable[[], list[str]] | None = None
@@ -45,34 +46,11 @@ class Transform:
         return self.function(*args, **kwargs)
 
     def own(self) -> Own:
-        if self.workers is None:
+        workers = _processes.checked(self.workers, "function")
+        if not workers:
             return Own("function", self.function, self.views, self.payload)
-        return Own("workers", None, self.views, self.payload, self.workers, self._command)
-
-    def _command(self) -> list[str]:
-        module = getattr(self, "__module__", None)
-        path = getattr(self, "__qualname__", "<")
-        if "<" in path or not isinstance(module, str):
-            raise ConfigurationError(
-                f"`{self.name}` cannot be found by worker processes: with `workers`, a transform is a function of a "
-                "module, not one within another function"
-            )
-        given: dict[str, Any] = {"path": sys.path, "module": module, "name": path, "main": None}
-        if module == "__main__":
-            main = sys.modules["__main__"]
-            spec = getattr(main, "__spec__", None)
-            if spec is not None and spec.name:
-                given["module"] = spec.name
-            elif getattr(main, "__file__", None):
-                given["main"] = os.path.abspath(str(main.__file__))
-            else:
-                raise ConfigurationError(
-                    f"`{self.name}` cannot be found by worker processes: it was written in a notebook or at a prompt. "
-                    "Put it into a file and import it, or leave out `workers`"
-                )
-        code = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; \
-from thalweg._worker import main; main(given)"
-        return [sys.executable, "-c", code, json.dumps(given)]
+        command = partial(_processes.command, "function", self, self.name)
+        return Own("function", None, self.views, self.payload, workers=workers, command=command)
 
 
 class Reader(ABC):
@@ -80,10 +58,11 @@ class Reader(ABC):
 
     A pipeline that receives files (`sources.files`, `sources.objects`) lists a reader among its transforms. It is
     given as the class or, with options, as `transforms.reader(MyReader, option=…)`. The options are the arguments
-    for each new instance.
+    for each new instance. `transforms.reader(MyReader, workers=4)` runs it in four processes.
     """
 
-    #: True if compressed files (gzip, zstd) are recognised by their first bytes and decompressed.
+    #: True if compressed files (gzip, zstd) are recognised by their first bytes and decompressed. With `workers`, this
+    #: is an attribute of the class.
     unpacks: bool = False
 
     def begin(self) -> None:  # noqa: B027 (who needs it defines it)
@@ -104,7 +83,7 @@ class Writer(ABC):
     """The base class of writers, which are sinks.
 
     A writer is given as the class or, with options, as `sinks.writer(MyWriter, option=…)`. The options are the
-    arguments for the instance.
+    arguments for the instance. `sinks.writer(MyWriter, workers=4)` runs it in four processes, each with an instance.
     """
 
     #: True to receive text and bytes as columns of views, without a copy. Few functions of `pyarrow` accept these.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
+from thalweg import _processes
 from thalweg._own import Transform
 
 
@@ -47,8 +48,7 @@ def transform(
     a copy. Few functions of `pyarrow` accept these, so by default they are copied into columns of plain text and
     bytes.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"a transform has one worker or more, not {workers}")
+    _processes.checked(workers, "function")
 
     def made(function: Callable[..., Any]) -> Transform:
         return Transform(function, workers, name, views, payload)

@@ -1,7 +1,9 @@
-"""A process that calls a transform: it reads batches from its standard input and replies on its standard output.
+"""A process that calls a component of Python: it reads requests from its standard input and replies on its standard
+output.
 
-Each batch is preceded by its length in bytes. A reply is any number of results followed by an end, or a reason for
-failure. Each part of a reply has a header of two numbers: its kind and its length in bytes.
+A request is three parts: a number whose meaning depends on the component, the length of the body in bytes, and the
+body. A reply is any number of batches followed by an end, or a reason for failure. Each part of a reply has a header of
+two numbers: its kind and its length in bytes.
 """
 
 from __future__ import annotations
@@ -11,47 +13,48 @@ import os
 import runpy
 import sys
 import types
-from collections.abc import Callable
 from typing import Any, BinaryIO
 
-#: True while a script is run again to find a function in it. The script must not start a run then.
+#: True while a script is run again to find a component in it. The script must not start a run then.
 begins = False
 
-_READY, _RESULT, _DONE, _FAILED = range(4)
+_READY, _RESULT, _DONE, _FAILED, _AGAIN = range(5)
 
 
-def main(given: dict[str, Any]) -> None:
+def main(given: dict[str, Any], options: dict[str, Any]) -> None:
     """Serves until the input ends."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
-    # Output that the function prints must not reach the engine.
+    # Output that the component prints must not reach the engine.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     try:
-        function = _find(given)
-        from thalweg import _bridge
+        found = _find(given)
+        # Imports pyarrow, which the process that starts the workers may not need.
+        from thalweg import _serving
+
+        serve = _serving.serving(given["sort"], found, options)
     except BaseException as error:
         _reply(replies, _FAILED, _text(error))
         return
     _reply(replies, _READY)
-    import pyarrow as pa
 
-    while length := requests.read(8):
-        request = requests.read(int.from_bytes(length, "little"))
+    while header := requests.read(16):
+        mark, length = (int.from_bytes(part, "little") for part in (header[:8], header[8:]))
         try:
-            with pa.ipc.open_stream(pa.py_buffer(request)) as stream:
-                batch = stream.read_next_batch()
-            made = list(_bridge.batches(function(batch)))
+            made, used = serve(mark, requests.read(length))
+            parts = [_serving.encoded(one) for one in made]
+            end = used.to_bytes(8, "little")
+        except _serving.Again as error:
+            _reply(replies, _AGAIN, str(error).encode())
+            continue
         except Exception as error:
             _reply(replies, _FAILED, _text(error))
             continue
-        for one in made:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, one.schema) as writer:
-                writer.write_batch(one)
-            _reply(replies, _RESULT, sink.getvalue())
-        _reply(replies, _DONE)
+        for part in parts:
+            _reply(replies, _RESULT, part)
+        _reply(replies, _DONE, end)
     sys.stdout.flush()
 
 
@@ -65,7 +68,7 @@ def _text(error: BaseException) -> bytes:
     return f"{type(error).__name__}: {error}".encode()
 
 
-def _find(given: dict[str, Any]) -> Callable[[Any], object]:
+def _find(given: dict[str, Any]) -> Any:
     global begins
     begins = True
     if given["main"] is not None:
@@ -79,5 +82,4 @@ def _find(given: dict[str, Any]) -> Callable[[Any], object]:
     found: Any = module
     for name in given["name"].split("."):
         found = getattr(found, name)
-    function: Callable[[Any], object] = getattr(found, "function", found)
-    return function
+    return found

@@ -26,8 +26,10 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, KeysView
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from thalweg._descriptors import (
@@ -65,6 +67,7 @@ __all__ = [
     "concurrently_read",
     "concurrently_write",
     "log_errors",
+    "log_steps",
     "on_error",
     "on_forgotten",
     "remove_error_hook",
@@ -487,7 +490,7 @@ def on_error(hook: Callable[[BaseException], object]) -> Callable[[BaseException
 
 
 def remove_error_hook(hook: Callable[[BaseException], object]) -> None:
-    """Removes a hook that `on_error` or `log_errors` has added."""
+    """Removes a hook that `on_error`, `log_errors` or `log_steps` has added."""
     try:
         _error_hooks.remove(hook)
     except ValueError:
@@ -508,11 +511,81 @@ def log_errors(logger: logging.Logger | None = None, level: int = logging.ERROR)
     return on_error(log)
 
 
+def log_steps(logger: logging.Logger | None = None, level: int = logging.DEBUG) -> Callable[[BaseException], object]:
+    """Logs each step of the code of any proc: that it begins, waits, continues and ends. Returns the hook, to be
+    removed.
+
+    The logger is `thalweg.evaluations` by default. Each call has a number, which all of its messages show. The
+    attribute `proc` of a record is the function of the proc, for filters. Calls that began before are not logged.
+    """
+    return on_error(_Steps(logger if logger is not None else logging.getLogger("thalweg.evaluations"), level))
+
+
+class _Steps:
+    """Logs steps. It is a hook for errors, so that calls look in one place, and pay nothing while nothing is logged."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, logger: logging.Logger, level: int) -> None:
+        self._logger = logger
+        self._level = level
+
+    def __call__(self, error: BaseException) -> None:
+        """The step that fails is logged by `follow`."""
+
+    def follow(self, code: Coroutine[Any, Any, T], function: Any) -> Coroutine[Any, Any, T]:
+        if not self._logger.isEnabledFor(self._level):
+            return code
+        return self._followed(code, f"{_place(function)}, call {next(self._numbers)}", function)
+
+    async def _followed(self, code: Coroutine[Any, Any, T], call: str, function: Any) -> T:
+        def log(step: str, *arguments: object) -> None:
+            self._logger.log(self._level, f"%s {step}", call, *arguments, extra={"proc": function})
+
+        log("begins")
+        try:
+            result = await _Followed(code, log)
+        except BaseException as error:
+            log("ends with %r", error)
+            raise
+        log("ends")
+        return result
+
+
+class _Followed(Generic[T]):
+    """Awaits code, and logs when it waits and continues."""
+
+    def __init__(self, code: Coroutine[Any, Any, T], log: Callable[..., None]) -> None:
+        self._code = code
+        self._log = log
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step = partial(self._code.send, None)
+        while True:
+            try:
+                future = step()
+            except StopIteration as end:
+                return cast("T", end.value)
+            self._log("waits for %r", future)
+            try:
+                sent = yield future
+                step = partial(self._code.send, sent)
+            except GeneratorExit:
+                self._code.close()
+                raise
+            except BaseException as error:
+                step = partial(self._code.throw, error)
+            self._log("continues")
+
+
 _error_hooks: list[Callable[[BaseException], object]] = []
 
 
 async def _watched(code: Coroutine[Any, Any, T], hooks: list[Callable[[BaseException], object]], function: Any) -> T:
     """Awaits the code of a proc that has hooks for its errors."""
+    for hook in _error_hooks:
+        if isinstance(hook, _Steps):
+            code = hook.follow(code, function)
     try:
         return await code
     except Exception as error:

@@ -42,9 +42,15 @@ def to_callable(function: Callable[[Any], object], *, views: bool = False, paylo
     return _objects.calling(function, views, payload)
 
 
-def writer(writer: Callable[..., Any], /, **options: Any) -> Component:
-    """Writes with a `thalweg.Writer`, which is created with these options."""
-    return _objects.writing(writer, options)
+def writer(writer: Callable[..., Any], /, *, workers: int | None = None, **options: Any) -> Component:
+    """Writes with a `thalweg.Writer`, which is created with these options.
+
+    `workers` is for writers that hold the interpreter lock: each of this number of processes has an instance. The class
+    must then be importable by its name in a module, as with `thalweg.transform`. The order of batches is kept only with
+    one process. If a process dies, another one gets its batch again, a part of which may have been written. If that
+    dies too, the messages of the batch leave by `errors`.
+    """
+    return _objects.writing(writer, options, workers)
 
 
 def directory(

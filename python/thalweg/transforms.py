@@ -74,9 +74,16 @@ __all__ = [
 ]
 
 
-def reader(reader: Callable[..., Any], /, **options: Any) -> Component:
-    """Reads messages out of files with a `thalweg.Reader`. Each worker makes its own instance, with these options."""
-    return _objects.reading(reader, options)
+def reader(reader: Callable[..., Any], /, *, workers: int | None = None, **options: Any) -> Component:
+    """Reads messages out of files with a `thalweg.Reader`. Each worker makes its own instance, with these options.
+
+    `workers` is for readers that hold the interpreter lock: the reader runs in this number of processes, one file at
+    a time in each. The class must then be importable by its name in a module, as with `thalweg.transform`. If a process
+    dies, another one reads the file again from its start, and the rows that were sent before are skipped. If that dies
+    too, the file becomes a dead letter. The order of files is kept only if the pipeline is `ordered`: then there is one
+    process.
+    """
+    return _objects.reading(reader, options, workers)
 
 
 def add_id(

@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 
+use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use thalweg_sparse::{Options, Span, SparseFile};
 
@@ -48,7 +49,8 @@ impl Rows {
         let mut into = vec![0; MEBIBYTE];
         let whole = islands(1, 0, MEBIBYTE);
         check(whole.write(0, &plain));
-        let [mut apart, mut one, mut out_apart, mut out_one, mut copy] = [const { Vec::new() }; 5];
+        let [mut apart, mut one, mut out_apart, mut out_one] = [const { Vec::new() }; 4];
+        let (mut copy, mut locked, lock) = (Vec::new(), Vec::new(), RwLock::new(()));
         for size in sizes() {
             let count = MEBIBYTE / size;
             let made = islands(count, size, size + 1);
@@ -64,6 +66,13 @@ impl Rows {
                 }
             };
             copy.push(bench.measure(count, || (), |()| copies()));
+            let mut locked_copies = || {
+                for position in positions(count, size) {
+                    let _held = lock.read();
+                    black_box(&mut *into).copy_from_slice(black_box(&plain[position..position + size]));
+                }
+            };
+            locked.push(bench.measure(count, || (), |()| locked_copies()));
         }
         let read_whole = bench.measure(1, || (), |()| check(whole.read(0, black_box(&mut into))));
         let write_whole = bench.measure(1, file, |file| check(file.write(0, &plain)));
@@ -74,6 +83,7 @@ impl Rows {
             ("write", out_apart),
             ("write_one", out_one),
             ("copy", copy),
+            ("copy_locked", locked),
             ("read_whole", vec![read_whole]),
             ("write_whole", vec![write_whole]),
             ("copy_whole", vec![copy_whole]),
@@ -91,15 +101,32 @@ impl Rows {
         }
         let span = 80 + records * 8004;
         let bench = &self.bench;
-        let needs = (5..15).map(|power| {
-            let length = 1 << power;
+        let [mut needs, mut each, mut lists] = [const { Vec::new() }; 3];
+        for length in (5..15).map(|power| 1 << power) {
             let calls = span.div_ceil(length);
-            let ask = |position: usize| drop(black_box(made.need(position as u64, length as u64, 0)));
-            bench.measure(calls, || (), |()| positions(calls, length).for_each(ask))
-        });
-        let needs = needs.collect();
+            let wanted = |position: usize| Span::new(position as u64, length as u64);
+            let measured = |work: &dyn Fn(usize)| {
+                bench.measure(calls, || (), |()| positions(calls, length).for_each(work))
+            };
+            needs.push(measured(&|position| {
+                black_box(&made.need(position as u64, length as u64, 0));
+            }));
+            each.push(measured(&|position| {
+                made.each_missing(wanted(position), |span| {
+                    black_box(span);
+                });
+            }));
+            let counts: Vec<usize> =
+                positions(calls, length).map(|at| made.need(at as u64, length as u64, 0).len()).collect();
+            lists.push(measured(&|position| {
+                let mut list = Vec::new();
+                (0..counts[position / length]).for_each(|_| list.push(wanted(position)));
+                black_box(&list);
+            }));
+        }
         let blocks = made.blocks();
         let wanted: Vec<Span> = blocks.iter().map(|block| Span::new(block.position, 8)).collect();
+        let list = bench.measure(1, || (), |()| drop(black_box(blocks.clone())));
         let has = || blocks.iter().for_each(|block| assert!(black_box(made.has(block.position, 4))));
         let others = [
             ("need_whole", bench.measure(1, || (), |()| drop(black_box(made.need(0, span as u64, 0))))),
@@ -108,6 +135,9 @@ impl Rows {
             ("blocks", bench.measure(1, || (), |()| drop(black_box(made.blocks())))),
         ];
         self.add("need", needs);
+        self.add("need_each", each);
+        self.add("need_list", lists);
+        self.add("need_whole_list", vec![list]);
         others.into_iter().for_each(|(name, figure)| self.add(name, vec![figure]));
     }
 

@@ -2,10 +2,12 @@
 //!
 //! A chunk is packed while it holds little. When the packed form needs fifteen sixteenths of a page, the
 //! chunk becomes a page with every byte in its place. Within a packed chunk, a write between two runs moves
-//! the bytes behind it; 60 KiB bound that move. Three quarters of a page were the limit before: moves were
-//! shorter by a fifth, and blocks of 1 KiB that are 340 bytes apart took a third more memory.
+//! the bytes behind it; 60 KiB bound that move. A chunk that is at least half full becomes a page as soon as
+//! such writes have moved as much as the change of form copies. Three quarters of a page were the limit
+//! before: moves were shorter by a fifth, and blocks of 1 KiB that are 340 bytes apart took a third more
+//! memory.
 
-use crate::packed::Packed;
+use crate::packed::{Near, Packed};
 use crate::page::{PAGE, Page};
 use crate::presence::Presence;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +17,9 @@ use zeroize::Zeroize;
 pub(crate) const CHUNK: u32 = PAGE as u32;
 /// The size in bytes, with four bytes per run, above which a chunk becomes a page.
 const MOST_PACKED: usize = CHUNK as usize / 16 * 15;
+/// A chunk whose packed form needs this many bytes becomes a page when writes between its runs have moved as
+/// many bytes as a page has. From then on they move nothing. A page is at most twice as large.
+const MOST_STIRRED: usize = CHUNK as usize / 2;
 /// The size in bytes below which a page is packed again. It is far from the other limit, so that a chunk does
 /// not change its form again and again.
 const LEAST_PAGED: usize = CHUNK as usize / 4;
@@ -58,7 +63,8 @@ impl Chunk {
     /// Creates a chunk for a first write of `bytes` bytes.
     pub fn for_first(bytes: usize) -> Self {
         let body = if bytes + 4 > MOST_PACKED {
-            Body::Page(Presence::with_capacity(1), Page::new())
+            // A chunk that is written as a whole needs no list of runs.
+            Body::Page(Presence::with_capacity(usize::from(bytes < PAGE)), Page::new())
         } else {
             Body::Packed(Packed::with_capacity(bytes))
         };
@@ -112,7 +118,7 @@ impl Chunk {
     pub fn growth(&self, bytes: usize) -> usize {
         match &self.body {
             // The memory as a page, in addition to the present memory: both exist for a moment.
-            Body::Packed(packed) if must_be_page(packed, bytes) => {
+            Body::Packed(packed) if becomes_page(packed, bytes) => {
                 CHUNK as usize + (16 + packed.runs() * 8).min(CHUNK as usize / 8)
             }
             Body::Packed(packed) => packed.growth(bytes),
@@ -141,24 +147,33 @@ impl Chunk {
 
     /// Returns the `length` bytes from `from` on, if all are held.
     #[inline]
-    pub fn get(&self, from: u32, length: usize) -> Option<&[u8]> {
+    pub fn get(&self, from: u32, length: usize, near: Near<'_>) -> Option<&[u8]> {
         match &self.body {
-            Body::Packed(packed) => packed.get(from, length),
+            Body::Packed(packed) => packed.get(from, length, near),
             Body::Page(presence, page) => {
-                let held = presence.covers(from, from + length as u32);
+                let held = presence.covers(from, from + length as u32, near);
                 if held { page.get(from as usize..from as usize + length) } else { None }
             }
         }
     }
 
-    /// Passes the held parts of `from..to` to `visit`, in order, until `visit` returns false.
+    /// Passes the starts and ends of the held parts of `from..to` to `visit`, in order, until `visit` returns
+    /// false.
+    #[inline]
+    pub fn each(&self, from: u32, to: u32, near: Near<'_>, visit: &mut impl FnMut(u32, u32) -> bool) -> bool {
+        match &self.body {
+            Body::Packed(packed) => packed.each(from, to, near, &mut |start, end, _| visit(start, end)),
+            Body::Page(presence, _) => presence.visit(from, to, near, visit),
+        }
+    }
+
+    /// Passes the bytes of the held parts of `from..to` to `visit`, in order, until `visit` returns false.
     #[inline]
     pub fn visit<'a>(&'a self, from: u32, to: u32, visit: &mut impl FnMut(u32, &'a [u8]) -> bool) -> bool {
         match &self.body {
             Body::Packed(packed) => packed.visit(from, to, visit),
-            Body::Page(presence, page) => {
-                presence.visit(from, to, &mut |start, end| visit(start, &page[start as usize..end as usize]))
-            }
+            Body::Page(presence, page) => presence
+                .visit(from, to, None, &mut |start, end| visit(start, &page[start as usize..end as usize])),
         }
     }
 
@@ -201,7 +216,7 @@ impl Chunk {
     #[inline]
     pub fn write(&mut self, from: u32, bytes: &[u8], wipe: bool) {
         if let Body::Packed(packed) = &mut self.body {
-            if !must_be_page(packed, bytes.len()) {
+            if !becomes_page(packed, bytes.len()) {
                 packed.write(from, bytes, wipe);
                 self.held = packed.held() as u32;
                 return;
@@ -215,7 +230,7 @@ impl Chunk {
         let Body::Page(presence, page) = &mut self.body else { return };
         let to = from + bytes.len() as u32;
         page[from as usize..to as usize].copy_from_slice(bytes);
-        self.held += presence.add(from, to);
+        self.held = if bytes.len() == PAGE { CHUNK } else { self.held + presence.add(from, to) };
         if self.held == CHUNK {
             *presence = Presence::All;
         }
@@ -247,7 +262,7 @@ impl Chunk {
             }
             Body::Page(presence, page) => {
                 let mut less = 0;
-                presence.visit(from, to, &mut |start, end| {
+                presence.visit(from, to, None, &mut |start, end| {
                     less += end - start;
                     true
                 });
@@ -327,4 +342,10 @@ impl Chunk {
 
 fn must_be_page(packed: &Packed, bytes: usize) -> bool {
     packed.held() + bytes + (packed.runs() + 1) * 4 > MOST_PACKED
+}
+
+/// True if a write that is not at the end of a chunk makes it a page.
+fn becomes_page(packed: &Packed, bytes: usize) -> bool {
+    let size = packed.held() + packed.runs() * 4;
+    must_be_page(packed, bytes) || packed.moved() >= CHUNK && size >= MOST_STIRRED
 }

@@ -1,6 +1,6 @@
 //! Counters of the operations on a file.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 /// The operations on a file since it was created or cleared. Only successful operations are counted.
@@ -40,6 +40,7 @@ const FULL: u64 = 1 << 63 | 1 << 39;
 pub(crate) struct OwnReads {
     count: AtomicU64,
     bytes: AtomicU64,
+    near: AtomicUsize,
 }
 
 impl OwnReads {
@@ -50,6 +51,11 @@ impl OwnReads {
         };
         more(&self.count, 1);
         more(&self.bytes, bytes);
+    }
+
+    /// Returns where in its chunk the thread's last search ended.
+    pub fn near(&self) -> &AtomicUsize {
+        &self.near
     }
 
     /// Returns how many reads there were, and their bytes.

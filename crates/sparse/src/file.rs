@@ -163,11 +163,15 @@ impl SparseFile {
                 Err(Error::Missing { wanted: missing, missing })
             };
         }
-        let Some(touches) = &self.touches else {
-            return self.directory.read(position, into);
-        };
+        self.noted(position, |directory| directory.read(position, into))
+    }
+
+    /// Reads from a position, and records the use of the block there.
+    #[inline]
+    fn noted(&self, position: u64, read: impl FnOnce(&Directory) -> Result<(), Error>) -> Result<(), Error> {
+        let Some(touches) = &self.touches else { return read(&self.directory) };
         let mut touches = touches.lock();
-        self.directory.read(position, into)?;
+        read(&self.directory)?;
         let start = touches.start(position);
         touches.touch(start, start);
         Ok(())
@@ -196,8 +200,11 @@ impl SparseFile {
             let missing = self.need(position, wanted.length, 0).first().copied().unwrap_or(wanted);
             return Err(Error::Missing { wanted, missing });
         }
-        let mut bytes = vec![0; length];
-        self.read(position, &mut bytes)?;
+        let mut bytes = Vec::with_capacity(length);
+        if length > 0 {
+            let append = |_, piece: &[u8]| bytes.extend_from_slice(piece);
+            self.noted(position, |directory| directory.read_pieces(position, length, append))?;
+        }
         Ok(bytes)
     }
 

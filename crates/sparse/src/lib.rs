@@ -17,7 +17,7 @@
 //! smallest for its content:
 //!
 //! - **packed**, while data and runs need less than 60 KiB: the data back to back, and a word of 32 bits for
-//!   each run;
+//!   each run. From 32 KiB on, a chunk also becomes a page once writes between its runs have moved 64 KiB;
 //! - a **page** of 64 KiB with every byte in its place, with a list of runs, or, beyond 2,048 runs, one bit
 //!   for each byte;
 //! - a page that is **wholly present**, without a list or bits.
@@ -52,6 +52,13 @@
 //!   thread counts: 22 ns instead of 28 on the Xeon, for a read of one byte. A file has such a place for each
 //!   of up to 32 reading threads. Further threads share one word, which counts reads and their bytes
 //!   together.
+//! - *Every search from the start*: a read of the next of 2,000 runs took 24 ns. Each reading thread now
+//!   remembers where its last search in a file ended, and looks there first: 14 ns, and 14 instead of 26 for
+//!   `has`. The place is beside the thread's counters, so no line of memory is shared.
+//! - *Packed until it is full*: filling 4,096 gaps of one chunk moved 24 KiB for each of them: 490 ns a
+//!   write. A chunk that moves much now becomes a page early: 23 ns.
+//! - *A list without an allocation for few ranges* as the result of `need` was not built: copying it to the
+//!   caller took as long as the allocation. `each_missing` has no list: 12 ns instead of 23.
 //! - *Two lookups in the hash table* for each write, one to compare and one to write, and a general path for
 //!   all writes: 40 to 50 ns. A write to free bytes that needs no memory now takes one short path.
 //! - *An offset for each run* beside its start, so that data could stay in the order of arrival, was not

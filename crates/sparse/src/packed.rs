@@ -14,6 +14,7 @@
 //! anyway when two runs are read as one.
 
 use crate::chunk::CHUNK;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use zeroize::Zeroize;
 
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Packed {
     data: Vec<u8>,
     /// How many bytes at the front of the data belong to no run.
     head: u32,
+    /// How many bytes writes between runs have moved.
+    moved: u32,
 }
 
 /// The number of runs in a group. The search compares the last run of each group to find the group to count
@@ -57,7 +60,9 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
             rest = &rest[..half];
         }
     }
-    let Some(last) = rest.last_chunk::<EIGHT>() else { return first + up_to(rest, most) };
+    let Some(last) = rest.last_chunk::<EIGHT>() else {
+        return first + rest.iter().filter(|run| **run <= most).count();
+    };
     let skip = EIGHT * rest.as_chunks::<EIGHT>().0.iter().filter(|eight| eight[EIGHT - 1] <= most).count();
     match rest.get(skip..).and_then(|rest| rest.first_chunk::<EIGHT>()) {
         Some(eight) => first + skip + up_to(eight, most),
@@ -66,19 +71,41 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
     }
 }
 
+/// Where a thread's previous search in a file ended, if that is known.
+pub(crate) type Near<'a> = Option<&'a AtomicUsize>;
+
+/// As [`starting_by`], for a thread that proceeds forwards: the result is often that of its previous search,
+/// or one more. Any value of `near` is correct, since the chunk may be another one.
 #[inline]
-fn up_to(runs: &[u32], most: u32) -> usize {
+pub(crate) fn starting_near(runs: &[u32], at: u32, near: Near<'_>) -> usize {
+    let Some(near) = near else { return starting_by(runs, at) };
+    let before = near.load(Ordering::Relaxed);
+    let starts_by = |run: &u32| run >> 16 <= at;
+    for count in [before, before.wrapping_add(1)] {
+        let (last, next) = (runs.get(count.wrapping_sub(1)), runs.get(count));
+        if last.is_some_and(starts_by) && !next.is_some_and(starts_by) {
+            near.store(count, Ordering::Relaxed);
+            return count;
+        }
+    }
+    let found = starting_by(runs, at);
+    near.store(found, Ordering::Relaxed);
+    found
+}
+
+#[inline]
+fn up_to(runs: &[u32; EIGHT], most: u32) -> usize {
     runs.iter().map(|run| u32::from(*run <= most)).sum::<u32>() as usize
 }
 
 impl Packed {
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { runs: Vec::with_capacity(4), data: Vec::with_capacity(bytes.max(16)), head: 0 }
+        Self { runs: Vec::with_capacity(4), data: Vec::with_capacity(bytes.max(16)), head: 0, moved: 0 }
     }
 
     /// Returns an empty chunk that will have about this many bytes in this many runs.
     pub fn with_room(data: usize, runs: usize) -> Self {
-        Self { runs: Vec::with_capacity(runs), data: Vec::with_capacity(data), head: 0 }
+        Self { runs: Vec::with_capacity(runs), data: Vec::with_capacity(data), head: 0, moved: 0 }
     }
 
     #[inline]
@@ -116,6 +143,11 @@ impl Packed {
         self.runs.len()
     }
 
+    /// Returns how many bytes were moved by writes between runs.
+    pub fn moved(&self) -> u32 {
+        self.moved
+    }
+
     pub fn heap(&self) -> usize {
         self.data.capacity() + self.runs.capacity() * 4
     }
@@ -135,8 +167,8 @@ impl Packed {
 
     /// Returns the `length` bytes from `from` on, if all are held.
     #[inline]
-    pub fn get(&self, from: u32, length: usize) -> Option<&[u8]> {
-        let at = starting_by(&self.runs, from).checked_sub(1)?;
+    pub fn get(&self, from: u32, length: usize, near: Near<'_>) -> Option<&[u8]> {
+        let at = starting_near(&self.runs, from, near).checked_sub(1)?;
         let begin = self.data_start(at) + (from - self.start(at)) as usize;
         if begin + length > self.data_end(at) {
             return None;
@@ -144,31 +176,39 @@ impl Packed {
         self.data.get(begin..begin + length)
     }
 
-    /// Passes the held parts of `from..to` to `visit`, in order, until `visit` returns false.
+    /// Passes the held parts of `from..to` to `visit`, in order, until `visit` returns false: their starts,
+    /// their ends, and the offsets of their data.
     #[inline]
-    pub fn visit<'a>(&'a self, from: u32, to: u32, visit: &mut impl FnMut(u32, &'a [u8]) -> bool) -> bool {
-        if from >= self.last_end() {
-            return true;
-        }
-        let mut at = starting_by(&self.runs, from).saturating_sub(1);
-        let mut begin = self.data_start(at);
-        while at < self.runs.len() {
-            let (start, data_end) = (self.start(at), self.data_end(at));
+    pub fn each(
+        &self,
+        from: u32,
+        to: u32,
+        near: Near<'_>,
+        visit: &mut impl FnMut(u32, u32, usize) -> bool,
+    ) -> bool {
+        let first = starting_near(&self.runs, from, near).saturating_sub(1);
+        let mut begin = self.data_start(first);
+        for run in self.runs.get(first..).unwrap_or_default() {
+            let (start, data_end) = (run >> 16, (run & 0xFFFF) as usize);
             if start >= to {
                 break;
             }
             let end = start + (data_end - begin) as u32;
-            if end > from {
-                let skip = from.saturating_sub(start) as usize;
-                let over = end.saturating_sub(to) as usize;
-                if !visit(start.max(from), &self.data[begin + skip..data_end - over]) {
-                    return false;
-                }
+            let skip = from.saturating_sub(start);
+            if end > from && !visit(start + skip, end.min(to), begin + skip as usize) {
+                return false;
             }
             begin = data_end;
-            at += 1;
         }
         true
+    }
+
+    /// Passes the bytes of the held parts of `from..to` to `visit`, in order, until `visit` returns false.
+    #[inline]
+    pub fn visit<'a>(&'a self, from: u32, to: u32, visit: &mut impl FnMut(u32, &'a [u8]) -> bool) -> bool {
+        self.each(from, to, None, &mut |start, end, begin| {
+            visit(start, &self.data[begin..begin + (end - start) as usize])
+        })
     }
 
     /// True if the data, with its head, has no room for `bytes` more bytes: the end of a run has 16 bits.
@@ -260,6 +300,7 @@ impl Packed {
         let length = self.data.len();
         self.data.resize(length + more, 0);
         self.data.copy_within(at..length, at + more);
+        self.moved = self.moved.saturating_add((length - at) as u32);
     }
 
     /// Erases the bytes of `from..to`.
@@ -465,6 +506,17 @@ mod tests {
             for at in (0..count * 7 + 20).chain([CHUNK - 1, CHUNK]) {
                 let expected = runs.iter().filter(|run| **run >> 16 <= at).count();
                 assert_eq!(starting_by(&runs, at), expected, "{at} of {count}");
+                let nears =
+                    [0, 1, expected.saturating_sub(1), expected, expected + 1, runs.len(), usize::MAX];
+                for before in nears {
+                    let near = AtomicUsize::new(before);
+                    let found = starting_near(&runs, at, Some(&near));
+                    assert_eq!(
+                        (found, near.into_inner()),
+                        (expected, expected),
+                        "{at} of {count} near {before}"
+                    );
+                }
             }
         }
     }

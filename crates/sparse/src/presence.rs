@@ -2,7 +2,7 @@
 //! many, and nothing when all bytes are present.
 
 use crate::chunk::CHUNK;
-use crate::packed::{outside, starting_by};
+use crate::packed::{Near, outside, starting_by, starting_near};
 
 const WORDS: usize = CHUNK as usize / 64;
 /// With more runs than this, bits need less memory.
@@ -57,10 +57,10 @@ impl Presence {
 
     /// True if all of `from..to` is present.
     #[inline]
-    pub fn covers(&self, from: u32, to: u32) -> bool {
+    pub fn covers(&self, from: u32, to: u32, near: Near<'_>) -> bool {
         match self {
             Presence::All => true,
-            Presence::Runs(runs) => match starting_by(runs, from) {
+            Presence::Runs(runs) => match starting_near(runs, from, near) {
                 0 => false,
                 after => end(runs[after - 1]) >= to,
             },
@@ -87,11 +87,17 @@ impl Presence {
 
     /// Passes the runs in `from..to`, cut to that range, to `visit` until `visit` returns false.
     #[inline]
-    pub fn visit(&self, from: u32, to: u32, visit: &mut impl FnMut(u32, u32) -> bool) -> bool {
+    pub fn visit(
+        &self,
+        from: u32,
+        to: u32,
+        near: Near<'_>,
+        visit: &mut impl FnMut(u32, u32) -> bool,
+    ) -> bool {
         match self {
             Presence::All => visit(from, to),
             Presence::Runs(runs) => {
-                let first = starting_by(runs, from).saturating_sub(1);
+                let first = starting_near(runs, from, near).saturating_sub(1);
                 for run in runs.get(first..).unwrap_or_default() {
                     if run >> 16 >= to {
                         break;
@@ -251,7 +257,7 @@ impl Presence {
         };
         if worth {
             let mut runs = Vec::with_capacity(fewer);
-            self.visit(0, CHUNK, &mut |start, end| {
+            self.visit(0, CHUNK, None, &mut |start, end| {
                 runs.push(run(start, end));
                 true
             });

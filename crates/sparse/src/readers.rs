@@ -5,6 +5,7 @@
 //! that begins to read.
 
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -15,12 +16,20 @@ struct Numbers {
 
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { next: 0, free: BinaryHeap::new() });
 
-struct Number(usize);
+/// The number that a thread holds until it ends.
+struct Held(usize);
 
-thread_local!(static NUMBER: Number = Number::take());
+/// The values of [`NUMBER`] before the first search of a thread, and while the thread ends.
+const UNKNOWN: usize = usize::MAX;
+const ENDED: usize = usize::MAX - 1;
 
-impl Number {
-    #[cold]
+thread_local! {
+    // Beside the number that is held, because a value without a destructor is read without a check.
+    static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static HELD: Held = Held::take();
+}
+
+impl Held {
     fn take() -> Self {
         let mut numbers = NUMBERS.lock();
         match numbers.free.pop() {
@@ -33,16 +42,27 @@ impl Number {
     }
 }
 
-impl Drop for Number {
+impl Drop for Held {
     fn drop(&mut self) {
+        NUMBER.set(ENDED);
         NUMBERS.lock().free.push(Reverse(self.0));
     }
 }
 
-/// Returns the number of this thread; `None` while the thread ends.
+/// Returns the number of this thread; while the thread ends, one that no list has.
 #[inline]
-pub(crate) fn number() -> Option<usize> {
-    NUMBER.try_with(|number| number.0).ok()
+pub(crate) fn number() -> usize {
+    match NUMBER.get() {
+        UNKNOWN => first_number(),
+        number => number,
+    }
+}
+
+#[cold]
+fn first_number() -> usize {
+    let number = HELD.try_with(|held| held.0).unwrap_or(ENDED);
+    NUMBER.set(number);
+    number
 }
 
 #[cfg(test)]
@@ -52,12 +72,12 @@ mod tests {
     #[test]
     fn living_threads_have_numbers_of_their_own_and_the_next_thread_has_that_of_one_that_ended() {
         let here = number();
-        assert!(here.is_some());
+        assert!(here < ENDED);
         assert_eq!(here, number());
         let mut first = None;
         // Other tests take numbers at the same time, hence the many attempts.
         let again = (0..1000).any(|_| {
-            let there = std::thread::spawn(number).join().unwrap_or_default();
+            let there = std::thread::spawn(number).join().unwrap_or(ENDED);
             assert_ne!(there, here);
             there == *first.get_or_insert(there)
         });

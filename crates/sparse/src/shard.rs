@@ -3,6 +3,7 @@
 use crate::chunk::Chunk;
 use crate::clock::{Clock, Latest};
 use crate::counters::{OwnReads, Reads};
+use crate::packed::Near;
 use crate::readers;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
@@ -115,21 +116,41 @@ impl Shard {
     }
 }
 
-/// Counts a read from a shard. The shard is locked for the read, so that no thread resets the counters
-/// meanwhile.
-#[inline]
-pub(crate) fn note_read(shards: &[Shard], from: &Shard, bytes: usize, clock: Clock) {
-    let at = match readers::number().and_then(|number| shards.get(number)) {
-        Some(shard) => {
-            shard.own.add(bytes as u64);
-            &shard.read_at
-        }
-        None => {
-            from.reads.add(bytes as u64);
-            &from.read_at
-        }
-    };
-    at.note(clock);
+/// A search of a thread in a shard, perhaps for a read. The shard is locked meanwhile, so that no thread
+/// resets the counters.
+pub(crate) struct Reader<'a> {
+    /// The shard with the counters of this thread, if there is one.
+    own: Option<&'a Shard>,
+    from: &'a Shard,
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    pub fn new(shards: &'a [Shard], from: &'a Shard) -> Self {
+        Self { own: shards.get(readers::number()), from }
+    }
+
+    /// Returns where this thread's previous search in the file ended.
+    #[inline]
+    pub fn near(&self) -> Near<'a> {
+        self.own.map(|shard| shard.own.near())
+    }
+
+    /// Counts the read.
+    #[inline]
+    pub fn note(self, bytes: usize, clock: Clock) {
+        let at = match self.own {
+            Some(shard) => {
+                shard.own.add(bytes as u64);
+                &shard.read_at
+            }
+            None => {
+                self.from.reads.add(bytes as u64);
+                &self.from.read_at
+            }
+        };
+        at.note(clock);
+    }
 }
 
 impl State {

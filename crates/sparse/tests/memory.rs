@@ -135,3 +135,25 @@ fn nothing_of_a_wiped_file_is_left_in_memory_that_is_given_back() {
         drop(texts);
     }
 }
+
+#[test]
+fn a_chunk_whose_gaps_are_filled_becomes_a_page_early_and_one_that_holds_little_stays_packed() {
+    let fill = |apart: u64, writes: u64| {
+        let file = SparseFile::new("file", 0.0);
+        for at in (0..65_536).step_by(apart as usize) {
+            file.write(at, &[1; 8]).unwrap();
+        }
+        let before = file.heap_bytes();
+        for at in 0..writes {
+            file.write(at * apart + 8, &[2; 4]).unwrap();
+        }
+        (before, file.heap_bytes())
+    };
+    // 32 KiB in 4,096 runs, and some of the gaps filled in part.
+    let (before, after) = fill(16, 100);
+    assert!((48 << 10..54 << 10).contains(&before), "{before}");
+    assert!((72 << 10..76 << 10).contains(&after), "{after}");
+    // 8 KiB in 1,024 runs: all the gaps.
+    let (_, after) = fill(64, 1024);
+    assert!(after < 34 << 10, "{after}");
+}

@@ -38,6 +38,8 @@ pub struct Asyncio {
     pub forgotten: Py<PyAny>,
     /// `asyncio.Future`.
     future: Py<PyType>,
+    /// `asyncio.Task`.
+    task: Py<PyType>,
     /// `("context",)`.
     context: Py<PyTuple>,
     /// `()`.
@@ -97,8 +99,8 @@ enum Current {
     /// Up to Python 3.13: the table of current tasks by loop. The functions for it would need two to four
     /// calls for a swap and back, which take half as long as all the rest.
     Table(Py<PyDict>),
-    /// From then on: a function that sets the task and returns the previous one.
-    Function(Py<PyAny>),
+    /// From then on: a function that sets the task and returns the previous one, and one that returns it.
+    Function(Py<PyAny>, Py<PyAny>),
 }
 
 impl Asyncio {
@@ -117,7 +119,10 @@ impl Asyncio {
             // asyncio's own tasks are in the table of this module.
             let current = match py.import("_asyncio")?.getattr_opt("_current_tasks")? {
                 Some(table) => Current::Table(table.cast_into::<PyDict>()?.unbind()),
-                None => Current::Function(tasks.getattr("_swap_current_task")?.unbind()),
+                None => Current::Function(
+                    tasks.getattr("_swap_current_task")?.unbind(),
+                    tasks.getattr("current_task")?.unbind(),
+                ),
             };
             let class = |of: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
                 Ok(of.getattr(name)?.cast_into::<PyType>()?.unbind())
@@ -136,6 +141,7 @@ impl Asyncio {
                 as_coroutine: ours.getattr("_as_coroutine")?.unbind(),
                 forgotten: ours.getattr("_tell_of_forgotten")?.unbind(),
                 future: class(asyncio.as_any(), "Future")?,
+                task: class(asyncio.as_any(), "Task")?,
                 nothing: PyTuple::empty(py).unbind(),
                 context: PyTuple::new(py, [intern!(py, "context")])?.unbind(),
             })
@@ -255,6 +261,19 @@ impl Asyncio {
         create(self.evaluation.bind(py), self.nothing.bind(py))
     }
 
+    /// True if the current task of a loop is a task of asyncio, and no evaluation.
+    ///
+    /// # Errors
+    /// The exceptions of asyncio.
+    pub fn is_in_task(&self, event_loop: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = event_loop.py();
+        let current = match &self.current {
+            Current::Function(_, current) => Some(current.bind(py).call1((event_loop,))?),
+            Current::Table(table) => table.bind(py).get_item(event_loop)?,
+        };
+        Ok(current.is_some_and(|current| current.get_type().is(&self.task)))
+    }
+
     /// Makes an evaluation the current task of a loop, and returns the previous one.
     ///
     /// # Errors
@@ -267,7 +286,7 @@ impl Asyncio {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = event_loop.py();
         match &self.current {
-            Current::Function(exchange) => {
+            Current::Function(exchange, _) => {
                 let before = exchange.bind(py).call1((event_loop, evaluation))?;
                 Ok((!before.is_none()).then_some(before))
             }
@@ -288,7 +307,7 @@ impl Asyncio {
     pub fn set_current(&self, event_loop: &Bound<'_, PyAny>, evaluation: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = event_loop.py();
         match &self.current {
-            Current::Function(exchange) => exchange.bind(py).call1((event_loop, evaluation)).map(drop),
+            Current::Function(exchange, _) => exchange.bind(py).call1((event_loop, evaluation)).map(drop),
             Current::Table(table) => table.bind(py).set_item(event_loop, evaluation),
         }
     }
@@ -305,7 +324,7 @@ impl Asyncio {
     ) -> PyResult<()> {
         let py = event_loop.py();
         match (&self.current, before) {
-            (Current::Function(exchange), before) => {
+            (Current::Function(exchange, _), before) => {
                 let none = py.None();
                 exchange.bind(py).call1((event_loop, before.unwrap_or(none.bind(py)))).map(drop)
             }

@@ -92,10 +92,15 @@ impl Wait {
         arm(slf, event_loop)
     }
 
+    /// True if the wait is only for a turn.
+    fn is_for_a_turn(&self) -> bool {
+        self.descriptor.is_none() && self.seconds == Some(0.0)
+    }
+
     /// True if the wait is only for a turn, or for a descriptor that is ready.
     fn ends_at_once(&self) -> bool {
         match self.descriptor {
-            None => self.seconds == Some(0.0),
+            None => self.is_for_a_turn(),
             Some(wanted) => possible(&[wanted]).is_ok_and(|answers| matches!(answers.as_slice(), [Ok(true)])),
         }
     }
@@ -216,6 +221,14 @@ impl Wait {
     }
 }
 
+/// True if a task of asyncio runs, on a loop on which nothing of ours is scheduled. It then yields `None`, as
+/// `asyncio.sleep(0)` does: a future costs the task as much as half a turn of the loop.
+fn is_task_alone(py: Python<'_>) -> PyResult<bool> {
+    let asyncio = Asyncio::get(py)?;
+    let Some(event_loop) = asyncio.here(py)? else { return Ok(false) };
+    Ok(asyncio.is_in_task(&event_loop)? && is_alone(&event_loop)?)
+}
+
 #[pymethods]
 impl Wait {
     #[new]
@@ -242,15 +255,13 @@ impl Wait {
         slf
     }
 
-    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Self>>> {
-        let this = slf.get();
-        {
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        let begins = {
             let mut state = this.state.lock();
+            let begins = matches!(state.phase, Phase::New);
             match state.phase {
-                Phase::New => {
-                    state.phase = Phase::Waits;
-                    return Ok(Some(slf.clone()));
-                }
+                Phase::New => state.phase = Phase::Waits,
                 Phase::Over => return Err(PyRuntimeError::new_err("cannot reuse already awaited coroutine")),
                 // The loop called the task back itself.
                 Phase::Waits if state.sleeper.is_none() && state.event_loop.is_some() => {
@@ -258,14 +269,22 @@ impl Wait {
                 }
                 _ => {}
             }
+            begins
+        };
+        if begins {
+            if this.is_for_a_turn() && is_task_alone(py)? {
+                this.state.lock().phase = Phase::Ended;
+                return Ok(Some(py.None().into_bound(py)));
+            }
+            return Ok(Some(slf.clone().into_any()));
         }
-        match this.outcome(slf.py())? {
+        match this.outcome(py)? {
             None => Ok(None),
             Some(result) => Err(PyStopIteration::new_err((result,))),
         }
     }
 
-    fn send<'py>(slf: &Bound<'py, Self>, _value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+    fn send<'py>(slf: &Bound<'py, Self>, _value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Self::__next__(slf)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 

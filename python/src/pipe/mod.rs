@@ -11,6 +11,7 @@ mod capsules;
 mod iterable;
 mod narrow;
 mod objects;
+mod process;
 mod read;
 mod run;
 mod sink;

@@ -11,8 +11,8 @@ use thalweg_engine::{Built, Error, Flow, Registry, Role, Step};
 
 use super::batches::Shape;
 use super::iterable::IterableObject;
-use super::read::ReaderClass;
-use super::sink::{Streaming, WriterClass};
+use super::read::{ReaderClass, RemoteReader};
+use super::sink::{RemoteWriter, Streaming, WriterClass};
 use super::source::ArrowObject;
 use super::stream::{Queue, Stream};
 use super::transform::Function;
@@ -47,11 +47,14 @@ pub struct Given {
     role: String,
     /// The component's name in the configuration.
     name: String,
-    /// The kind of object: `iterable`, `arrow`, `function`, `workers`, `reader`, `writer` or `stream`.
+    /// The kind of object: `iterable`, `arrow`, `function`, `reader`, `writer` or `stream`.
     sort: String,
     object: Py<PyAny>,
     views: bool,
     payload: bool,
+    /// True if a reader receives compressed files decompressed. A reader in this process says so itself.
+    unpacks: bool,
+    /// The number of worker processes; 0 if the object is called in this process.
     workers: usize,
     /// The command line of a worker process.
     command: Vec<String>,
@@ -75,7 +78,7 @@ pub fn add(py: Python<'_>, registry: Registry, given: Vec<Given>, cause: &Cause)
 }
 
 fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyResult<Registry> {
-    let Given { role, name, sort, object, views, payload, workers, command } = given;
+    let Given { role, name, sort, object, views, payload, unpacks, workers, command } = given;
     let role = match role.as_str() {
         "source" => Role::Source,
         "sink" => Role::Sink,
@@ -92,6 +95,7 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
         stream: object.extract(py).ok(),
         object: Arc::new(object),
         shape: Shape { views, payload },
+        unpacks,
         workers,
         command,
         cause: cause.clone(),
@@ -107,6 +111,7 @@ struct Component {
     /// The object, if it is a stream.
     stream: Option<Py<Stream>>,
     shape: Shape,
+    unpacks: bool,
     workers: usize,
     command: Vec<String>,
     cause: Cause,
@@ -121,16 +126,23 @@ impl Component {
         if !is_class && options.as_object().is_none_or(|options| !options.is_empty()) {
             return Err(format!("`{}` takes no options.", self.name));
         }
+        let (command, count, unpacks) = (self.command.clone(), self.workers, self.unpacks);
         Ok(match (sort, &self.stream) {
+            ("reader", _) if count > 0 => {
+                let reader = RemoteReader { command, count, options, unpacks };
+                Built::Transform(Step::FileReader(Arc::new(reader)))
+            }
+            ("writer", _) if count > 0 => {
+                Built::Sink(Arc::new(RemoteWriter { command, count, options, shape }))
+            }
             ("reader", _) => {
                 Built::Transform(Step::FileReader(Arc::new(ReaderClass { class: object, options, cause })))
             }
             ("writer", _) => Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause })),
             ("iterable", _) => Built::Source(Arc::new(IterableObject { object, cause })),
             ("arrow", _) => Built::Source(Arc::new(ArrowObject { object, cause })),
-            ("workers", _) => {
-                let workers = Workers { command: self.command.clone(), count: self.workers, shape };
-                Built::Transform(Step::Waits(Arc::new(workers)))
+            ("function", _) if count > 0 => {
+                Built::Transform(Step::Waits(Arc::new(Workers { command, count, shape })))
             }
             ("stream", Some(stream)) => Built::Sink(Arc::new(Streaming(stream.get().queue()))),
             _ => Built::Transform(Step::Waits(Arc::new(Function { function: object, shape }))),

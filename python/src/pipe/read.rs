@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt8Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
+use async_trait::async_trait;
 use pyo3::prelude::*;
 use serde_json::Value;
-use thalweg_components::custom::{ReadRows, Rows, unpacking};
+use thalweg_components::custom::{ReadError, ReadRows, Rows, unpacking};
 use thalweg_engine::{Context, Error, FileReader, FileReaderConfig};
 
 use super::objects::{Cause, Object, arguments, bridged};
+use super::process::{Reply, Worker};
 use super::{batches, capsules};
 
 /// A reader class, or a function that creates readers.
@@ -39,13 +41,21 @@ struct Reading {
     begins: bool,
 }
 
+#[async_trait]
 impl ReadRows for Reading {
     fn begin(&mut self) {
         self.begins = true;
     }
 
-    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String> {
+    async fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, ReadError> {
         let begins = std::mem::take(&mut self.begins);
+        let read = self.call(bytes, at_end, begins).map_err(ReadError::Rejected)?;
+        checked(read, bytes)
+    }
+}
+
+impl Reading {
+    fn call(&self, bytes: &Buffer, at_end: bool, begins: bool) -> Result<Rows, String> {
         let column: ArrayRef =
             Arc::new(UInt8Array::new(ScalarBuffer::new(bytes.clone(), 0, bytes.len()), None));
         let column = RecordBatch::try_from_iter([("bytes", column)]).map_err(|error| error.to_string())?;
@@ -54,14 +64,72 @@ impl ReadRows for Reading {
             let (rows, used): (Option<Bound<'_, PyAny>>, usize) = reply.extract()?;
             Ok(Rows { rows: rows.map(|rows| capsules::batch(&rows)).transpose()?, used })
         });
-        let read = read.map_err(|error| error.to_string())?;
-        if read.used > bytes.len() {
-            return Err(format!(
-                "the reader reports {} bytes as used, but got only {}",
-                read.used,
-                bytes.len()
-            ));
+        read.map_err(|error| error.to_string())
+    }
+}
+
+fn checked(read: Rows, bytes: &Buffer) -> Result<Rows, ReadError> {
+    if read.used <= bytes.len() {
+        return Ok(read);
+    }
+    let (used, got) = (read.used, bytes.len());
+    Err(ReadError::Rejected(format!("the reader reports {used} bytes as used, but got only {got}")))
+}
+
+/// The marks of requests to a reader in a process, which are added up: the file ends with these bytes, and
+/// the file begins with these bytes.
+const AT_END: u64 = 1;
+const BEGINS: u64 = 2;
+
+/// A reader class in `count` processes.
+pub struct RemoteReader {
+    /// The command line of a process.
+    pub command: Vec<String>,
+    /// The number of processes.
+    pub count: usize,
+    /// The keyword arguments for the class.
+    pub options: Value,
+    /// True if compressed files are decompressed first.
+    pub unpacks: bool,
+}
+
+impl FileReaderConfig for RemoteReader {
+    fn parallelism(&self) -> Option<usize> {
+        Some(self.count)
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
+        let worker = Worker::new(&self.command, &self.options);
+        Ok(unpacking(RemoteReading { worker, begins: false }, self.unpacks, context))
+    }
+}
+
+struct RemoteReading {
+    worker: Worker,
+    begins: bool,
+}
+
+#[async_trait]
+impl ReadRows for RemoteReading {
+    fn begin(&mut self) {
+        self.begins = true;
+    }
+
+    async fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, ReadError> {
+        let begins = std::mem::take(&mut self.begins);
+        let mark = if at_end { AT_END } else { 0 } + if begins { BEGINS } else { 0 };
+        match self.worker.ask(mark, bytes).await.map_err(ReadError::Failed)? {
+            Reply::Made(mut made, used) => {
+                // More bytes than an address has are more than the slice, too.
+                let used = usize::try_from(used).unwrap_or(usize::MAX);
+                checked(Rows { rows: made.pop(), used }, bytes)
+            }
+            Reply::Failed(why) | Reply::Again(why) => Err(ReadError::Rejected(why)),
+            Reply::Died(how) => Err(ReadError::Lost(format!("the worker process died: {how}"))),
         }
-        Ok(read)
+    }
+
+    async fn finish(&mut self) {
+        self.worker.end().await;
     }
 }

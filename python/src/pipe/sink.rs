@@ -7,12 +7,13 @@ use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
 use serde_json::Value;
-use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
-use thalweg_record::Batch;
+use thalweg_engine::{Context, Error, InFlight, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_record::{Batch, Budget};
 use tokio::sync::oneshot;
 
 use super::batches::{self, Shape, rows_of};
 use super::objects::{Cause, Object, arguments, bridged};
+use super::process::{Reply, Worker, encoded};
 use super::stream::{Offer, Queue};
 use crate::attach::attach;
 
@@ -77,6 +78,82 @@ impl Sink for Writing {
 
     async fn finish(&mut self) -> Result<(), Error> {
         self.call(None).await
+    }
+}
+
+/// The mark of the request to finish, which has no rows.
+const FINISH: u64 = 1;
+
+/// A writer class in `count` processes.
+pub struct RemoteWriter {
+    /// The command line of a process.
+    pub command: Vec<String>,
+    /// The number of processes.
+    pub count: usize,
+    /// The keyword arguments for the class.
+    pub options: Value,
+    /// The form of the batches.
+    pub shape: Shape,
+}
+
+impl SinkConfig for RemoteWriter {
+    fn in_flight(&self) -> InFlight {
+        InFlight::Fixed(self.count)
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(RemoteWriting {
+            worker: Worker::new(&self.command, &self.options),
+            shape: self.shape,
+            budget: context.memory.budget().clone(),
+        }))
+    }
+}
+
+struct RemoteWriting {
+    worker: Worker,
+    shape: Shape,
+    budget: Budget,
+}
+
+#[async_trait]
+impl Sink for RemoteWriting {
+    async fn open(&mut self, _: Option<Value>) -> Result<(), Error> {
+        self.worker.start()
+    }
+
+    // A process that dies may have written a part of the batch. The batch is written again nevertheless, as
+    // after any failure: nothing is lost.
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        let request = encoded(&rows_of(batch, self.shape)?)?;
+        let _held = self.budget.claim(request.len());
+        match self.worker.ask_twice(0, &request).await? {
+            Reply::Made(..) => {}
+            Reply::Again(why) => return Err(Error::temporary(why)),
+            Reply::Failed(why) => return Err(Error::permanent(why)),
+            Reply::Died(why) => (0..batch.rows() as u32).for_each(|row| rejects.reject(row, why.clone())),
+        }
+        Ok(WriteOutcome::Durable)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        // After a process died, there is no writer that could finish.
+        if self.worker.is_running() {
+            match self.worker.ask(FINISH, &[]).await? {
+                Reply::Made(..) => {}
+                Reply::Again(why) => return Err(Error::temporary(why)),
+                Reply::Failed(why) => return Err(Error::permanent(why)),
+                Reply::Died(how) => {
+                    return Err(Error::permanent(format!("the worker process died when it finished: {how}")));
+                }
+            }
+        }
+        self.worker.end().await;
+        Ok(())
     }
 }
 

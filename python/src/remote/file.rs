@@ -95,17 +95,17 @@ impl RemoteFile {
         let on_change = on_change.to_owned();
         let given = Given {
             cache,
-            cache_limit: cache_limit.map(|limit| limit.get(py, "cache_limit")).transpose()?,
-            memory: memory.map(|memory| memory.get(py, "memory")).transpose()?,
-            attempts: attempts.get(py, "attempts")?,
+            cache_limit: cache_limit.map(|limit| limit.option(py, "cache_limit")).transpose()?,
+            memory: memory.map(|memory| memory.option(py, "memory")).transpose()?,
+            attempts: attempts.option(py, "attempts")?,
             silence,
-            concurrency: concurrency.map(|requests| requests.get(py, "concurrency")).transpose()?,
+            concurrency: concurrency.map(|requests| requests.option(py, "concurrency")).transpose()?,
             on_change,
-            widest_gap: widest_gap.get(py, "widest_gap")?,
-            longest: longest.get(py, "longest")?,
-            shortest: shortest.get(py, "shortest")?,
-            read_ahead: read_ahead.get(py, "read_ahead")?,
-            whole: whole.get(py, "whole")?,
+            widest_gap: widest_gap.option(py, "widest_gap")?,
+            longest: longest.option(py, "longest")?,
+            shortest: shortest.option(py, "shortest")?,
+            read_ahead: read_ahead.option(py, "read_ahead")?,
+            whole: whole.option(py, "whole")?,
         };
         let opened = Opened::new(py, url, given.options(py, pool.map(Bound::get))?)?;
         Ok(Self { opened, given, position: AtomicU64::new(0) })
@@ -165,12 +165,12 @@ impl RemoteFile {
         position: Natural,
         length: Natural,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        self.opened.read(py, position.get(py, "position")?, length.get(py, "length")?)
+        self.opened.read(py, position.get("position")?, length.get("length")?)
     }
 
     /// Fills a buffer with the bytes from `position` on, up to the file's end. Returns the number of bytes.
     fn readinto_at(&self, py: Python<'_>, position: Natural, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.opened.read_into(py, position.get(py, "position")?, Buffer::writable(buffer)?.bytes_mut())
+        self.opened.read_into(py, position.get("position")?, Buffer::writable(buffer)?.bytes_mut())
     }
 
     /// Returns the bytes of each position and length, cut off at the end of the file. The ranges are planned
@@ -190,7 +190,7 @@ impl RemoteFile {
 
     /// `read_at` for `await` in an event loop of asyncio. Held bytes are available immediately.
     fn aread<'py>(&self, py: Python<'py>, position: Natural, length: Natural) -> PyResult<Bound<'py, PyAny>> {
-        let span = self.opened.clipped(position.get(py, "position")?, length.get(py, "length")?)?;
+        let span = self.opened.clipped(position.get("position")?, length.get("length")?)?;
         if self.opened.look(|file| span.length == 0 || file.held().has(span.position, span.length))? {
             return future::done(py, self.opened.read(py, span.position, span.length)?.into_any());
         }
@@ -277,17 +277,18 @@ impl RemoteFile {
     }
 
     #[pyo3(signature = (offset, whence = 0, /))]
-    fn seek(&self, offset: i64, whence: u8) -> PyResult<u64> {
+    fn seek(&self, offset: i64, whence: i32) -> PyResult<u64> {
         let size = self.size()?;
         let base = match whence {
             0 => 0,
             1 => self.position(),
             2 => size,
-            _ => return Err(PyValueError::new_err(format!("whence is {whence}: it must be 0, 1 or 2"))),
+            _ => return Err(PyValueError::new_err(format!("`whence` is {whence}: it must be 0, 1 or 2"))),
         };
-        let position = base
-            .checked_add_signed(offset)
-            .ok_or_else(|| PyValueError::new_err("the new position would be before the start of the file"))?;
+        let position = base.checked_add_signed(offset).ok_or_else(|| {
+            let what = if offset < 0 { "before the start of the file" } else { "too large" };
+            PyValueError::new_err(format!("`offset` is {offset}: the new position would be {what}"))
+        })?;
         self.go_to(position);
         Ok(position)
     }

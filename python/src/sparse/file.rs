@@ -10,6 +10,7 @@ use super::options::{Named, options, overlap};
 use super::{Missing, Pin, Pool, spans, to_py_error};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
+use crate::natural::Natural;
 use crate::pairs;
 use crate::quick::{self, Arguments, Made};
 
@@ -144,11 +145,11 @@ impl SparseFile {
     fn write(
         &self,
         py: Python<'_>,
-        position: u64,
+        position: Natural,
         data: &Bound<'_, PyAny>,
         overlap: Option<&str>,
     ) -> PyResult<()> {
-        self.put(py, position, data, self.overlap(py, overlap)?)
+        self.put(py, position.get("position")?, data, self.overlap(py, overlap)?)
     }
 
     /// Does many writes in one call, one after the other. Each is a position and data. If one fails, the
@@ -158,7 +159,8 @@ impl SparseFile {
         let how = self.overlap(py, overlap)?;
         let one = |item: Bound<'_, PyAny>| {
             let pair = item.cast::<PyTuple>()?;
-            self.put(py, pair.get_borrowed_item(0)?.extract()?, &*pair.get_borrowed_item(1)?, how)
+            let position: Natural = pair.get_borrowed_item(0)?.extract()?;
+            self.put(py, position.get("position")?, &*pair.get_borrowed_item(1)?, how)
         };
         match writes.cast::<PyList>() {
             Ok(list) => list.iter().try_for_each(one),
@@ -167,13 +169,19 @@ impl SparseFile {
     }
 
     /// Returns `length` bytes from `position` on. `MissingError` if not all of them are held.
-    fn read<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
-        self.get(py, position, length)
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        position: Natural,
+        length: Natural,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.get(py, position.get("position")?, length.get("length")?)
     }
 
     /// Fills a buffer with the bytes from `position` on, and returns their number, which is the length of the
     /// buffer. `MissingError` if not all of them are held; the content of the buffer is undefined then.
-    fn readinto(&self, py: Python<'_>, position: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn readinto(&self, py: Python<'_>, position: Natural, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let position = position.get("position")?;
         let mut buffer = Buffer::writable(buffer)?;
         let bytes = buffer.bytes_mut();
         let length = bytes.len();
@@ -196,48 +204,53 @@ impl SparseFile {
 
     /// True if all `length` bytes from `position` on are held. With `length` 0, true if the position is in or
     /// next to a block.
-    fn has(&self, position: u64, length: u64) -> bool {
-        self.0.has(position, length)
+    fn has(&self, position: Natural, length: Natural) -> PyResult<bool> {
+        Ok(self.0.has(position.get("position")?, length.get("length")?))
     }
 
     /// Returns the ranges to fetch so that `length` bytes from `position` on are held: the missing parts, in
     /// order. If `greedy` is more than `length`, each part is extended to at least `greedy` bytes. Parts that
     /// then touch or overlap are merged.
-    #[pyo3(signature = (position, length, greedy = 0))]
+    #[pyo3(signature = (position, length, greedy = Natural::from(0)), text_signature = "($self, position, length, greedy=0)")]
     fn need<'py>(
         &self,
         py: Python<'py>,
-        position: u64,
-        length: u64,
-        greedy: u64,
+        position: Natural,
+        length: Natural,
+        greedy: Natural,
     ) -> PyResult<Bound<'py, PyList>> {
-        pairs::list(py, &self.0.need(position, length, greedy))
+        let (position, length) = (position.get("position")?, length.get("length")?);
+        pairs::list(py, &self.0.need(position, length, greedy.get("greedy")?))
     }
 
     /// Returns the ranges to fetch so that all of these ranges are held, each at least `greedy` bytes long.
-    #[pyo3(signature = (spans, greedy = 0))]
+    #[pyo3(signature = (spans, greedy = Natural::from(0)), text_signature = "($self, spans, greedy=0)")]
     fn need_many<'py>(
         &self,
         py: Python<'py>,
         spans: &Bound<'py, PyAny>,
-        greedy: u64,
+        greedy: Natural,
     ) -> PyResult<Bound<'py, PyList>> {
-        let spans = spans::spans(spans)?;
+        let (spans, greedy) = (spans::spans(spans)?, greedy.get("greedy")?);
         pairs::list(py, &py.detach(|| self.0.need_many(&spans, greedy)))
     }
 
     /// Returns the requests to make so that all of these ranges are held: the missing parts, merged over gaps
     /// of at most `gap` bytes, each at most `longest` bytes long.
-    #[pyo3(signature = (spans, *, gap = 0, longest = u64::MAX))]
+    #[pyo3(
+        signature = (spans, *, gap = Natural::from(0), longest = Natural::from(u64::MAX)),
+        text_signature = "($self, spans, *, gap=0, longest=...)"
+    )]
     fn plan<'py>(
         &self,
         py: Python<'py>,
         spans: &Bound<'py, PyAny>,
-        gap: u64,
-        longest: u64,
+        gap: Natural,
+        longest: Natural,
     ) -> PyResult<Bound<'py, PyList>> {
+        let how = Merge { gap: gap.get("gap")?, longest: longest.get("longest")? };
         let spans = spans::spans(spans)?;
-        pairs::list(py, &py.detach(|| self.0.plan(&spans, Merge { gap, longest })))
+        pairs::list(py, &py.detach(|| self.0.plan(&spans, how)))
     }
 
     /// Returns the position and length of each held block, in order.
@@ -251,8 +264,8 @@ impl SparseFile {
     }
 
     /// Returns the block that contains the byte at `position`, if it is held.
-    fn block_at(&self, position: u64) -> Option<(u64, u64)> {
-        self.0.block_at(position).as_ref().map(spans::pair)
+    fn block_at(&self, position: Natural) -> PyResult<Option<(u64, u64)>> {
+        Ok(self.0.block_at(position.get("position")?).as_ref().map(spans::pair))
     }
 
     /// Returns the number of held bytes.
@@ -271,14 +284,15 @@ impl SparseFile {
     }
 
     /// Drops the held bytes of a range, and returns their number.
-    fn erase(&self, py: Python<'_>, position: u64, length: u64) -> u64 {
-        py.detach(|| self.0.erase(position, length))
+    fn erase(&self, py: Python<'_>, position: Natural, length: Natural) -> PyResult<u64> {
+        let (position, length) = (position.get("position")?, length.get("length")?);
+        Ok(py.detach(|| self.0.erase(position, length)))
     }
 
     /// Drops the block that starts at `position`, and returns its length in bytes. `ValueError` if none
     /// starts there.
-    fn erase_block(&self, position: u64) -> PyResult<u64> {
-        self.0.erase_block(position).map_err(|error| to_py_error(&error))
+    fn erase_block(&self, position: Natural) -> PyResult<u64> {
+        self.0.erase_block(position.get("position")?).map_err(|error| to_py_error(&error))
     }
 
     /// Drops everything and resets the counters.
@@ -293,8 +307,8 @@ impl SparseFile {
 
     /// Protects a range from eviction by a pool while the pin exists. This includes bytes that are written
     /// there later. (The other bytes of the same units of 64 KiB are protected as well.)
-    fn pin(&self, position: u64, length: u64) -> Pin {
-        Pin(Some(self.0.pin(position, length)).into())
+    fn pin(&self, position: Natural, length: Natural) -> PyResult<Pin> {
+        Ok(Pin(Some(self.0.pin(position.get("position")?, length.get("length")?)).into()))
     }
 
     /// Returns the counters; times in seconds since 1970.
@@ -314,8 +328,9 @@ impl SparseFile {
 
     /// Drops the least recently used block while `bound` bytes or more are held. The last block always stays.
     /// Returns the number of bytes dropped. Needs `touches=True`.
-    fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
-        py.detach(|| self.0.evict_blocks(bound))
+    fn evict_blocks(&self, py: Python<'_>, bound: Natural) -> PyResult<u64> {
+        let bound = bound.get("bound")?;
+        Ok(py.detach(|| self.0.evict_blocks(bound)))
     }
 
     fn __repr__(&self) -> String {

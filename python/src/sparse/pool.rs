@@ -27,7 +27,7 @@ pub struct Statistics {
 impl Pool {
     #[new]
     fn new(py: Python<'_>, limit: Natural) -> PyResult<Self> {
-        Ok(Self(thalweg_sparse::Pool::new(limit.get(py, "limit")?)))
+        Ok(Self(thalweg_sparse::Pool::new(limit.option(py, "limit")?)))
     }
 
     /// Returns the statistics: the limit, the bytes in use and their peak, the number of held ranges,

@@ -5,17 +5,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use thalweg_sparse::Span;
 
+use crate::natural::Natural;
+
 /// Converts a tuple of position and length into a range.
 ///
 /// # Errors
-/// `TypeError` if the object is no such tuple, `OverflowError` if a number is negative or beyond 64 bits.
+/// `TypeError` if the object is no such tuple, `ValueError` if a number is negative or beyond 64 bits.
 pub fn span(given: &Bound<'_, PyAny>) -> PyResult<Span> {
     let wrong = || PyTypeError::new_err("a range is a tuple of two ints, the position and the length");
     let pair = given.cast::<PyTuple>().map_err(|_| wrong())?;
     if pair.len() != 2 {
         return Err(wrong());
     }
-    Ok(Span::new(pair.get_borrowed_item(0)?.extract()?, pair.get_borrowed_item(1)?.extract()?))
+    let position: Natural = pair.get_borrowed_item(0)?.extract()?;
+    let length: Natural = pair.get_borrowed_item(1)?.extract()?;
+    Ok(Span::new(position.get("position")?, length.get("length")?))
 }
 
 /// Converts an iterable of such tuples into ranges.

@@ -9,6 +9,7 @@ use pyo3::types::{PyList, PyTuple};
 use super::file::SparseFile;
 use super::options::{Named, options};
 use super::{Pool, to_py_error};
+use crate::natural::Natural;
 
 /// Sparse files by id, all with the same options: see `SparseFile`. With a pool, one memory limit covers all
 /// of them.
@@ -89,8 +90,9 @@ impl SparseFileSystem {
     }
 
     /// Calls `SparseFile.evict_blocks` on each file. Returns the number of bytes dropped.
-    fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
-        py.detach(|| self.0.evict_blocks(bound))
+    fn evict_blocks(&self, py: Python<'_>, bound: Natural) -> PyResult<u64> {
+        let bound = bound.get("bound")?;
+        Ok(py.detach(|| self.0.evict_blocks(bound)))
     }
 
     fn __repr__(&self) -> String {

@@ -109,10 +109,18 @@ pub trait FileReader: Send {
     /// # Errors
     /// See [`FileError`].
     async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError>;
+
+    /// Called after the last file. Ends what the reader started.
+    async fn finish(&mut self) {}
 }
 
 /// A configured file reader.
 pub trait FileReaderConfig: Send + Sync {
+    /// The number of workers, each of which reads one file. None means one per core.
+    fn parallelism(&self) -> Option<usize> {
+        None
+    }
+
     /// Builds the instance of one worker.
     ///
     /// # Errors

@@ -94,7 +94,8 @@ impl Step {
     pub fn parallelism(&self) -> Option<usize> {
         match self {
             Step::Waits(config) => config.parallelism(),
-            Step::Messages(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => None,
+            Step::FileReader(config) => config.parallelism(),
+            Step::Messages(_) | Step::Files(_) | Step::Marker => None,
         }
     }
 }

@@ -318,7 +318,9 @@ impl Planner<'_> {
     fn segment(&mut self, pipeline: &Pipeline, step: &Step, within: Option<usize>) -> (usize, bool) {
         let (takes, sequential) = (step.takes(), step.is_sequential());
         let is_apart = matches!(step, Step::FileReader(_));
-        let said = step.parallelism().map(|workers| workers.max(1));
+        // Several workers of a file reader send the messages of several files, in no order.
+        let is_one = is_apart && pipeline.is_ordered(takes);
+        let said = step.parallelism().filter(|_| !is_one).map(|workers| workers.max(1));
         let number = match within {
             Some(segment) if !step.is_first() && self.segments[segment].is_like(takes, sequential) => segment,
             _ => {
@@ -342,7 +344,7 @@ impl Planner<'_> {
             return (number, segment.operators.is_empty());
         }
         segment.parallelism = match segment.cost {
-            _ if sequential || is_apart && segment.ordered => 1,
+            _ if sequential || is_one => 1,
             Cost::Alone => 1,
             Cost::Waits => pipeline.concurrency.unwrap_or(cores.max(MOST_WAITING)),
             Cost::Small | Cost::Core => pipeline.concurrency.unwrap_or(cores),

@@ -38,7 +38,8 @@ impl Worker for FileReaderWorker {
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), RunFailure> {
+    async fn finish(mut self) -> Result<(), RunFailure> {
+        self.reader.finish().await;
         Ok(())
     }
 }

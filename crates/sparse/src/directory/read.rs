@@ -1,7 +1,7 @@
 //! Reading the held bytes, and questions about them.
 
 use super::*;
-use crate::shard::note_read;
+use crate::shard::Reader;
 use crate::{Counters, Error};
 
 impl Directory {
@@ -12,7 +12,11 @@ impl Directory {
             return self.read_across(position, into);
         }
         let (shards, shard, state) = self.read_one(key);
-        let found = state.chunks.get(&key).and_then(|chunk| Some((chunk, chunk.get(from, into.len())?)));
+        let reader = Reader::new(shards, shard);
+        let found = state
+            .chunks
+            .get(&key)
+            .and_then(|chunk| Some((chunk, chunk.get(from, into.len(), reader.near())?)));
         let Some((chunk, bytes)) = found else {
             drop(state);
             return Err(self.missing(position, into.len()));
@@ -25,7 +29,7 @@ impl Directory {
         if let Some(member) = &self.member {
             member.used(&chunk.used);
         }
-        note_read(shards, shard, into.len(), self.clock);
+        reader.note(into.len(), self.clock);
         Ok(())
     }
 
@@ -37,31 +41,43 @@ impl Directory {
             return None;
         }
         let (shards, shard, state) = self.read_one(key);
+        let reader = Reader::new(shards, shard);
         let chunk = state.chunks.get(&key)?;
-        let made = with(chunk.get(from, length)?);
+        let made = with(chunk.get(from, length, reader.near())?);
         if let Some(member) = &self.member {
             member.used(&chunk.used);
         }
-        note_read(shards, shard, length, self.clock);
+        reader.note(length, self.clock);
         Some(made)
     }
 
     fn read_across(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
-        let (first, last) = (split(position).0, split(position + (into.len() as u64 - 1)).0);
+        self.read_pieces(position, into.len(), |part, bytes| into[part].copy_from_slice(bytes))
+    }
+
+    /// Passes the bytes of a range of at least one byte to `with`, with their places in the range, in order.
+    /// After an error, a part of them may have been passed.
+    pub fn read_pieces(
+        &self,
+        position: u64,
+        length: usize,
+        mut with: impl FnMut(std::ops::Range<usize>, &[u8]),
+    ) -> Result<(), Error> {
+        let (first, last) = (split(position).0, split(position + (length as u64 - 1)).0);
         let (shards, guards) = self.read_several(first, last);
-        for (key, from, part) in pieces(position, into.len()) {
+        for (key, from, part) in pieces(position, length) {
             let chunk = guards.get(key).and_then(|state| state.chunks.get(&key));
-            let found = chunk.and_then(|chunk| Some((chunk, chunk.get(from, part.len())?)));
+            let found = chunk.and_then(|chunk| Some((chunk, chunk.get(from, part.len(), None)?)));
             let Some((chunk, bytes)) = found else {
                 drop(guards);
-                return Err(self.missing(position, into.len()));
+                return Err(self.missing(position, length));
             };
-            into[part].copy_from_slice(bytes);
+            with(part, bytes);
             if let Some(member) = &self.member {
                 member.used(&chunk.used);
             }
         }
-        note_read(shards, &shards[place(first, shards.len())], into.len(), self.clock);
+        Reader::new(shards, &shards[place(first, shards.len())]).note(length, self.clock);
         Ok(())
     }
 
@@ -104,22 +120,27 @@ impl Directory {
             return;
         }
         let ((first, from), (last, to)) = (split(span.position), split(span.end() - 1));
-        let mut one = |key: u64| {
+        if first == last {
+            self.each_held_in(first, (from, to + 1), visit);
+            return;
+        }
+        self.each_key(first, last, &mut |key| {
             let from = if key == first { from } else { 0 };
             let to = if key == last { to + 1 } else { CHUNK };
-            let (_, _, state) = self.read_one(key);
-            state.chunks.get(&key).is_none_or(|chunk| {
-                chunk.visit(from, to, &mut |start, bytes| {
-                    let start = join(key, start);
-                    visit(start, start + bytes.len() as u64)
-                })
-            })
-        };
-        if first == last {
-            one(first);
-        } else {
-            self.each_key(first, last, &mut one);
-        }
+            self.each_held_in(key, (from, to), visit)
+        });
+    }
+
+    /// As [`each_held`](Self::each_held), for a part of a chunk.
+    #[inline]
+    fn each_held_in(&self, key: u64, part: (u32, u32), visit: &mut impl FnMut(u64, u64) -> bool) -> bool {
+        let (shards, shard, state) = self.read_one(key);
+        let Some(chunk) = state.chunks.get(&key) else { return true };
+        let reader = Reader::new(shards, shard);
+        let base = join(key, 0);
+        chunk.each(part.0, part.1, reader.near(), &mut |start, end| {
+            visit(base + u64::from(start), base.saturating_add(u64::from(end)))
+        })
     }
 
     /// Appends the parts of `span` that are not held to `missing`.
@@ -145,6 +166,13 @@ impl Directory {
     }
 
     pub fn has(&self, span: Span) -> bool {
+        let (key, from) = split(span.position);
+        if span.length <= u64::from(CHUNK - from) && span.length > 0 {
+            let (shards, shard, state) = self.read_one(key);
+            let reader = Reader::new(shards, shard);
+            let chunk = state.chunks.get(&key);
+            return chunk.is_some_and(|chunk| chunk.get(from, span.length as usize, reader.near()).is_some());
+        }
         let mut at = span.position;
         self.each_held(span, &mut |start, end| {
             let goes_on = start == at;
@@ -195,8 +223,8 @@ impl Directory {
             let key = number * 64 + 63 - u64::from(word.leading_zeros());
             let mut end = 0;
             if let Some(chunk) = self.read_one(key).2.chunks.get(&key) {
-                chunk.visit(0, CHUNK, &mut |start, bytes| {
-                    end = start + bytes.len() as u32;
+                chunk.each(0, CHUNK, None, &mut |_, last| {
+                    end = last;
                     true
                 });
                 return join(key, end);

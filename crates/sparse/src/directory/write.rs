@@ -29,7 +29,7 @@ impl Directory {
         let State { chunks, held, .. } = &mut *state;
         if let Some(chunk) = chunks.get_mut(&key) {
             let free = chunk.write_free(from, bytes);
-            let same = || overlap == Overlap::Agree && chunk.get(from, bytes.len()) == Some(bytes);
+            let same = || overlap == Overlap::Agree && chunk.get(from, bytes.len(), None) == Some(bytes);
             if free || same() {
                 if let Some(member) = &self.member {
                     member.used(&chunk.used);

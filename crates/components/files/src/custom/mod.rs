@@ -13,7 +13,7 @@
 mod reader;
 mod writer;
 
-pub use reader::{ReadRows, Reader, Rows, WithReader, unpacking};
+pub use reader::{ReadError, ReadRows, Reader, Rows, WithReader, unpacking};
 pub use writer::{WithWriter, WriteError, Writer};
 
 use thalweg_engine::Registry;

@@ -58,7 +58,20 @@ pub struct Rows {
     pub used: usize,
 }
 
+/// Why [`ReadRows::read`] returned no rows.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The rest of the file cannot be read, for this reason.
+    Rejected(String),
+    /// The instance no longer knows what it read, for this reason: its process died. The file is read once
+    /// more from its start. The rows that were sent before are skipped.
+    Lost(String),
+    /// The run cannot continue.
+    Failed(Error),
+}
+
 /// An instance of a [`Reader`], or of a reader that has no Rust type of its own (in Python).
+#[async_trait]
 pub trait ReadRows: Send {
     /// See [`Reader::begin`].
     fn begin(&mut self);
@@ -66,17 +79,21 @@ pub trait ReadRows: Send {
     /// See [`Reader::read`].
     ///
     /// # Errors
-    /// As [`Reader::read`].
-    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String>;
+    /// See [`ReadError`].
+    async fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, ReadError>;
+
+    /// Called after the last file.
+    async fn finish(&mut self) {}
 }
 
+#[async_trait]
 impl<R: Reader> ReadRows for R {
     fn begin(&mut self) {
         Reader::begin(self);
     }
 
-    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String> {
-        Reader::read(self, bytes, at_end)
+    async fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, ReadError> {
+        Reader::read(self, bytes, at_end).map_err(ReadError::Rejected)
     }
 }
 
@@ -128,21 +145,55 @@ struct Unpacking<R> {
 #[async_trait]
 impl<R: ReadRows> FileReader for Unpacking<R> {
     async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
+        let mut sent = 0;
+        if self.read(file, out, &mut sent).await?.is_some()
+            && let Some(why) = self.read(file, out, &mut sent).await?
+        {
+            return Err(FileError::rejected(format!("{why}, also when the file was read again")));
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) {
+        self.reader.finish().await;
+    }
+}
+
+impl<R: ReadRows> Unpacking<R> {
+    /// Reads a file, and sends its rows except for the first `sent`, which it adds to. Returns why the reader
+    /// lost the file, if it did.
+    async fn read(
+        &mut self,
+        file: &File,
+        out: &mut SourceOutput,
+        sent: &mut usize,
+    ) -> Result<Option<String>, FileError> {
         let compression = if self.unpacks { Compression::Auto } else { Compression::None };
         let mut plain = Plain::open(file, compression, 0, self.memory)?;
         self.reader.begin();
+        let mut before = 0;
         loop {
             let buffer = plain.more(&mut self.arenas, out).await;
             plain.check()?;
-            let Rows { rows, used } =
-                self.reader.read(&buffer, plain.is_end()).map_err(FileError::rejected)?;
-            if let Some(rows) = rows.filter(|rows| rows.num_rows() > 0) {
-                out.send(received(rows)).await?;
+            let Rows { rows, used } = match self.reader.read(&buffer, plain.is_end()).await {
+                Ok(rows) => rows,
+                Err(ReadError::Rejected(why)) => return Err(FileError::rejected(why)),
+                Err(ReadError::Failed(error)) => return Err(error.into()),
+                Err(ReadError::Lost(why)) => return Ok(Some(why)),
+            };
+            if let Some(rows) = rows {
+                let skipped = rows.num_rows().min(*sent - before);
+                let new = rows.num_rows() - skipped;
+                before += skipped + new;
+                *sent += new;
+                if new > 0 {
+                    out.send(received(rows.slice(skipped, new))).await?;
+                }
             }
             let rest = buffer.get(used..).unwrap_or_default();
             if plain.is_end() {
                 return match rest.len() {
-                    0 => Ok(()),
+                    0 => Ok(None),
                     left => Err(FileError::rejected(format!(
                         "the last {left} bytes of the file are not a complete row"
                     ))),
@@ -198,6 +249,60 @@ mod tests {
         let read = unpack::<WithReader<Numbers>>("{}", &mut file_of("a", &[1; 10]), 1 << 10).await;
         assert_eq!(read.rows().len(), 1);
         assert_eq!(read.problem.unwrap().reason, "the last 2 bytes of the file are not a complete row");
+    }
+
+    /// Reads numbers, but loses the file at a call, some times.
+    #[derive(Debug, Clone, Deserialize, JsonSchema)]
+    struct Losing {
+        call: usize,
+        times: usize,
+    }
+
+    impl Component for Losing {
+        const NAME: &'static str = "losing";
+        const EXAMPLE: &'static str = "";
+    }
+
+    impl FileReaderConfig for Losing {
+        fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
+            Ok(unpacking(Loser { left: self.clone(), calls: 0 }, false, context))
+        }
+    }
+
+    struct Loser {
+        left: Losing,
+        calls: usize,
+    }
+
+    #[async_trait]
+    impl ReadRows for Loser {
+        fn begin(&mut self) {
+            self.calls = 0;
+        }
+
+        async fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, ReadError> {
+            if self.calls == self.left.call && self.left.times > 0 {
+                self.left.times -= 1;
+                return Err(ReadError::Lost("it was lost".to_owned()));
+            }
+            self.calls += 1;
+            Reader::read(&mut Numbers, bytes, at_end).map_err(ReadError::Rejected)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_lost_is_read_once_more_and_its_rows_are_sent_once() {
+        let bytes: Vec<u8> = (0..1000_i64).flat_map(i64::to_le_bytes).collect();
+        for (times, problem) in
+            [(0, None), (1, None), (2, Some("it was lost, also when the file was read again"))]
+        {
+            let options = format!("{{ call: 3, times: {times} }}");
+            let read = unpack::<Losing>(&options, &mut file_of("a", &bytes), 1 << 10).await;
+            let rows: Vec<i64> = read.rows().iter().filter_map(|row| row["number"].as_i64()).collect();
+            let expected = if problem.is_some() { 3 * (1 << 10) / 8 } else { 1000 };
+            assert_eq!(rows, (0..expected).collect::<Vec<i64>>(), "{times} times");
+            assert_eq!(read.problem.map(|problem| problem.reason).as_deref(), problem);
+        }
     }
 
     proptest! {
