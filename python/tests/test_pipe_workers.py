@@ -83,6 +83,24 @@ def test_a_process_that_dies_takes_neither_the_run_nor_others_with_it(
     assert summary.errors == 2
 
 
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@thalweg.transform(workers=1)
+def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    raise NoText if batch["number"][0].as_py() == 0 else ValueError("\udc80")
+
+
+def test_an_exception_without_a_text_does_not_end_its_process(tmp_path: Path) -> None:
+    Pipeline(sources.from_arrow(numbers(2)), [failing], sinks.discard()).run(state=tmp_path / "state")
+    assert sorted(letter["reason"] for letter in letters(tmp_path / "state")) == [
+        "NoText: the exception has no text, because its `__str__` failed",
+        "ValueError: \\udc80",
+    ]
+
+
 def test_payloads_go_to_processes_and_back() -> None:
     built = Pipeline(sources.from_iterable(["a", "b"]), [thalweg.transform(workers=1)(again)], sinks.discard())
     assert built.run(strict=True).component("discard").bytes_in == 4
