@@ -20,6 +20,10 @@ mod errors;
 mod examples;
 mod files;
 mod gollum;
+#[cfg(all(feature = "images", feature = "stores"))]
+mod hostile;
+#[cfg(feature = "stores")]
+mod leftovers;
 mod many;
 mod mistakes;
 mod network;
