@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::scan::{Fault, Kind, fault, skip_blanks, unescape, value};
 
-/// An element of an array.
+/// An element of an array, or the name or value of a member of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
     start: usize,
@@ -14,6 +14,15 @@ pub struct Element {
 }
 
 impl Element {
+    pub(super) fn new(start: usize, end: usize, kind: Kind) -> Self {
+        Self { start, end, kind }
+    }
+
+    /// Returns its range in the text around it: with quotes, if it is a text.
+    pub fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+
     /// Returns the range of its plain text in the array's text: without quotes, if it is a text. `None` for a
     /// text with escapes, which must be [decoded](Self::decode).
     pub fn plain(self) -> Option<Range<usize>> {

@@ -27,12 +27,14 @@ use thalweg_record::{Batch, Outputs};
 mod columns;
 mod convert;
 mod elements;
+mod members;
 mod scan;
 mod shape;
 mod spans;
 mod walk;
 
 pub use elements::{Element, elements, elements_after};
+pub use members::{members, value_at};
 
 use crate::columns::FieldType;
 use scan::as_text;

@@ -1,15 +1,15 @@
 //! Writes points for InfluxDB: from JSON (`format.JSONToInflux10`), and from what collectd sends
 //! (`format.CollectdToInflux08`, `09` and `10`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser};
 
-use super::go::scalar;
+use super::raw::{Raw, object};
 
 /// Writes a JSON object as a point in InfluxDB's line protocol.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -72,27 +72,29 @@ impl Points {
     /// # Errors
     /// The reason why the value does not have one.
     pub(super) fn write(&mut self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        let mut members: BTreeMap<String, Value> =
-            serde_json::from_slice(value).map_err(|error| format!("it is not a JSON object: {error}"))?;
-        let seconds = match members.remove(&self.options.time) {
+        let mut members = object(value)?;
+        let seconds = match members.remove(&*self.options.time) {
             // A time that cannot be read is written as 0, as in gollum.
             Some(time) => {
-                let time = scalar(&time).and_then(|text| self.times.parse(&text));
+                let time = time.scalar().and_then(|text| self.times.parse(&text));
                 time.map_or(0, |time| time.div_euclid(1_000_000))
             }
             None => chrono::Utc::now().timestamp(),
         };
         let name = &self.options.measurement;
-        let measurement = members.remove(name).as_ref().and_then(scalar);
-        let measurement = measurement.ok_or_else(|| format!("the member `{name}` is missing"))?;
+        let measurement = members.remove(&**name);
+        let measurement = measurement
+            .as_ref()
+            .and_then(Raw::scalar)
+            .ok_or_else(|| format!("the member `{name}` is missing"))?;
         escape(&measurement, &[',', ' '], out);
-        let members: Vec<(String, String)> = members
-            .into_iter()
-            .filter(|(name, _)| !self.ignored.contains(name))
+        let members: Vec<(&str, Cow<'_, str>)> = members
+            .iter()
+            .filter(|(name, _)| !self.ignored.contains(&***name))
             .map(|(name, value)| {
                 let text =
-                    scalar(&value).ok_or_else(|| format!("the member `{name}` is not a single value"))?;
-                Ok((name, text))
+                    value.scalar().ok_or_else(|| format!("the member `{name}` is not a single value"))?;
+                Ok((&**name, text))
             })
             .collect::<Result<_, String>>()?;
         let is_tag = |name: &str| self.tags.contains(name);

@@ -12,6 +12,7 @@ mod places;
 pub(crate) mod printf;
 mod process_json;
 mod process_tsv;
+mod raw;
 mod serialize;
 #[cfg(test)]
 mod tests;

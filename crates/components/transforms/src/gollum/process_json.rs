@@ -1,19 +1,19 @@
 //! Changes the members of a JSON object by directives (`format.ProcessJSON`).
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chrono::DateTime;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use thalweg_codec::time_text::TimeText;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser};
 use thalweg_engine::Context;
 
-use super::go::write_members;
+use super::go::write_text;
 use super::places::Places;
+use super::raw::{Members, Raw, element, inner, object, retained};
 use crate::parse_user_agent::{Fact, facts_of};
 
 /// Changes the members of a JSON object.
@@ -209,58 +209,59 @@ impl Processor {
     /// # Errors
     /// The reason why the value is not a JSON object.
     pub(super) fn write(&mut self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        let mut members: BTreeMap<String, Value> =
-            serde_json::from_slice(value).map_err(|error| format!("it is not a JSON object: {error}"))?;
+        let mut members = object(value)?;
         for step in &mut self.steps {
             step.change(&mut members);
         }
-        if self.trims {
-            for value in members.values_mut() {
-                if let Value::String(text) = value {
-                    trim(text, &[' ']);
-                }
+        out.push(b'{');
+        for (index, (name, value)) in members.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_text(name, out);
+            out.push(b':');
+            match value {
+                Raw::Text(text) if self.trims => write_text(text.trim_matches(' '), out),
+                value => value.write(out),
             }
         }
-        write_members(members.iter(), out);
+        out.push(b'}');
         Ok(())
     }
 }
 
-fn trim(text: &mut String, characters: &[char]) {
-    let kept = text.trim_matches(characters);
-    if kept.len() < text.len() {
-        *text = kept.to_owned();
-    }
-}
-
 impl Step {
-    fn change(&mut self, members: &mut BTreeMap<String, Value>) {
-        let Some(value) = members.get_mut(&self.member) else { return };
+    fn change<'a>(&'a mut self, members: &mut Members<'a>) {
+        let Some(value) = members.get_mut(&*self.member) else { return };
         let added = match &mut self.change {
             Change::Rename(name) => {
-                if let Some(value) = members.remove(&self.member) {
-                    members.insert(name.clone(), value);
+                if let Some(value) = members.remove(&*self.member) {
+                    members.insert(Cow::Borrowed(name), value);
                 }
                 return;
             }
             Change::Remove => {
-                members.remove(&self.member);
+                members.remove(&*self.member);
                 return;
             }
             Change::Flatten(separator) => {
-                let Some(inner) = inner(value, &self.member, separator) else { return };
-                members.remove(&self.member);
-                inner
+                let Some(inner) = inner(value) else { return };
+                members.remove(&*self.member);
+                let name = |key: &str| Cow::Owned(format!("{}{separator}{key}", self.member));
+                members.extend(inner.into_iter().map(|(key, value)| (name(&key), value)));
+                return;
             }
             Change::Split(separator, names) => split(value, separator, names),
             Change::Pick(index, name) => {
-                let picked =
-                    value.as_array().zip(*index).and_then(|(items, index)| items.get(index).cloned());
-                picked.map(|picked| vec![(name.clone(), picked)]).unwrap_or_default()
+                let picked = value.as_array().zip(*index).and_then(|(array, index)| element(array, index));
+                picked.map(|picked| vec![(Cow::Borrowed(&**name), picked)]).unwrap_or_default()
             }
             Change::Agent(facts) => agent(value, &self.member, facts),
-            Change::Geoip(places) => match value.as_str().map(str::parse) {
-                Some(Ok(address)) => places.of(&self.member, address),
+            Change::Geoip(places) => match value.as_text().map(str::parse) {
+                Some(Ok(address)) => {
+                    let found = places.of(&self.member, address).into_iter();
+                    found.map(|(name, value)| (Cow::Owned(name), value.into())).collect()
+                }
                 _ => return,
             },
             change => {
@@ -274,72 +275,68 @@ impl Step {
 
 impl Change {
     /// Changes a value that stays under its name.
-    fn in_place(&mut self, value: &mut Value) {
-        match (self, value) {
-            (Self::RemoveTexts(texts), Value::Array(items)) => {
-                items.retain(|item| !item.as_str().is_some_and(|item| texts.iter().any(|text| text == item)));
-            }
-            // gollum writes the empty result for a member that is no array.
-            (Self::RemoveTexts(_), value) => *value = Value::Null,
-            (Self::Ip, Value::Array(items)) => {
-                items.retain(|item| item.as_str().is_none_or(|text| text.parse::<IpAddr>().is_ok()));
-            }
-            (Self::Time(parser, written, length), Value::String(text)) => {
+    fn in_place(&mut self, value: &mut Raw<'_>) {
+        let changed = match (self, &*value) {
+            (Self::RemoveTexts(texts), value) => Some(match value.as_array() {
+                Some(array) => retained(array, |item| {
+                    !item.as_text().is_some_and(|item| texts.iter().any(|text| text == item))
+                }),
+                // gollum writes the empty result for a member that is no array.
+                None => Raw::Json(Cow::Borrowed("null")),
+            }),
+            (Self::Ip, value) => value.as_array().map(|array| {
+                retained(array, |item| item.as_text().is_none_or(|text| text.parse::<IpAddr>().is_ok()))
+            }),
+            (Self::Time(parser, written, length), Raw::Text(text)) => {
                 let time = text.get(..length.unwrap_or(text.len())).and_then(|text| parser.parse(text));
-                if let Some(time) = time.and_then(DateTime::from_timestamp_micros) {
-                    *text = written.of(time).to_owned();
-                }
+                let time = time.and_then(DateTime::from_timestamp_micros);
+                time.map(|time| Raw::Text(written.of(time).to_owned().into()))
             }
             (Self::Unix(unit, written), value) => {
                 // As in Go, the fraction is cut off.
-                let time = value.as_f64().map(|number| number as i64).and_then(|number| match unit {
+                let time = value.as_number().map(|number| number as i64).and_then(|number| match unit {
                     Unit::Seconds => DateTime::from_timestamp(number, 0),
                     Unit::Milliseconds => DateTime::from_timestamp_millis(number),
                     Unit::Nanoseconds => Some(DateTime::from_timestamp_nanos(number)),
                 });
-                if let Some(time) = time.filter(|_| value.is_number()) {
-                    *value = Value::String(written.of(time).to_owned());
-                }
+                time.map(|time| Raw::Text(written.of(time).to_owned().into()))
             }
-            (Self::Replace(search, with), Value::String(text)) => *text = text.replace(search.as_str(), with),
-            (Self::Trim(characters), Value::String(text)) => trim(text, characters),
-            _ => {}
+            (Self::Replace(search, with), Raw::Text(text)) => {
+                Some(Raw::Text(text.replace(search.as_str(), with).into()))
+            }
+            (Self::Trim(characters), Raw::Text(text)) => {
+                Some(Raw::Text(text.trim_matches(&**characters).to_owned().into()))
+            }
+            _ => None,
+        };
+        if let Some(changed) = changed {
+            *value = changed;
         }
     }
 }
 
-/// Returns the members or elements of a value, named after it. `None` if it has none.
-fn inner(value: &mut Value, member: &str, separator: &str) -> Option<Vec<(String, Value)>> {
-    let name = |key: &str| format!("{member}{separator}{key}");
-    match value.take() {
-        Value::Object(members) => {
-            Some(Map::into_iter(members).map(|(key, value)| (name(&key), value)).collect())
-        }
-        Value::Array(items) => {
-            let items = items.into_iter().enumerate();
-            Some(items.map(|(index, value)| (name(&index.to_string()), value)).collect())
-        }
-        other => {
-            *value = other;
-            None
+fn split<'a>(value: &Raw<'a>, separator: &'a str, names: &'a [String]) -> Vec<(Cow<'a, str>, Raw<'a>)> {
+    let Raw::Text(text) = value else { return Vec::new() };
+    if !text.contains(separator) {
+        return Vec::new();
+    }
+    let names = names.iter().map(|name| Cow::Borrowed(name.as_str()));
+    match text {
+        Cow::Borrowed(text) => names.zip(parts(text, separator).map(|part| Raw::Text(part.into()))).collect(),
+        Cow::Owned(text) => {
+            names.zip(parts(text, separator).map(|part| Raw::Text(part.to_owned().into()))).collect()
         }
     }
 }
 
-fn split(value: &Value, separator: &str, names: &[String]) -> Vec<(String, Value)> {
-    let Some(text) = value.as_str().filter(|text| text.contains(separator)) else { return Vec::new() };
-    let parts: Vec<&str> = if separator.is_empty() {
-        // Go splits at an empty separator after each character.
-        text.split("").filter(|part| !part.is_empty()).collect()
-    } else {
-        text.split(separator).collect()
-    };
-    names.iter().cloned().zip(parts.into_iter().map(|part| Value::String(part.to_owned()))).collect()
+/// Returns the parts of a text. Go splits at an empty separator after each character.
+fn parts<'a>(text: &'a str, separator: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(separator).filter(move |part| !separator.is_empty() || !part.is_empty())
 }
 
-fn agent(value: &Value, member: &str, facts: &[(&'static str, Fact)]) -> Vec<(String, Value)> {
-    let Some(text) = value.as_str() else { return Vec::new() };
+fn agent<'a>(value: &Raw<'_>, member: &str, facts: &[(&'static str, Fact)]) -> Vec<(Cow<'a, str>, Raw<'a>)> {
+    let Some(text) = value.as_text() else { return Vec::new() };
     let wanted: Vec<Fact> = facts.iter().map(|(_, fact)| *fact).collect();
-    let found = facts_of(text, &wanted).into_iter().map(|fact| Value::String(fact.unwrap_or_default()));
-    facts.iter().map(|(name, _)| format!("{member}_{name}")).zip(found).collect()
+    let found = facts_of(text, &wanted).into_iter().map(|fact| Raw::Text(fact.unwrap_or_default().into()));
+    facts.iter().map(|(name, _)| Cow::Owned(format!("{member}_{name}"))).zip(found).collect()
 }

@@ -1,16 +1,14 @@
 //! The smaller formatters, each a function from one text to another.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt;
+use std::io::Write;
 
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
+use thalweg_codec::json_columns::members;
 
-use super::go::{printed, scalar, write_text};
+use super::go::{Style, write_raw, write_text};
+use super::raw::{Raw, checked, text};
 
 /// Extracts one member of a JSON object as text (`format.ExtractJSON`).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -32,58 +30,42 @@ impl ExtractJson {
     /// # Errors
     /// The reason why the value is not a JSON object.
     pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        let mut reader = serde_json::Deserializer::from_slice(value);
-        let found =
-            Member(&self.member).deserialize(&mut reader).and_then(|found| reader.end().map(|()| found));
-        let text = match &found.map_err(|error| format!("it is not a JSON object: {error}"))? {
-            None => return Ok(()),
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(number)) => {
-                let number = number.as_f64().unwrap_or_default();
-                self.precision.map_or_else(|| number.to_string(), |digits| format!("{number:.digits$}"))
+        let json = checked(value)?;
+        let mut found = None;
+        members(json, |name, value| {
+            // The last of several members of this name counts.
+            if text(json, name) == self.member {
+                found = Some(value);
             }
-            Some(other) => printed(other),
-        };
-        let text = if self.trim { text.trim() } else { text.as_str() };
-        out.extend_from_slice(text.as_bytes());
+        })
+        .map_err(|reason| format!("it {reason}"))?;
+        let Some(found) = found else { return Ok(()) };
+        let start = out.len();
+        let token = json.get(found.range()).unwrap_or_default();
+        match token.as_bytes().first() {
+            Some(b'-' | b'0'..=b'9') => {
+                let number: f64 = token.parse().unwrap_or_default();
+                // Writing to memory does not fail.
+                let _ = match self.precision {
+                    Some(digits) => write!(out, "{number:.digits$}"),
+                    None => write!(out, "{number}"),
+                };
+            }
+            _ => write_raw(token, Style::Print, out),
+        }
+        if self.trim {
+            trim_blanks(out, start);
+        }
         Ok(())
     }
 }
 
-/// Reads one member of an object. The others are checked and skipped, which takes half the time.
-struct Member<'a>(&'a str);
-
-impl<'de> DeserializeSeed<'de> for Member<'_> {
-    type Value = Option<Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
-        reader.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Member<'_> {
-    type Value = Option<Value>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
-        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
-            if name == self.0 {
-                // The last of several members of this name counts.
-                found = Some(members.next_value()?);
-            } else {
-                members.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(found)
-    }
-}
-
-fn object(value: &[u8]) -> Result<BTreeMap<String, Value>, String> {
-    serde_json::from_slice(value).map_err(|error| format!("it is not a JSON object: {error}"))
+/// Removes white space at both ends of the text from `start` on.
+fn trim_blanks(out: &mut Vec<u8>, start: usize) {
+    let Some(Ok(text)) = out.get(start..).map(std::str::from_utf8) else { return };
+    let (end, begin) = (start + text.trim_end().len(), text.len() - text.trim_start().len());
+    out.truncate(end);
+    out.drain(start..(start + begin).min(end));
 }
 
 /// Writes members of a JSON object one after the other (`format.JSONToArray`).
@@ -103,12 +85,20 @@ impl JsonToArray {
     /// # Errors
     /// The reason why the value is not a JSON object.
     pub(super) fn write(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-        let members = object(value)?;
-        for (index, name) in self.fields.iter().enumerate() {
+        let json = checked(value)?;
+        let mut found = vec![None; self.fields.len()];
+        members(json, |name, value| {
+            let name = text(json, name);
+            let wanted = self.fields.iter().zip(&mut found).filter(|(field, _)| **field == name);
+            wanted.for_each(|(_, found)| *found = Some(value));
+        })
+        .map_err(|reason| format!("it {reason}"))?;
+        for (index, found) in found.into_iter().enumerate() {
             if index > 0 {
                 out.extend_from_slice(self.separator.as_bytes());
             }
-            if let Some(text) = members.get(name).and_then(scalar) {
+            let found = found.map(|found| Raw::of(json, found));
+            if let Some(text) = found.as_ref().and_then(Raw::scalar) {
                 out.extend_from_slice(text.as_bytes());
             }
         }
