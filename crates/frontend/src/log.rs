@@ -9,6 +9,7 @@ use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
 use thalweg_job::{LoadError, LogCollector, LogEvent};
 use thalweg_local::report;
+use thalweg_local::sources::internal_logs::LOG_VARIABLE;
 pub use tracing::Level;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
@@ -18,10 +19,6 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
-
-/// The variable that selects the events: `error`, `warn`, `info`, `debug`, `trace`, or by module
-/// (`warn,thalweg_engine=debug`).
-const VARIABLE: &str = "THALWEG_LOG";
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
@@ -70,9 +67,11 @@ fn begin_as(
         (_, false) => |text, _| drop(AroundBars.write_all(text.as_bytes())),
     });
     let usual = if quietly { "error" } else { usual };
-    let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
+    let wanted = std::env::var(LOG_VARIABLE).ok().filter(|wanted| !wanted.is_empty());
     let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
-        LoadError::Variable(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
+        LoadError::Variable(format!(
+            "`{LOG_VARIABLE}` is wrong: {error}; write for example `{LOG_VARIABLE}=debug`"
+        ))
     })?;
     let printed = || {
         tracing_subscriber::fmt::layer()

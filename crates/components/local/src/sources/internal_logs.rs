@@ -40,8 +40,9 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InternalLogs {
-    /// The least severe level to emit. The default is `info`.
-    level: LogLevel,
+    /// The least severe level to emit. The default is the level of the log, which the variable `THALWEG_LOG`
+    /// sets: the most verbose one if it differs between modules. Without the variable it is `info`.
+    level: Option<LogLevel>,
     /// The maximum number of records that wait to be sent. Further records are dropped and counted, and a
     /// record reports the count. The default is 10000.
     #[schemars(range(min = 1))]
@@ -50,7 +51,7 @@ pub struct InternalLogs {
 
 impl Default for InternalLogs {
     fn default() -> Self {
-        Self { level: LogLevel::Info, buffer: 10_000 }
+        Self { level: None, buffer: 10_000 }
     }
 }
 
@@ -70,7 +71,19 @@ pub enum LogLevel {
     Trace,
 }
 
+/// The variable with the level of the log: `debug`, or by module (`warn,thalweg_engine=debug`).
+pub const LOG_VARIABLE: &str = "THALWEG_LOG";
+
 impl LogLevel {
+    const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// Returns the most verbose level in the value of [`LOG_VARIABLE`].
+    fn most_verbose(directives: &str) -> Option<Self> {
+        let levels = directives.split(',').map(|one| one.rsplit('=').next().unwrap_or_default().trim());
+        let known = |text: &str| Self::ALL.into_iter().find(|level| text.eq_ignore_ascii_case(level.name()));
+        levels.filter_map(known).max()
+    }
+
     /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -256,7 +269,9 @@ impl SourceConfig for InternalLogs {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         // It listens from here on, so that it receives the records of other components as they start.
-        let listener = Listener::new(self.level, self.buffer.max(1));
+        let of_log = || LogLevel::most_verbose(&std::env::var(LOG_VARIABLE).ok()?);
+        let level = self.level.or_else(of_log).unwrap_or(LogLevel::Info);
+        let listener = Listener::new(level, self.buffer.max(1));
         Ok(Box::new(Listening { listener, batch_bytes: context.batch_bytes.max(1) }))
     }
 }
@@ -359,6 +374,19 @@ mod tests {
     fn said(level: LogLevel, message: &str, fields: &[(&str, &str)]) -> Record {
         let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Record { time_us: 1_700_000_000_000_000, ..Record::new(level, "test", message.to_owned(), fields) }
+    }
+
+    #[test]
+    fn the_most_verbose_level_of_the_variable_counts() {
+        for (directives, expected) in [
+            ("debug", Some(LogLevel::Debug)),
+            ("WARN", Some(LogLevel::Warn)),
+            ("warn,thalweg_engine=debug, h2=info", Some(LogLevel::Debug)),
+            ("off", None),
+            ("", None),
+        ] {
+            assert_eq!(LogLevel::most_verbose(directives), expected, "{directives}");
+        }
     }
 
     #[tokio::test]

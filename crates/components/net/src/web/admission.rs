@@ -52,6 +52,9 @@ impl RequestOptions {
             let mistake = Mistake::new("path", "A path begins with `/`.");
             mistakes.push(mistake.help(format!("For example `{example}`.")));
         }
+        if let Some(Err(error)) = self.htpasswd.as_deref().map(Htpasswd::read) {
+            mistakes.push(Mistake::new("htpasswd", error.to_string()));
+        }
         mistakes
     }
 
