@@ -453,7 +453,9 @@ def internal_logs(
     It ends when all other sources have ended and their messages are settled.
 
     Args:
-        level: The least severe level to emit. The default is `info`.
+        level: The least severe level to emit. The default is the level of the log, which the variable
+            `THALWEG_LOG` sets: the most verbose one if it differs between modules. Without the variable it is
+            `info`.
         buffer: The maximum number of records that wait to be sent. Further records are dropped and counted, and a
             record reports the count. The default is 10000. By default `10000`.
     """

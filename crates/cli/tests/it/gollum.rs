@@ -1,11 +1,14 @@
 //! gollum's configurations, run as they are, and converted.
 
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::common::House;
+use crate::common::{self, House};
 
 /// Returns a configuration of the benchmarks, reduced to `runs` times 3 messages per consumer.
 fn measured(name: &str, runs: u32) -> String {
@@ -540,4 +543,119 @@ Out: { Type: producer.Console, Streams: s }
     );
     let said = house.run(&["check", "gollum.conf", "--gollum", "0.7"]);
     assert!(said.code == Some(2) && said.err.contains("0.4, 0.5 and 0.6"), "{}", said.err);
+}
+
+/// Returns the names of the rotated files, the oldest first, and the name that the link leads to.
+fn rotated(house: &House) -> (Vec<String>, String) {
+    let entries = std::fs::read_dir(house.path().join("out")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name != "o_current.log").collect();
+    names.sort_by_key(|name| (name.len(), name.clone()));
+    let leads = std::fs::read_link(house.path().join("out/o_current.log")).unwrap();
+    (names, leads.into_os_string().into_string().unwrap())
+}
+
+fn wait_for(mut what: impl FnMut() -> bool) {
+    while !what() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn rotated_files_have_gollums_names_and_a_link_after_a_kill_and_a_hang_up() {
+    let text = "\
+In: { Type: consumer.File, Streams: s, Files: in.log, DefaultOffset: oldest }
+Out:
+  Type: producer.File
+  Streams: s
+  File: out/o.log
+  Modulators: [format.Envelope]
+  Rotation: { Enable: true, SizeMB: 1, Timestamp: \"2006\", ZeroPadding: 2 }
+";
+    let line = |number: u32| format!("{number:0100}\n");
+    let mut input: String = (0..60_000).map(line).collect();
+    let house = House::with(&[("gollum.conf", text), ("in.log", &input)]);
+    let year = chrono::Local::now().format("%Y").to_string();
+    let name = |number: u32| match number {
+        0 => format!("o_{year}.log"),
+        _ => format!("o_{year}_{number:02}.log"),
+    };
+    let start = || {
+        let mut command = house.command(&["run", "gollum.conf", "--state", "state", "--quiet"]);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let written =
+        || -> String { rotated(&house).0.iter().map(|name| house.read(&format!("out/{name}"))).collect() };
+    let mut killed = start();
+    wait_for(|| house.path().join("out").join(name(2)).exists());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let child = start();
+    wait_for(|| written().len() >= input.len());
+    assert_eq!(rotated(&house), ((0..6).map(name).collect(), name(5)));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let mut added = std::fs::OpenOptions::new().append(true).open(house.path().join("in.log")).unwrap();
+    let mut number = 60_000;
+    // Lines that are written before the signal arrives belong to the former file.
+    wait_for(|| {
+        added.write_all(line(number).as_bytes()).unwrap();
+        input += &line(number);
+        number += 1;
+        rotated(&house).1 == name(6)
+    });
+    wait_for(|| written().len() >= input.len());
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let said = common::said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(rotated(&house), ((0..7).map(name).collect(), name(6)));
+    assert!(written() == input, "{} of {} bytes", written().len(), input.len());
+}
+
+#[test]
+fn a_file_of_passwords_that_cannot_be_used_is_a_mistake_at_its_place() {
+    let text = "\
+In:
+  Type: consumer.HTTP
+  Streams: s
+  Htpasswd: users
+Out: { Type: producer.Null, Streams: s }
+";
+    let house = House::with(&[("gollum.conf", text)]);
+    let missing = house.run(&["check", "gollum.conf"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.err.contains("gollum.conf:4:13"), "{}", missing.err);
+    assert!(missing.err.contains("cannot read `users`: it does not exist"), "{}", missing.err);
+    house.write("users", b"# those who may\nme:secret\n");
+    let wrong = house.run(&["check", "gollum.conf"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("gollum.conf:4:13"), "{}", wrong.err);
+    assert!(wrong.err.contains("line 2 of `users` cannot be used"), "{}", wrong.err);
+    assert!(!wrong.err.contains("secret"), "{}", wrong.err);
+    house.write("users", b"me:{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=\n");
+    house.run_well(&["check", "gollum.conf"]);
+}
+
+#[test]
+fn the_log_arrives_at_the_level_that_was_chosen_with_gollums_names() {
+    // The first producer cannot write, so its fallback is used, which is a warning.
+    let text = "\
+In: { Type: consumer.Profiler, Streams: s, Runs: 1, Batches: 1 }
+Taken: { Type: producer.File, Streams: s, File: taken, FallbackStream: other }
+Other: { Type: producer.Null, Streams: other }
+Log:
+  Type: producer.File
+  Streams: _GOLLUM_
+  File: log.txt
+  Modulators:
+    - format.ToCSV: { Keys: [Level, PluginType] }
+    - format.Envelope
+";
+    for (level, expected) in [("0", ""), ("1", "warning,thalweg_engine\n")] {
+        let house = House::with(&[("gollum.conf", text)]);
+        std::fs::create_dir(house.path().join("taken")).unwrap();
+        house.run_well(&["gollum", "-c", "gollum.conf", "-ll", level]);
+        let log = house.read("log.txt");
+        assert_eq!(log.replace("::run::sink", ""), expected, "-ll {level}");
+    }
 }

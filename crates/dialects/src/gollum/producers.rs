@@ -119,7 +119,13 @@ impl Writing<'_> {
         };
         options.text("path", path, settings.at("File"));
         options.text("delimiter", "", settings.span);
-        let overwrite = settings.flag("FileOverwrite").unwrap_or(false);
+        let rotate = self.rotation();
+        let mut overwrite = settings.flag("FileOverwrite").unwrap_or(false);
+        if overwrite && rotate.is_some() {
+            let message = "With rotation each file has a new name, so none is overwritten.";
+            self.report.remark(settings.at("FileOverwrite"), message);
+            overwrite = false;
+        }
         let on_exists = if overwrite { "replace" } else { "append" };
         options.text("on_exists", on_exists, settings.at("FileOverwrite"));
         options.flag("atomic", false, settings.span);
@@ -128,7 +134,7 @@ impl Writing<'_> {
                 options.text(option, mode, settings.at(name));
             }
         }
-        if let Some(rotate) = self.rotation() {
+        if let Some(rotate) = rotate {
             options.put("rotate", rotate);
         }
         options
@@ -170,6 +176,9 @@ impl Writing<'_> {
                 }
             }
         }
+        rotate.text("separator", "_", settings.span);
+        rotate.text("numbers", "if_taken", settings.span);
+        rotate.text("link", "{stem}_current{extension}", settings.span);
         let layout = settings.text_or("Rotation/Timestamp", "2006-01-02_15");
         match strftime(&layout, Purpose::Write) {
             Ok(format) => {

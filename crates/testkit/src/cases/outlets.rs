@@ -67,6 +67,13 @@ fn files() -> Vec<Outlet> {
             ..FILE
         },
         Outlet {
+            name: "file, rotate, numbers if taken",
+            sinks: "out: { file: { path: out/all, rotate: { size: 10KiB, timestamp: '%Y', separator: ., \
+                    numbers: if_taken, digits: 5, link: .current } } }",
+            read: Some(in_order_of_numbers),
+            ..FILE
+        },
+        Outlet {
             name: "file, by column",
             steps: &["parse_json: {}"],
             sinks: "out: { file: { path: 'out/{group}.jsonl' } }",
@@ -310,6 +317,14 @@ fn in_generations(output: &Output<'_>) -> io::Result<Vec<Replica>> {
 /// The files of `out`, each in an order of its own.
 fn in_pieces(output: &Output<'_>) -> io::Result<Vec<Replica>> {
     Ok(vec![read::contents(&output.program.path("out"), output.also_unfinished)?])
+}
+
+/// The files of `out` as one, in the order of the names that they get when they are finished.
+fn in_order_of_numbers(output: &Output<'_>) -> io::Result<Vec<Replica>> {
+    let mut paths = read::finished(&output.program.path("out"), output.also_unfinished)?;
+    paths.sort_by_key(|path| path.to_string_lossy().replace(".continued.part", "").replace(".part", ""));
+    let pieces: io::Result<_> = paths.iter().map(|path| read::content(path)).collect();
+    Ok(vec![vec![read::joined(pieces?)]])
 }
 
 /// The files of `out`, and the dead letters that are whole messages. Of a run that has not ended, only the

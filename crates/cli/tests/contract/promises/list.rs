@@ -384,6 +384,7 @@ pub(super) const PROMISES: &[Promise] = &[
             "message_sink: file -> file",
             "message_sink: file -> file, gzip",
             "message_sink: file -> file, rotate",
+            "message_sink: file -> file, rotate, numbers if taken",
             "message_sink: file -> file, by column",
             "cli: a_file_is_on_the_disk_before_it_has_its_name_unless_fsync_is_never",
             "cli: the_data_of_each_checkpoint_is_on_the_disk_before_it_with_fsync_at_each_flush",

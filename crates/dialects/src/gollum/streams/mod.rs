@@ -398,8 +398,12 @@ impl Builder<'_> {
         let branch = self.draft.branch("internal-logs-steps", 1, span);
         let mut rename = Transform::new("rename", names.done(), span);
         rename.notes.push("thalweg's own log, with gollum's names for its fields.".to_owned());
+        // gollum's other levels have the same names.
+        let mut level = Made::new(span);
+        level.text("field", "Level", span).text("search", "warn", span).text("with", "warning", span);
+        let level = Transform::new("replace", level.done(), span);
         if let Some(branch) = self.draft.at(branch) {
-            branch.steps.push(Step::Transform(rename));
+            branch.steps.extend([rename, level].map(Step::Transform));
         }
         self.feed(branch, Feed::Source(source));
         if let Some(logs) = self.stream(LOGS, None, span) {

@@ -10,7 +10,8 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 
 use super::files::{Keep, Settings, most_open};
-use super::names::Style;
+use super::link::Link;
+use super::names::{Numbers, Style};
 use super::piece::PieceOptions;
 use super::{Compression, FileSink, names};
 use thalweg_codec::compress::level_mistake;
@@ -110,10 +111,26 @@ pub struct Rotate {
     /// numbers still increase from file to file.
     #[serde(default)]
     pub timestamp: Option<String>,
-    /// The minimum number of digits of the number, padded with zeros. The default is 5.
-    #[serde(default = "five")]
+    /// The text before the time stamp and before the number. The default is `-`; with `_`, `out.log` becomes
+    /// `out_00001.log`.
+    #[serde(default = "hyphen")]
+    pub separator: String,
+    /// Which files have a number in their names: `always` (the default), or `if_taken`. With `if_taken` and
+    /// the timestamp `%Y-%m-%d_%H`, a file is called `out-2026-01-31_17.log`, and the next one of the same
+    /// hour `out-2026-01-31_17-1.log`.
+    #[serde(default)]
+    pub numbers: Numbers,
+    /// The minimum number of digits of the number, padded with zeros. The default is 5, and 1 with `numbers:
+    /// if_taken`.
+    #[serde(default)]
     #[schemars(range(min = 1, max = 10))]
-    pub digits: u8,
+    pub digits: Option<u8>,
+    /// The name of a symbolic link, beside the files, that leads to the file being written, for example
+    /// `current`. `{stem}` and `{extension}` are the parts of the name in `path`: with
+    /// `{stem}-current{extension}`, `out.log` has the link `out-current.log`. When a file is finished, the
+    /// link leads to it until the next one is started. By default there is no link.
+    #[serde(default)]
+    pub link: Option<String>,
     /// The compression of finished files: `out-00001.log` becomes `out-00001.log.gz` or `.zst`. The current
     /// file stays uncompressed, unlike with the `compression` of the sink. By default files are not
     /// compressed.
@@ -133,8 +150,47 @@ pub struct Rotate {
     pub keep_bytes: Option<ByteSize>,
 }
 
-fn five() -> u8 {
-    5
+impl Rotate {
+    fn style(&self) -> Style {
+        let digits = match self.numbers {
+            Numbers::Always => 5,
+            Numbers::IfTaken => 1,
+        };
+        Style {
+            separator: self.separator.clone(),
+            numbers: self.numbers,
+            digits: self.digits.unwrap_or(digits).into(),
+            timestamp: self.timestamp.clone(),
+            pack: self.compress,
+        }
+    }
+
+    /// Returns the mistakes in the options that name files.
+    fn name_mistakes(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        if let Some(format) = self.timestamp.as_ref().filter(|format| !names::is_timestamp(format)) {
+            let mistake = Mistake::new("rotate", format!("`{format}` cannot be part of a file name."));
+            mistakes.push(mistake.help("Write a `strftime` format without `/`, for example `%Y-%m-%d`."));
+        }
+        if self.numbers == Numbers::IfTaken && self.timestamp.is_none() {
+            let mistake = Mistake::new("rotate", "`numbers: if_taken` needs a `timestamp`.");
+            mistakes.push(mistake.help("Add one, for example `%Y-%m-%d`, or remove `numbers`."));
+        }
+        if self.separator.is_empty() || self.separator.contains(['/', '\0']) {
+            let mistake = Mistake::new("rotate", format!("`{}` cannot separate a number.", self.separator));
+            mistakes.push(mistake.help("Write a text without `/`, for example `_`."));
+        }
+        if let Some(link) = self.link.as_ref().filter(|link| !Link::is_name(link)) {
+            let mistake = Mistake::new("rotate", format!("`{link}` cannot be the name of a link."));
+            let help = "Write a name without `/`, for example `current` or `{stem}-current{extension}`.";
+            mistakes.push(mistake.help(help));
+        }
+        mistakes
+    }
+}
+
+fn hyphen() -> String {
+    "-".to_owned()
 }
 
 /// A time of day, written as in `03:00`.
@@ -262,10 +318,7 @@ sinks:
             if rotate.every.is_some_and(|every| every.duration().is_zero()) {
                 mistakes.push(Mistake::new("rotate", "`every` cannot be 0."));
             }
-            if let Some(format) = rotate.timestamp.as_ref().filter(|format| !names::is_timestamp(format)) {
-                let mistake = Mistake::new("rotate", format!("`{format}` cannot be part of a file name."));
-                mistakes.push(mistake.help("Write a `strftime` format without `/`, for example `%Y-%m-%d`."));
-            }
+            mistakes.extend(rotate.name_mistakes());
             if rotate.compress != Compression::None && self.compression != Compression::None {
                 let mistake = Mistake::new(
                     "rotate",
@@ -318,11 +371,7 @@ impl SinkConfig for FileConfig {
                 atomic: self.atomic,
                 mode: self.mode.map(FileMode::bits),
                 folder_mode: self.folder_mode.map(FileMode::bits),
-                style: rotate.map_or_else(Style::default, |rotate| Style {
-                    digits: rotate.digits.into(),
-                    timestamp: rotate.timestamp.clone(),
-                    pack: rotate.compress,
-                }),
+                style: rotate.map_or_else(Style::default, Rotate::style),
                 delimiter: self.delimiter.as_bytes().to_vec(),
                 budget: context.memory.budget().clone(),
                 root: (!self.path.is_constant()).then(|| constant_folder(self.path.prefix()).into()),
@@ -334,6 +383,7 @@ impl SinkConfig for FileConfig {
             },
             fsync: self.fsync,
             rotates: rotate.is_some(),
+            link: rotate.and_then(|rotate| rotate.link.as_deref()).map(Link::new),
             size: rotate.and_then(|rotate| rotate.size).map(ByteSize::bytes),
             every: rotate.and_then(|rotate| rotate.every).map(|every| every.duration()),
             at: rotate.and_then(|rotate| rotate.at).map(|at| at.0),

@@ -14,10 +14,12 @@
 //! depends on the message, one pass groups the rows by path; it compares each rendered name with the previous
 //! one.
 //!
-//! `piece` writes one file, `opening` decides what it begins with, `files` keeps all files of a sink.
+//! `piece` writes one file, `opening` decides what it begins with, `files` keeps all files of a sink, `link`
+//! leads to the current one.
 
 mod config;
 mod files;
+mod link;
 mod names;
 mod opening;
 mod pack;
@@ -37,6 +39,7 @@ use thalweg_record::Batch;
 use crate::clock::Clock;
 pub use config::{FileConfig, Fsync, OnExists, Rotate, TimeOfDay};
 use files::{Files, Saved, Settings};
+pub use names::Numbers;
 pub use thalweg_codec::compress::Compression;
 
 use thalweg_codec::template::Template;

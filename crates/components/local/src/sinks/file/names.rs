@@ -1,12 +1,17 @@
 //! File names: the check of names from messages, numbered names, and the names of unfinished files.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use chrono::format::{Parsed, StrftimeItems, parse};
 use chrono::{Local, NaiveDateTime};
+use hashbrown::HashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::piece::Piece;
 use thalweg_codec::compress::Compression;
 use thalweg_codec::part_name;
 
@@ -74,10 +79,25 @@ pub(super) fn is_reserved(name: &str) -> bool {
 /// The maximum number of bytes that a number adds to a name.
 const NUMBER_ROOM: usize = 11;
 
+/// Which pieces have a number in their names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Numbers {
+    /// All. The numbers increase from piece to piece.
+    #[default]
+    Always,
+    /// Those whose name would be taken without a number: after `out-2026-01-31.log`, `out-2026-01-31-1.log`.
+    /// It needs a `timestamp`.
+    IfTaken,
+}
+
 /// The naming scheme of the pieces of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Style {
+    /// The text before the time stamp and before the number.
+    pub(super) separator: String,
+    pub(super) numbers: Numbers,
     /// The minimum number of digits.
     pub(super) digits: usize,
     /// The `strftime` format of the time at which a piece was started.
@@ -88,13 +108,20 @@ pub(super) struct Style {
 
 impl Default for Style {
     fn default() -> Self {
-        Self { digits: 5, timestamp: None, pack: Compression::None }
+        Self {
+            separator: "-".to_owned(),
+            numbers: Numbers::Always,
+            digits: 5,
+            timestamp: None,
+            pack: Compression::None,
+        }
     }
 }
 
 /// An existing piece.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Found {
+    /// The number in its name, or 0 if it has none.
     pub(super) number: u32,
     /// Its final name.
     pub(super) path: PathBuf,
@@ -103,6 +130,17 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// True if both are files of one piece, which may exist twice while it is being compressed.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.number == other.number && self.stamp == other.stamp
+    }
+
+    /// True if it is a file of this piece.
+    pub(super) fn is_of(&self, piece: &Piece, style: &Style) -> bool {
+        let has_stamp = style.numbers == Numbers::Always || piece.stamp == self.stamp;
+        piece.number == Some(self.number) && has_stamp
+    }
+
     /// The names that the piece has while it is being written.
     pub(super) fn unfinished(&self) -> [PathBuf; 2] {
         [part(&self.path), continued(&self.path)]
@@ -129,16 +167,37 @@ impl Style {
         self.timestamp.as_deref().map(|format| stamp_of(format, Local::now().naive_local()))
     }
 
+    /// The number of the first piece.
+    pub(super) fn first(&self) -> u32 {
+        match self.numbers {
+            Numbers::Always => 1,
+            Numbers::IfTaken => 0,
+        }
+    }
+
     /// Returns the path of a piece: `out.jsonl` with the number 7 is `out-00007.jsonl`, and with a time stamp
     /// `out-2026-01-02-00007.jsonl`.
     pub(super) fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
         let Some(number) = number else { return name.into() };
-        let digits = self.digits;
-        let label = match stamp {
-            Some(stamp) => format!("{stamp}-{number:0digits$}"),
-            None => format!("{number:0digits$}"),
-        };
-        part_name::labelled(name, &label).into()
+        let (stem, extension) = part_name::split(name);
+        let (separator, digits) = (&self.separator, self.digits);
+        let mut path = stem.to_owned();
+        if let Some(stamp) = stamp {
+            path += &format!("{separator}{stamp}");
+        }
+        if number > 0 || self.numbers == Numbers::Always {
+            path += &format!("{separator}{number:0digits$}");
+        }
+        path += extension;
+        path.into()
+    }
+
+    /// Returns the number for a piece with this time stamp, so that its name is not taken: 0 if it needs
+    /// none. The pieces `besides` may be replaced.
+    pub(super) fn free(&self, name: &str, stamp: Option<&str>, besides: &[Found]) -> io::Result<u32> {
+        let found = self.pieces(name, true)?;
+        let taken = found.iter().filter(|found| found.stamp.as_deref() == stamp && !besides.contains(found));
+        Ok(taken.map(|found| found.number + 1).max().unwrap_or(0))
     }
 
     /// Returns the number and the time stamp of a piece from the text between stem and extension, or `None`
@@ -147,19 +206,23 @@ impl Style {
         let (stamp, digits) = match &self.timestamp {
             None => (None, label),
             Some(format) => {
-                let (stamp, digits) = label.rsplit_once('-')?;
-                parse(&mut Parsed::new(), stamp, StrftimeItems::new(format)).ok()?;
-                (Some(stamp.to_owned()), digits)
+                let is_stamp = |text| parse(&mut Parsed::new(), text, StrftimeItems::new(format)).is_ok();
+                if self.numbers == Numbers::IfTaken && is_stamp(label) {
+                    return Some((0, Some(label.to_owned())));
+                }
+                let (stamp, digits) = label.rsplit_once(&self.separator)?;
+                (Some(is_stamp(stamp).then_some(stamp)?.to_owned()), digits)
             }
         };
         // The highest possible number is excluded because it has no successor.
-        let number = digits.parse().ok().filter(|number| *number < u32::MAX)?;
+        let lowest = u32::from(self.numbers == Numbers::IfTaken);
+        let number = digits.parse().ok().filter(|number| (lowest..u32::MAX).contains(number))?;
         let width = self.digits;
         (digits == format!("{number:0width$}")).then_some((number, stamp))
     }
 
-    /// Returns the existing pieces of a name in the order of their numbers: the finished ones, and on request
-    /// the unfinished ones too.
+    /// Returns the existing pieces of a name, the oldest first: the finished ones, and on request the
+    /// unfinished ones too. Numbers tell their order, or, if not all have one, the times of the last writes.
     pub(super) fn pieces(&self, name: &str, and_unfinished: bool) -> io::Result<Vec<Found>> {
         let (stem, extension) = part_name::split(name);
         let (folder, stem) = match stem.rsplit_once('/') {
@@ -183,7 +246,7 @@ impl Style {
             if self.pack != Compression::None {
                 file = file.strip_suffix(self.pack.suffix()).unwrap_or(file);
             }
-            let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
+            let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix(&*self.separator));
             let label = label.and_then(|rest| rest.strip_suffix(extension));
             if let Some((number, stamp)) = label.and_then(|label| self.number_of(label)) {
                 // Equal to the path that `path` returns, without `./`: pieces that a run replaces are found
@@ -193,6 +256,9 @@ impl Style {
         }
         found.sort_unstable();
         found.dedup();
+        if self.numbers == Numbers::IfTaken {
+            sort_by_time(&mut found);
+        }
         Ok(found)
     }
 
@@ -200,6 +266,24 @@ impl Style {
     pub(super) fn last(&self, name: &str) -> io::Result<u32> {
         Ok(self.pieces(name, false)?.last().map_or(0, |found| found.number))
     }
+}
+
+/// Sorts pieces by the times of their last writes. The files of one piece, which may exist twice while it is
+/// being compressed, stay together.
+fn sort_by_time(found: &mut [Found]) {
+    let mut times: HashMap<(u32, Option<String>), SystemTime> = HashMap::new();
+    for piece in &*found {
+        let paths = [piece.path.clone()].into_iter().chain(piece.unfinished());
+        let mut modified = paths.filter_map(|path| fs::symlink_metadata(path).ok()?.modified().ok());
+        // A piece without a time has just been removed.
+        let time = modified.next().unwrap_or(SystemTime::UNIX_EPOCH);
+        let known = times.entry((piece.number, piece.stamp.clone())).or_insert(time);
+        *known = time.min(*known);
+    }
+    found.sort_by_cached_key(|piece| {
+        let identity = (piece.number, piece.stamp.clone());
+        (times.get(&identity).copied(), identity.1, identity.0)
+    });
 }
 
 /// Returns the name of a new file while it is being written.
@@ -290,7 +374,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let timestamp = Some("%Y-%m-%d_%H".to_owned());
-        let stamped = Style { digits: 2, timestamp, pack: Compression::Gzip };
+        let stamped = Style { digits: 2, timestamp, pack: Compression::Gzip, ..Style::default() };
         assert_eq!(numbers(&stamped, false), [2, 5]);
         assert_eq!(numbers(&style, false), [1, 3, 123_456]);
     }

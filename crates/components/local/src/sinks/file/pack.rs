@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use super::link::Link;
 use super::names;
 use super::opening::open_file;
 use thalweg_codec::compress::Compression;
@@ -31,14 +32,15 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// Begins to compress a piece; without a thread, if none can be started.
-    pub(super) fn begin(path: PathBuf, how: Compression) -> Self {
+    /// Begins to compress a piece; without a thread, if none can be started. A link of a name that leads to
+    /// the piece then leads to the compressed one.
+    pub(super) fn begin(path: PathBuf, how: Compression, link: Option<(Link, String)>) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let (piece, stopped) = (path.clone(), is_stopped.clone());
+        let (piece, stopped, leading) = (path.clone(), is_stopped.clone(), link.clone());
         let thread = Builder::new().name("thalweg-pack".to_owned());
-        let thread = thread.spawn(move || pack(&piece, how, &stopped)).ok();
+        let thread = thread.spawn(move || pack(&piece, how, leading, &stopped)).ok();
         if thread.is_none() {
-            pack(&path, how, &is_stopped);
+            pack(&path, how, link, &is_stopped);
         }
         Self { thread, is_stopped }
     }
@@ -70,8 +72,8 @@ impl Drop for Packing {
 }
 
 /// Compresses a finished piece. An error is logged, and leaves the piece as it is.
-fn pack(path: &Path, how: Compression, is_stopped: &AtomicBool) {
-    match try_pack(path, how, is_stopped) {
+fn pack(path: &Path, how: Compression, link: Option<(Link, String)>, is_stopped: &AtomicBool) {
+    match try_pack(path, how, link, is_stopped) {
         Ok(()) => {}
         // The piece has been pruned meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -81,7 +83,12 @@ fn pack(path: &Path, how: Compression, is_stopped: &AtomicBool) {
     }
 }
 
-fn try_pack(path: &Path, how: Compression, is_stopped: &AtomicBool) -> io::Result<()> {
+fn try_pack(
+    path: &Path,
+    how: Compression,
+    link: Option<(Link, String)>,
+    is_stopped: &AtomicBool,
+) -> io::Result<()> {
     let target = packed(path, how);
     let part = names::part(&target);
     let mut from = open_file(path, OpenOptions::new().read(true))?;
@@ -94,6 +101,9 @@ fn try_pack(path: &Path, how: Compression, is_stopped: &AtomicBool) -> io::Resul
         // A partial file is useless.
         let _ = fs::remove_file(&part);
         return Err(error);
+    }
+    if let Some((link, name)) = link {
+        link.follow(&name, path, &target)?;
     }
     fs::remove_file(path)
 }
@@ -121,7 +131,10 @@ fn write_packed(from: &mut File, part: &Path, how: Compression, is_stopped: &Ato
     }
     encoder.end(&mut out)?;
     to.write_all(&out)?;
-    to.set_permissions(from.metadata()?.permissions())?;
+    let metadata = from.metadata()?;
+    to.set_permissions(metadata.permissions())?;
+    // The time of the last message tells the age of the piece, and with `numbers: if_taken` its place.
+    to.set_times(fs::FileTimes::new().set_modified(metadata.modified()?))?;
     // The file is synced, because the uncompressed piece, which may already be on the disk, is removed next.
     to.sync_all()?;
     Ok(true)
@@ -168,7 +181,7 @@ mod tests {
             let path = folder.path().join("out-00001.log");
             let text = "line\n".repeat(200_000);
             fs::write(&path, &text).unwrap();
-            Packing::begin(path.clone(), how).wait();
+            Packing::begin(path.clone(), how, None).wait();
             let names = || -> Vec<_> {
                 fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
             };
@@ -180,7 +193,7 @@ mod tests {
             // A missing file and an uncompressed file are left unchanged.
             unpack(&folder.path().join("none"), how).unwrap();
             unpack(&path, how).unwrap();
-            Packing::begin(folder.path().join("none"), how).wait();
+            Packing::begin(folder.path().join("none"), how, None).wait();
             assert_eq!(names(), ["out-00001.log"]);
         }
     }
@@ -190,7 +203,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out-00001.log");
         fs::write(&path, "line\n".repeat(2_000_000)).unwrap();
-        drop(Packing::begin(path.clone(), Compression::Gzip));
+        drop(Packing::begin(path.clone(), Compression::Gzip, None));
         let packed = packed(&path, Compression::Gzip);
         let is_whole = || (path.exists(), names::part(&packed).exists(), packed.exists());
         let (piece, part, whole) = is_whole();

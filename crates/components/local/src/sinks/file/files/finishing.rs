@@ -34,14 +34,14 @@ impl Files {
     fn settle_stream(&self, stream: &mut Stream, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
         let mut has_finished = false;
         while let Some(piece) = stream.ended.first_mut() {
-            self.finish_piece(piece, folders)?;
+            self.finish_piece(&stream.name, piece, folders)?;
             let piece = stream.ended.remove(0);
             let path = self.path(&stream.name, piece.number, piece.stamp.as_deref());
             let how = self.settings.pieces.style.pack;
             let packed = pack::packed(&path, how);
             stream.stale.retain(|stale| stale.path != path && stale.path != packed);
             if how != Compression::None && !piece.is_special() {
-                stream.pack(piece.path().to_owned(), how);
+                stream.pack(piece.path().to_owned(), how, self.settings.link.clone());
             }
             has_finished = true;
         }
@@ -57,9 +57,9 @@ impl Files {
     /// Removes the oldest pieces that exceed the limits.
     fn prune(&self, stream: &Stream) -> Result<(), Error> {
         let keep = self.settings.keep;
-        let next = stream.current.as_ref().map_or(stream.next, |piece| piece.number);
         let mut found = self.existing(&stream.name, false)?;
-        found.retain(|found| next.is_none_or(|next| found.number < next) && !stream.stale.contains(found));
+        found
+            .retain(|found| !stream.has(found, &self.settings.pieces.style) && !stream.stale.contains(found));
         let known = |found: &Found| {
             let metadata = std::fs::metadata(&found.path).ok();
             let age = metadata.as_ref().and_then(|metadata| metadata.modified().ok()?.elapsed().ok());
@@ -67,7 +67,7 @@ impl Files {
         };
         // A piece that is being compressed may exist twice for a moment.
         let mut pieces: Vec<(&[Found], u64, Duration)> = Vec::new();
-        for piece in found.chunk_by(|one, other| one.number == other.number) {
+        for piece in found.chunk_by(Found::is_same) {
             let (bytes, ages): (Vec<u64>, Vec<Duration>) = piece.iter().map(known).unzip();
             pieces.push((piece, bytes.iter().sum(), ages.into_iter().max().unwrap_or_default()));
         }
@@ -87,7 +87,12 @@ impl Files {
         Ok(())
     }
 
-    fn finish_piece(&self, piece: &mut Piece, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
+    fn finish_piece(
+        &self,
+        name: &str,
+        piece: &mut Piece,
+        folders: &mut BTreeSet<PathBuf>,
+    ) -> Result<(), Error> {
         // A compressed file without a member is invalid: `gunzip` rejects it. So an empty file gets an empty
         // member.
         let member = if piece.is_empty() { piece.writer(&self.settings.pieces).map(drop) } else { Ok(()) };
@@ -97,10 +102,17 @@ impl Files {
             folders.insert(names::folder(piece.path()).to_owned());
         }
         check_present(piece)?;
+        let unfinished = piece.now().to_owned();
         piece.finish().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => removed_error(piece.now()),
             _ => io_error("rename", piece.now(), &error),
-        })
+        })?;
+        match &self.settings.link {
+            Some(link) => link
+                .follow(name, &unfinished, piece.now())
+                .map_err(|error| io_error("link to", piece.now(), &error)),
+            None => Ok(()),
+        }
     }
 
     /// Ends pieces and finishes names whose time limit has passed. Errors are reported by a later call.
@@ -222,15 +234,16 @@ impl Files {
         if stream.finished {
             return Ok(());
         }
-        let rotates = self.settings.rotates;
+        let (rotates, style) = (self.settings.rotates, &self.settings.pieces.style);
         match &stream.current {
             // No message came after the last full piece.
-            Some(piece) if rotates && piece.is_empty() && piece.number != Some(1) => {
+            Some(piece) if rotates && piece.is_empty() && piece.number != Some(style.first()) => {
                 stream.next = piece.number;
                 if let Some(piece) = stream.current.take() {
                     let path = piece.now().to_owned();
                     piece.discard().map_err(|error| io_error("remove", &path, &error))?;
                 }
+                self.lead_to_last(stream)?;
             }
             Some(_) if rotates => {
                 stream.ended.extend(stream.current.take());
@@ -238,7 +251,7 @@ impl Files {
             }
             _ => {
                 if let Some(piece) = &mut stream.current {
-                    self.finish_piece(piece, folders)?;
+                    self.finish_piece(&stream.name, piece, folders)?;
                 }
             }
         }
@@ -248,6 +261,19 @@ impl Files {
         stream.packing.drain(..).for_each(Packing::wait);
         stream.finished = true;
         Ok(())
+    }
+}
+
+impl Files {
+    /// Makes the link lead to the current piece, or without one to the last piece that was finished.
+    pub(super) fn lead_to_last(&self, stream: &Stream) -> Result<(), Error> {
+        let Some(link) = &self.settings.link else { return Ok(()) };
+        let last = match &stream.current {
+            Some(piece) => Some(piece.now().to_owned()),
+            None => self.existing(&stream.name, false)?.pop().map(|found| found.path),
+        };
+        let led = last.map_or(Ok(()), |last| link.lead(&stream.name, &last));
+        led.map_err(|error| io_error("link to the last piece of", Path::new(&stream.name), &error))
     }
 }
 

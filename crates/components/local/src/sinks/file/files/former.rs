@@ -21,7 +21,7 @@ pub(in crate::sinks::file) struct Form {
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) rotates: bool,
     #[serde(default, skip_serializing_if = "is_default")]
-    style: Style,
+    pub(super) style: Style,
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     atomic: bool,
     #[serde(default, skip_serializing_if = "is_default")]

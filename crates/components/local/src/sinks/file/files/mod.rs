@@ -9,6 +9,7 @@
 //! finished after the batch. If that fails, the batch was written nevertheless; the next call retries and
 //! reports the error.
 
+mod begun;
 mod finishing;
 mod former;
 mod limits;
@@ -16,6 +17,7 @@ mod resuming;
 mod syncing;
 mod writing;
 
+use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,8 @@ use hashbrown::HashMap;
 use thalweg_engine::{Error, Journal, WriteOutcome};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::names::Found;
+use super::link::Link;
+use super::names::{Found, Numbers};
 use super::opening::Beginning;
 use super::pack::Packing;
 use super::piece::{Piece, PieceOptions};
@@ -49,6 +52,7 @@ pub(super) struct Settings {
     pub(super) on_exists: OnExists,
     pub(super) fsync: Fsync,
     pub(super) rotates: bool,
+    pub(super) link: Option<Link>,
     pub(super) size: Option<u64>,
     pub(super) every: Option<Duration>,
     /// The local time of day at which a piece ends.
@@ -89,9 +93,9 @@ struct Stream {
     current: Option<Piece>,
     /// Full pieces that are not finished yet, in order.
     ended: Vec<Piece>,
-    /// The number of the next piece.
+    /// The number of the next piece. With `numbers: if_taken` it is decided when the piece is named.
     next: Option<u32>,
-    /// The time stamp of the next piece, if it is not to be the present time.
+    /// The time stamp of the next piece, if it has been named.
     stamp: Option<String>,
     /// The pieces of the previous run, which this run replaces.
     stale: Vec<Found>,
@@ -142,6 +146,8 @@ pub(super) struct Files {
     known: HashMap<String, Saved>,
     /// The numbers of the first pieces of a name that were begun in another form.
     begun_after: HashMap<String, u32>,
+    /// The number of pieces that were noted, in this run and those that it continues.
+    noted: Cell<u64>,
     /// The files that this run finished last before its end. The saved state has them until it is sure that a
     /// checkpoint covers them.
     recent: VecDeque<Saved>,
@@ -168,6 +174,7 @@ impl Files {
             open: Vec::new(),
             known: HashMap::new(),
             begun_after: HashMap::new(),
+            noted: Cell::new(0),
             recent: VecDeque::new(),
             done: HashSet::new(),
             undo: Vec::new(),
@@ -185,12 +192,18 @@ impl Files {
             None => {
                 let stream = self.new_stream(name).map_err(|error| (io::ErrorKind::Other, error))?;
                 self.unsettled |= !stream.ended.is_empty();
+                if stream.current.is_some() {
+                    self.known.remove(name);
+                }
                 self.insert(stream)
             }
         };
         if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_none()) {
             let mut stream = self.lift(slot).map_err(|error| (io::ErrorKind::Other, error))?;
-            let begun = self.with_descriptors(|files| files.begin_piece_raw(&mut stream));
+            let begun = self.with_descriptors(|files| {
+                files.name_piece(&mut stream)?;
+                files.begin_piece_raw(&mut stream)
+            });
             let path = self.path(name, stream.next, stream.stamp.as_deref());
             self.streams[slot] = Some(stream);
             if let Err(error) = begun {
@@ -221,6 +234,10 @@ impl Files {
                 stream.next = Some(number.map_err(|error| begin_error(Path::new(name), &error))?);
                 stream.beginning = Beginning::New;
             }
+            // A run that was killed since then may have begun pieces, whose names this state does not give.
+            if self.settings.rotates && self.settings.pieces.style.numbers == Numbers::IfTaken {
+                self.adopt_unfinished(&mut stream, 0)?;
+            }
             return Ok(stream);
         }
         let on_exists = if self.done.contains(&xxh3_64(name.as_bytes())) {
@@ -238,17 +255,20 @@ impl Files {
     /// Decides how the pieces of a new stream begin.
     fn plan_pieces(&self, name: &str, stream: &mut Stream, on_exists: OnExists) -> Result<(), Error> {
         let found = self.existing(name, false)?;
-        let last = found.last().map_or(0, |found| found.number);
-        stream.next = Some(1);
+        let next = match self.settings.pieces.style.numbers {
+            Numbers::Always => found.last().map_or(1, |found| found.number + 1),
+            Numbers::IfTaken => 0,
+        };
+        stream.next = Some(self.settings.pieces.style.first());
         match (on_exists, found.last()) {
             (OnExists::Auto | OnExists::Replace, _) => stream.stale = self.existing(name, true)?,
             (OnExists::Fail, Some(last)) => return Err(exists_error(&last.path)),
             (OnExists::Fail, None) => {}
             (OnExists::Append | OnExists::Number, _) => {
-                stream.next = Some(last + 1);
+                stream.next = Some(next);
                 if on_exists == OnExists::Append {
                     stream.beginning = Beginning::Append;
-                    self.adopt_unfinished(stream, last + 1)?;
+                    self.adopt_unfinished(stream, next)?;
                 }
                 self.pack_again(stream)?;
             }
@@ -307,19 +327,37 @@ impl Files {
         stream.ok_or_else(|| Error::permanent("a file of the sink `file` is missing from its table"))
     }
 
+    /// Decides the name of the next piece, unless it has one: a retry uses the same name.
+    fn name_piece(&self, stream: &mut Stream) -> io::Result<()> {
+        if stream.stamp.is_some() || stream.next.is_none() {
+            return Ok(());
+        }
+        let style = &self.settings.pieces.style;
+        let stamp = style.stamp();
+        if style.numbers == Numbers::IfTaken {
+            let number = style.free(&stream.name, stamp.as_deref(), &stream.stale)?;
+            self.note_begun(&self.path(&stream.name, Some(number), stamp.as_deref()))?;
+            stream.next = Some(number);
+        }
+        stream.stamp = stamp;
+        Ok(())
+    }
+
+    /// Begins a piece that has a name.
     fn begin_piece_raw(&self, stream: &mut Stream) -> io::Result<()> {
         let pieces = &self.settings.pieces;
-        // A retry uses the same name.
-        let has_stamp = stream.stamp.is_some() || stream.next.is_none();
-        let stamp = if has_stamp { stream.stamp.clone() } else { pieces.style.stamp() };
-        let piece = Piece::begin(&stream.name, stream.next, stamp, stream.beginning, pieces)?;
+        let piece = Piece::begin(&stream.name, stream.next, stream.stamp.clone(), stream.beginning, pieces)?;
+        if let Some(link) = self.settings.link.as_ref().filter(|_| !piece.is_special()) {
+            link.lead(&stream.name, piece.now())?;
+        }
         stream.current = Some(piece);
         stream.stamp = None;
         stream.beginning = Beginning::New;
         if self.settings.rotates {
-            stream.next = Some(match stream.next {
-                Some(number) => number + 1,
-                None => self.free_number(&stream.name)?,
+            stream.next = Some(match (pieces.style.numbers, stream.next) {
+                (Numbers::IfTaken, _) => 0,
+                (Numbers::Always, Some(number)) => number + 1,
+                (Numbers::Always, None) => self.free_number(&stream.name)?,
             });
         }
         Ok(())
@@ -333,8 +371,10 @@ impl Files {
     }
 
     fn begin_piece(&self, stream: &mut Stream) -> Result<(), Error> {
-        let path = self.path(&stream.name, stream.next, stream.stamp.as_deref());
-        self.begin_piece_raw(stream).map_err(|error| begin_error(&path, &error))
+        let begun = self.name_piece(stream).and_then(|()| self.begin_piece_raw(stream));
+        begun.map_err(|error| {
+            begin_error(&self.path(&stream.name, stream.next, stream.stamp.as_deref()), &error)
+        })
     }
 
     /// Returns the existing pieces of a name: see [`names::Style::pieces`].

@@ -16,7 +16,8 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal, WriteOutcome};
 
-use super::super::names::{self, Found};
+use super::super::link::Link;
+use super::super::names::{self, Found, Numbers, Style};
 use super::super::opening::{self, Beginning, Beyond};
 use super::super::pack::{self, Packing};
 use super::super::piece::Piece;
@@ -39,11 +40,26 @@ pub(in crate::sinks::file) struct Saved {
     inode: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
+    /// The number of pieces that were noted before: see [`super::begun`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) noted: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) form: Form,
 }
 
 impl Saved {
+    /// The final name of the file.
+    pub(super) fn path(&self) -> PathBuf {
+        self.form.style.path(&self.name, self.number, self.stamp.as_deref())
+    }
+
+    /// False if it only reserves the number after a finished piece. Such an entry has no time stamp; without
+    /// `numbers: if_taken`, it is the same as that of an empty piece.
+    pub(super) fn has_file(&self) -> bool {
+        let is_named = self.form.style.numbers == Numbers::IfTaken && self.stamp.is_some();
+        self.length > 0 || is_named || !self.form.rotates
+    }
+
     /// True if it is the state of another name.
     pub(super) fn is_not_of(&self, name: &str) -> bool {
         self.name != name
@@ -51,7 +67,11 @@ impl Saved {
 
     /// True if a run began to continue this finished file, as its journal says.
     fn is_continued_by(&self, note: &Saved) -> bool {
-        self.finished && (note.number, note.length) == (self.number, self.length)
+        let is_later = match self.form.style.numbers {
+            Numbers::Always => (note.number, note.length) == (self.number, self.length),
+            Numbers::IfTaken => note.noted > self.noted,
+        };
+        self.finished && is_later
     }
 }
 
@@ -71,6 +91,7 @@ fn begun(journal: Option<&Journal>) -> Result<HashMap<String, Saved>, Error> {
 impl Files {
     /// Restores the state that an earlier run left.
     pub(in crate::sinks::file) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
+        self.settle_noted(&saved)?;
         let mut begun = begun(self.settings.journal.as_ref())?;
         let (mut entries, mut superseded) = (Vec::new(), Vec::new());
         for entry in saved {
@@ -83,7 +104,8 @@ impl Files {
             entries.push(entry);
         }
         let form = self.settings.form();
-        let numbers = begun.values().filter_map(|note| Some((note.name.clone(), note.number?))).collect();
+        let numbers = begun.values().filter(|note| note.form.style.numbers == Numbers::Always);
+        let numbers = numbers.filter_map(|note| Some((note.name.clone(), note.number?))).collect();
         entries.extend(begun.into_values());
         let (entries, former) = entries.into_iter().partition(|entry| entry.form == form);
         self.complete_former(former, &numbers)?;
@@ -151,13 +173,12 @@ impl Files {
         stream.is_noted = true;
         stream.beginning =
             Beginning::Continue { length: entry.length, beyond: self.beyond(), inode: entry.inode };
-        if self.settings.rotates {
-            let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-            pack::unpack(&path, self.settings.pieces.style.pack)
-                .map_err(|error| begin_error(&path, &error))?;
-        }
-        // An entry of length 0 only reserves the number after a finished piece; it has no file to continue.
-        if entry.length > 0 || !self.settings.rotates {
+        if entry.has_file() {
+            if self.settings.rotates {
+                let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+                pack::unpack(&path, self.settings.pieces.style.pack)
+                    .map_err(|error| begin_error(&path, &error))?;
+            }
             self.begin_piece(stream)?;
         } else {
             stream.beginning = Beginning::New;
@@ -169,9 +190,11 @@ impl Files {
     /// Handles the pieces that the earlier run made after the saved state, from a number on.
     fn settle_later_pieces(&mut self, slot: usize, from: u32) -> Result<(), Error> {
         let mut stream = self.lift(slot)?;
-        let result = match self.settings.resends {
-            true => self.remove_later(&stream, from),
-            false => self.adopt_unfinished(&mut stream, from),
+        let result = match (self.settings.resends, self.settings.pieces.style.numbers) {
+            (true, Numbers::Always) => self.remove_later(&stream, from),
+            // Removed already: they were noted.
+            (true, Numbers::IfTaken) => Ok(()),
+            (false, _) => self.adopt_unfinished(&mut stream, from),
         };
         let result = result.and_then(|()| self.pack_again(&mut stream));
         self.unsettled |= !stream.ended.is_empty();
@@ -180,11 +203,13 @@ impl Files {
     }
 
     /// Returns the pieces of a name from a number on, also unfinished ones. Those of another form are not
-    /// among them.
+    /// among them. Without numbers that increase, all pieces are returned.
     fn later(&self, name: &str, from: u32) -> Result<Vec<Found>, Error> {
         let end = self.begun_after.get(name);
         let mut found = self.existing(name, true)?;
-        found.retain(|found| found.number >= from && end.is_none_or(|end| found.number < *end));
+        if self.settings.pieces.style.numbers == Numbers::Always {
+            found.retain(|found| found.number >= from && end.is_none_or(|end| found.number < *end));
+        }
         Ok(found)
     }
 
@@ -201,7 +226,7 @@ impl Files {
                 continue;
             }
             if piece.exists() {
-                stream.pack(piece, how);
+                stream.pack(piece, how, self.settings.link.clone());
             } else {
                 remove(&part);
             }
@@ -225,24 +250,31 @@ impl Files {
     /// Continues the pieces from a number on that an interrupted run left unfinished, with their whole
     /// messages: the last of all becomes the current one, the others are finished.
     pub(super) fn adopt_unfinished(&self, stream: &mut Stream, from: u32) -> Result<(), Error> {
+        let style = &self.settings.pieces.style;
         let mut next = stream.next;
-        for found in self.later(&stream.name, from)? {
+        let found = self.later(&stream.name, from)?;
+        for found in &found {
             next = next.max(Some(found.number + 1));
             let unfinished = found.unfinished();
             let is_packed = found.path != self.path(&stream.name, Some(found.number), found.stamp.as_deref());
-            if !is_packed && !stream.has(found.number) && unfinished.iter().any(|path| path.exists()) {
+            if !is_packed && !stream.has(found, style) && unfinished.iter().any(|path| path.exists()) {
                 stream.set_aside();
                 stream.next = Some(found.number);
-                stream.stamp = found.stamp;
+                stream.stamp.clone_from(&found.stamp);
                 stream.beginning = Beginning::Append;
                 self.begin_piece(stream)?;
             }
         }
-        let current = stream.current.as_ref().and_then(|piece| piece.number);
-        if next != current.map(|number| number + 1) {
+        let is_last = match style.numbers {
+            Numbers::Always => next == stream.current.as_ref().and_then(|piece| Some(piece.number? + 1)),
+            Numbers::IfTaken => found.last().is_none_or(|last| stream.is_current(last, style)),
+        };
+        if !is_last {
             stream.set_aside();
         }
-        stream.next = next;
+        if style.numbers == Numbers::Always {
+            stream.next = next;
+        }
         Ok(())
     }
 
@@ -311,6 +343,7 @@ impl Files {
             length: 0,
             inode: None,
             finished: stream.finished,
+            noted: self.noted.get(),
             form: self.settings.form(),
         }))
     }
@@ -323,6 +356,7 @@ impl Files {
             length: piece.length(),
             inode: piece.inode().filter(|_| !self.settings.rotates),
             finished,
+            noted: self.noted.get(),
             form: self.settings.form(),
         }
     }
@@ -330,14 +364,20 @@ impl Files {
 
 impl Stream {
     /// Compresses a finished piece, in a thread of its own.
-    pub(super) fn pack(&mut self, path: PathBuf, how: Compression) {
+    pub(super) fn pack(&mut self, path: PathBuf, how: Compression, link: Option<Link>) {
         self.packing.retain(|packing| !packing.is_finished());
-        self.packing.push(Packing::begin(path, how));
+        let link = link.map(|link| (link, self.name.clone()));
+        self.packing.push(Packing::begin(path, how, link));
     }
 
-    /// True if it has the piece with this number.
-    fn has(&self, number: u32) -> bool {
-        self.ended.iter().chain(&self.current).any(|piece| piece.number == Some(number))
+    /// True if the piece is written to, or is to be finished.
+    pub(super) fn has(&self, found: &Found, style: &Style) -> bool {
+        self.ended.iter().chain(&self.current).any(|piece| found.is_of(piece, style))
+    }
+
+    /// True if the piece is the current one.
+    fn is_current(&self, found: &Found, style: &Style) -> bool {
+        self.current.iter().any(|piece| found.is_of(piece, style))
     }
 
     /// Moves the current piece to those that are to be finished.

@@ -161,6 +161,7 @@ impl Files {
                 // The file is overwritten when its number is used again.
                 let _ = piece.discard();
             }
+            result = result.and(self.lead_to_last(&stream));
             self.streams[undo.slot] = Some(stream);
         }
         result

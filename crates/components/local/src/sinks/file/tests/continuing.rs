@@ -77,6 +77,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Options that decide under which names messages are found.
+const RESTS: [&str; 5] = [
+    "",
+    ", rotate: { size: 20B }",
+    ", rotate: { size: 20B, timestamp: '%Y', numbers: if_taken, digits: 5 }",
+    ", max_open_files: 1",
+    ", atomic: false",
+];
+
 /// Returns the text of each name, with its pieces joined.
 fn by_name(folder: &Folder, compression: &str) -> Vec<(String, String)> {
     let mut joined: Vec<(String, String)> = Vec::new();
@@ -100,7 +109,7 @@ proptest! {
     fn a_run_continued_after_crashes_writes_every_message_once(
         steps in prop::collection::vec(step(), 1..30),
         compression in prop::sample::select(vec!["none", "gzip", "zstd"]),
-        rest in prop::sample::select(vec!["", ", rotate: { size: 20B }", ", max_open_files: 1", ", atomic: false"]),
+        rest in prop::sample::select(RESTS.to_vec()),
         path in prop::sample::select(vec!["DIR/a", "DIR/{k}"]),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -182,7 +191,7 @@ proptest! {
     #[test]
     fn a_run_continued_after_crashes_keeps_what_comes_only_once(
         steps in prop::collection::vec(step(), 1..30),
-        rest in prop::sample::select(vec!["", ", rotate: { size: 20B }", ", max_open_files: 1", ", atomic: false"]),
+        rest in prop::sample::select(RESTS.to_vec()),
         path in prop::sample::select(vec!["DIR/a", "DIR/{k}"]),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -6,6 +6,7 @@ mod limits;
 mod names;
 mod pieces;
 mod resending;
+mod stamped;
 
 use std::fs;
 use std::io::Read;
@@ -117,6 +118,7 @@ async fn it_conforms() {
         ", rotate: { size: 10B, every: 1h, keep: 2 }",
         ", rotate: { size: 10B, at: '03:00', timestamp: '%Y-%m-%d_%H', digits: 2, keep_for: 1d, keep_bytes: 1MiB }",
         ", rotate: { size: 10B, compress: gzip, keep: 1 }, folder_mode: '0700'",
+        ", rotate: { size: 10B, timestamp: '%H', numbers: if_taken, link: '{stem}-current{extension}' }",
         ", fsync: never, idle_timeout: 5m, delimiter: ''",
     ] {
         let folder = Folder::new();

@@ -131,6 +131,9 @@ fn rotation_that_cannot_be_is_a_mistake() {
     assert_eq!(check("{ at: '3:00' }"), [""; 0]);
     assert_eq!(check("{ keep: 1 }"), ["`rotate` does not say when to start a new file."]);
     assert_eq!(check("{ size: 1, timestamp: '%Y/%m' }"), ["`%Y/%m` cannot be part of a file name."]);
+    assert_eq!(check("{ size: 1, numbers: if_taken }"), ["`numbers: if_taken` needs a `timestamp`."]);
+    assert_eq!(check("{ size: 1, separator: / }"), ["`/` cannot separate a number."]);
+    assert_eq!(check("{ size: 1, link: ../a }"), ["`../a` cannot be the name of a link."]);
     for (wrong, expected) in [
         (
             "at: '24:00'",

@@ -39,13 +39,16 @@ async fn wait_for_compression(folder: &Folder, yaml: &str) {
     }
 }
 
-const SHAPES: [&str; 6] = [
+const SHAPES: [&str; 9] = [
     "{ path: 'DIR/{k}' }",
     "{ path: 'DIR/a' }",
     "{ path: 'DIR/{k}', compression: gzip }",
     "{ path: 'DIR/{k}', atomic: false }",
     "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H-%M-%S-%3f' } }",
     "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H-%M-%S-%3f', compress: gzip } }",
+    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken } }",
+    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken, compress: gzip } }",
+    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken }, atomic: false }",
 ];
 
 /// Returns all messages in the folder, sorted.

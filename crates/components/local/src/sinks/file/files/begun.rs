@@ -1,0 +1,74 @@
+//! Notes of the pieces whose names do not tell their order.
+//!
+//! A run that resumes removes the pieces that were begun after the checkpoint, if the sources send their
+//! messages again. Numbers that increase from piece to piece tell which these are. With `numbers: if_taken`
+//! the names cannot: a clock may have been set back, and not every time stamp can be compared. Such a piece
+//! is therefore noted in the journal before its file exists. Notes are numbered, and the saved state has the
+//! number of notes at the checkpoint. (Rejected: the times of the files, which a copy of the folder changes.)
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thalweg_engine::Error;
+
+use super::super::names;
+use super::super::pack;
+use super::finishing::remove;
+use super::resuming::Saved;
+use super::{Compression, Files};
+
+/// The beginning of the keys of these notes. No key of a file's state begins so, as it begins with a name.
+const PREFIX: &str = "\0";
+
+/// A piece that was begun.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    order: u64,
+    piece: PathBuf,
+    /// How it is compressed when it is finished.
+    pack: Compression,
+}
+
+impl Files {
+    /// Notes that a piece is begun.
+    pub(super) fn note_begun(&self, path: &Path) -> io::Result<()> {
+        let Some(journal) = &self.settings.journal else { return Ok(()) };
+        let order = self.noted.get() + 1;
+        let note = Note { order, piece: path.to_owned(), pack: self.settings.pieces.style.pack };
+        let key = format!("{PREFIX}{order:016x}");
+        journal
+            .note(&key, &serde_json::to_value(note).unwrap_or_default())
+            .map_err(|error| io::Error::other(error.full()))?;
+        self.noted.set(order);
+        Ok(())
+    }
+
+    /// Removes the pieces that were begun after the saved state, if their messages are sent again. Those that
+    /// the state has stay: they are cut.
+    pub(super) fn settle_noted(&mut self, saved: &[Saved]) -> Result<(), Error> {
+        let Some(journal) = self.settings.journal.clone() else { return Ok(()) };
+        let known = saved.iter().map(|entry| entry.noted).max().unwrap_or(0);
+        let entries = journal.entries(PREFIX)?.into_iter();
+        let notes: Vec<Note> = entries.filter_map(|(_, value)| serde_json::from_value(value).ok()).collect();
+        self.noted.set(notes.iter().map(|note| note.order).max().unwrap_or(0).max(known));
+        if self.settings.resends {
+            let kept: HashSet<PathBuf> =
+                saved.iter().filter(|entry| entry.has_file()).map(Saved::path).collect();
+            let later = notes.iter().filter(|note| note.order > known && !kept.contains(&note.piece));
+            later.for_each(Note::remove);
+        }
+        // A run that is killed before this repeats the removal, which finds nothing.
+        if notes.is_empty() { Ok(()) } else { journal.forget(PREFIX) }
+    }
+}
+
+impl Note {
+    /// Removes the piece under each name that it may have.
+    fn remove(&self) {
+        for path in [Compression::None, self.pack].map(|how| pack::packed(&self.piece, how)) {
+            [names::part(&path), names::continued(&path), path].iter().for_each(|path| remove(path));
+        }
+    }
+}
