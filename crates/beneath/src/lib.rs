@@ -19,10 +19,10 @@ pub mod unfinished;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -45,6 +45,8 @@ pub enum Links {
 pub struct Beneath {
     folder: Arc<Path>,
     links: Links,
+    /// The open folder, if it is held. Clones share it.
+    held: Option<Arc<OnceLock<OwnedFd>>>,
 }
 
 /// A name in a folder that is held open. So no other user can exchange a folder of its path.
@@ -78,7 +80,14 @@ impl Beneath {
     /// Creates the opener of what is found in a folder.
     #[must_use]
     pub fn new(folder: impl Into<Arc<Path>>, links: Links) -> Self {
-        Self { folder: folder.into(), links }
+        Self { folder: folder.into(), links, held: None }
+    }
+
+    /// Holds the folder open from the first file on, so that each file takes one call less. For the files of
+    /// one listing: if the path later leads to another folder, files are still opened in the listed one.
+    #[must_use]
+    pub fn held(self) -> Self {
+        Self { held: Some(Arc::default()), ..self }
     }
 
     /// Creates the opener of paths that a user has written. Such a path may have links.
@@ -104,9 +113,18 @@ impl Beneath {
     /// # Errors
     /// If it cannot be opened or is not a regular file; see also [`is_link_out`].
     pub fn open(&self, path: &Path) -> io::Result<File> {
+        Ok(self.open_with_metadata(path)?.0)
+    }
+
+    /// Opens a file for reading, and returns the metadata that the check of its type needs anyway.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_metadata(&self, path: &Path) -> io::Result<(File, Metadata)> {
         let file = File::from(self.opened(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
-        match file.metadata()?.file_type() {
-            found if found.is_file() => Ok(file),
+        let metadata = file.metadata()?;
+        match metadata.file_type() {
+            found if found.is_file() => Ok((file, metadata)),
             found if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, not a file")),
         }
@@ -141,7 +159,7 @@ impl Beneath {
     pub fn resolved_place(&self, path: &Path) -> io::Result<Place> {
         self.metadata(path)?;
         let whole = fs::canonicalize(path)?;
-        Self { folder: fs::canonicalize(present(&self.folder))?.into(), ..*self }.place(&whole)
+        Self::new(fs::canonicalize(present(&self.folder))?, self.links).place(&whole)
     }
 
     fn opened(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
@@ -150,18 +168,33 @@ impl Beneath {
             return Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?);
         }
         let Some(below) = below(path, &self.folder) else { return Err(link_out()) };
-        match without_links(&self.folder, below, flags) {
+        match self.without_links(below, flags) {
             Err(Errno::LOOP) if self.links == Links::Inside => {}
             Err(Errno::LOOP | Errno::XDEV) => return Err(link_out()),
             opened => return Ok(opened?),
         }
         let (whole, folder) = (fs::canonicalize(path)?, fs::canonicalize(present(&self.folder))?);
         let Ok(below) = whole.strip_prefix(&folder) else { return Err(link_out()) };
-        match without_links(&folder, below, flags) {
+        match without_links(open_folder(&folder)?.as_fd(), below, flags) {
             // Another link was put there meanwhile.
             Err(Errno::LOOP | Errno::XDEV) => Err(link_out()),
             opened => Ok(opened?),
         }
+    }
+
+    fn without_links(&self, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let Some(held) = &self.held else {
+            return without_links(open_folder(&self.folder)?.as_fd(), below, flags);
+        };
+        let folder = match held.get() {
+            Some(folder) => folder,
+            // If two threads open the folder at once, one of the two is closed again.
+            None => {
+                let opened = open_folder(&self.folder)?;
+                held.get_or_init(|| opened)
+            }
+        };
+        without_links(folder.as_fd(), below, flags)
     }
 }
 
@@ -229,16 +262,20 @@ fn below<'p>(path: &'p Path, folder: &Path) -> Option<&'p Path> {
     below.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)).then_some(below)
 }
 
+/// Opens a folder to open files in it.
+fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, present(folder), flags, Mode::empty())
+}
+
 /// Opens what is at a path below a folder, if no part of the path is a link: [`Errno::LOOP`] otherwise.
-fn without_links(folder: &Path, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn without_links(folder: BorrowedFd<'_>, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     /// True after the kernel has said that it does not have the call (before Linux 5.6).
     static IS_OLD: AtomicBool = AtomicBool::new(false);
-    let of_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(CWD, present(folder), of_folder, Mode::empty())?;
     let below = present(below);
     if !IS_OLD.load(Relaxed) {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match rustix::fs::openat2(&folder, below, flags, Mode::empty(), resolve) {
+        match rustix::fs::openat2(folder, below, flags, Mode::empty(), resolve) {
             Err(Errno::NOSYS) => IS_OLD.store(true, Relaxed),
             // Also the answer of some sandboxes to calls that they do not know.
             Err(Errno::PERM) => {}
@@ -249,22 +286,24 @@ fn without_links(folder: &Path, below: &Path, flags: OFlags) -> Result<OwnedFd, 
 }
 
 /// Does the same with one call for each part of the path.
-fn step_by_step(mut folder: OwnedFd, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn step_by_step(folder: BorrowedFd<'_>, below: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let of_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut reached: Option<OwnedFd> = None;
     let mut parts = below.components().map(Component::as_os_str).peekable();
     while let Some(part) = parts.next() {
         let flags = if parts.peek().is_some() { of_folder } else { flags | OFlags::NOFOLLOW };
-        let opened = rustix::fs::openat(&folder, part, flags, Mode::empty());
+        let folder = reached.as_ref().map_or(folder, AsFd::as_fd);
+        let opened = rustix::fs::openat(folder, part, flags, Mode::empty());
         let is_link = match &opened {
             // A link is no folder.
-            Err(Errno::NOTDIR) => is_link(&rustix::fs::statat(&folder, part, AtFlags::SYMLINK_NOFOLLOW)?),
+            Err(Errno::NOTDIR) => is_link(&rustix::fs::statat(folder, part, AtFlags::SYMLINK_NOFOLLOW)?),
             // With `PATH`, a link can be opened.
             Ok(opened) => flags.contains(OFlags::PATH) && is_link(&rustix::fs::fstat(opened.as_fd())?),
             Err(_) => false,
         };
-        folder = if is_link { Err(Errno::LOOP) } else { opened }?;
+        reached = Some(if is_link { Err(Errno::LOOP) } else { opened }?);
     }
-    Ok(folder)
+    reached.ok_or(Errno::NOENT)
 }
 
 fn is_link(found: &rustix::fs::Stat) -> bool {
@@ -343,8 +382,8 @@ mod tests {
         let (_folder, inbox) = inbox();
         for flags in [OFlags::RDONLY, OFlags::PATH] {
             let opened = |name: &str| {
-                let folder = File::open(&inbox).unwrap().into();
-                step_by_step(folder, Path::new(name), flags | OFlags::CLOEXEC).map(drop)
+                let folder = File::open(&inbox).unwrap();
+                step_by_step(folder.as_fd(), Path::new(name), flags | OFlags::CLOEXEC).map(drop)
             };
             for name in ["a", "sub/b", ".", "sub"] {
                 assert_eq!(opened(name), Ok(()), "{name}");
@@ -385,6 +424,22 @@ mod tests {
         symlink(inbox.join("a"), inbox.join("absolute")).unwrap();
         assert_eq!(beneath.resolved_place(&inbox.join("absolute")).unwrap().name(), "a");
         assert!(is_link_out(&beneath.resolved_place(&inbox.join("leaves")).unwrap_err()));
+    }
+
+    #[test]
+    fn a_held_folder_stays_when_its_path_leads_to_another_and_links_are_refused_all_the_same() {
+        let (folder, inbox) = inbox();
+        let once = Beneath::new(inbox.as_path(), Links::Inside);
+        let held = once.clone().held();
+        let names = ["a", "sub/b", "inside", "leaves", "away/b"];
+        let expected = ["a", "b", "b", "link out", "link out"];
+        assert_eq!(names.map(|name| read(&once, &inbox.join(name))), expected);
+        assert_eq!(names.map(|name| read(&held, &inbox.join(name))), expected);
+        fs::rename(&inbox, folder.path().join("former")).unwrap();
+        fs::create_dir(&inbox).unwrap();
+        fs::write(inbox.join("a"), "other").unwrap();
+        assert_eq!(read(&once, &inbox.join("a")), "other");
+        assert_eq!(["a", "sub/b"].map(|name| read(&held.clone(), &inbox.join(name))), ["a", "b"]);
     }
 
     #[test]

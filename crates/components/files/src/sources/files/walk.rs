@@ -52,6 +52,8 @@ pub struct Walk<'a> {
     root: &'a Root,
     how: Walking,
     base: Arc<Path>,
+    /// How the files that were found are opened.
+    opening: Beneath,
     /// The metadata of the root, if the root is a file.
     file: Option<Metadata>,
     open: Vec<Level>,
@@ -82,7 +84,8 @@ impl<'a> Walk<'a> {
     pub fn new(root: &'a Root, how: Walking) -> io::Result<Self> {
         let base = root.base();
         let found = fs::metadata(base)?;
-        let mut walk = Self { root, how, base: base.clone(), file: None, open: Vec::new() };
+        let opening = Beneath::new(base.clone(), how.symlinks.below()).held();
+        let mut walk = Self { root, how, base: base.clone(), opening, file: None, open: Vec::new() };
         if found.is_dir() {
             if root.is_pattern() || how.folders == Folders::Enter {
                 let level = walk.level(base)?;
@@ -94,6 +97,8 @@ impl<'a> Walk<'a> {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
             walk.base = base.parent().unwrap_or(base).into();
+            // A path without a pattern is opened as it is written.
+            walk.opening = Beneath::new(walk.base.clone(), Links::Followed);
             walk.file = Some(found);
         }
         Ok(walk)
@@ -104,13 +109,9 @@ impl<'a> Walk<'a> {
         &self.base
     }
 
-    /// Returns how the files that were found are opened. A path without a pattern is opened as it is written.
+    /// Returns how the files that were found are opened.
     pub fn opening(&self) -> Beneath {
-        let links = match self.base == *self.root.base() {
-            true => self.how.symlinks.below(),
-            false => Links::Followed,
-        };
-        Beneath::new(self.base.clone(), links)
+        self.opening.clone()
     }
 
     fn level(&self, folder: &Path) -> io::Result<Level> {
