@@ -26,10 +26,14 @@ pub struct CopyOf {
 impl CopyOf {
     /// Returns the permissions of the copy in a folder, if the file has these or the user asked for them.
     pub fn mode_in(&self, folder: &Path, mode: u32) -> u32 {
-        let passable = |folder: Option<&Path>, unknown| folder.and_then(mode_of).unwrap_or(unknown) & 0o111;
-        let (source, target) = (passable(self.file.parent(), 0), passable(Some(folder), 0o111));
-        let widened = CLASSES.into_iter().filter(|class| source & class == 0 && target & class != 0);
-        widened.fold(mode, |mode, class| mode & !class)
+        let source = self.file.parent().and_then(mode_of).unwrap_or(0) & 0o111;
+        // The classes that could pass nowhere yet.
+        let mut closed = CLASSES.into_iter().filter(|class| source & class == 0).peekable();
+        if closed.peek().is_none() {
+            return mode;
+        }
+        let target = mode_of(folder).unwrap_or(0o111) & 0o111;
+        closed.filter(|class| target & class != 0).fold(mode, |mode, class| mode & !class)
     }
 
     /// Returns the permissions of a new folder for the copy.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::Metadata;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -369,7 +370,18 @@ pub struct File {
     report: Option<Report>,
     lease: Option<Arc<Lease>>,
     passage: Option<Passage>,
+    open: Option<Box<OpenContent>>,
     ack: Ack,
+}
+
+/// Content in the file system that stays open from one transform to the next. So it is opened once, and what
+/// one transform has checked is what the next one reads.
+#[derive(Debug)]
+pub struct OpenContent {
+    /// The file, at its beginning.
+    pub file: std::fs::File,
+    /// The metadata when it was opened.
+    pub metadata: Metadata,
 }
 
 impl File {
@@ -390,6 +402,7 @@ impl File {
             report: None,
             lease: None,
             passage: None,
+            open: None,
             ack: Ack::noop(),
         }
     }
@@ -434,6 +447,22 @@ impl File {
         self.content = content;
         self.size = size;
         self.mime = None;
+        self.open = None;
+    }
+
+    /// Keeps the content open.
+    pub fn keep_open(&mut self, open: OpenContent) {
+        self.open = Some(Box::new(open));
+    }
+
+    /// Returns the content, if it is kept open. A reader leaves it at its beginning.
+    pub fn open_content(&self) -> Option<&OpenContent> {
+        self.open.as_deref()
+    }
+
+    /// Returns the content, if it was kept open. It is not kept any longer.
+    pub fn take_open(&mut self) -> Option<OpenContent> {
+        self.open.take().map(|open| *open)
     }
 
     /// Returns the size in bytes, as far as it is known without looking at the content again.
@@ -516,6 +545,7 @@ impl File {
             report: None,
             lease: self.lease.clone(),
             passage: self.passage.clone(),
+            open: None,
             ack: self.ack.split(),
         }
     }
@@ -527,9 +557,8 @@ impl File {
 
     /// Settles the file. Temporary content is removed before the ack is settled.
     pub fn settle(self, outcome: Outcome) {
-        let Self { name, content, size, mime, problem, report, lease, ack, origin: _, notes: _, passage: _ } =
-            self;
-        drop((content, lease));
+        let Self { name, content, size, mime, problem, report, lease, open, ack, .. } = self;
+        drop((open, content, lease));
         if let Some(report) = report {
             *report.lock() =
                 Some(Ending { outcome, name, size, mime, problem: problem.map(|problem| *problem) });

@@ -29,7 +29,8 @@ pub use ack::{Ack, Outcome, Settlement};
 pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
 pub use budget::{Arena, Budget, Incomplete, LONGEST_TEXT, Lease, Share, Turn, size_text};
 pub use file::{
-    Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
+    Content, Ending, Fetching, File, OpenContent, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary,
+    Times,
 };
 pub use file_state::FileState;
 pub use join::{Joined, Part};

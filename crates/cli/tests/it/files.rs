@@ -205,6 +205,27 @@ sinks: {{ out: {sink} }}
     }
 }
 
+/// The command leaves no trace: the new file has the size and the time of the old one.
+#[test]
+fn a_file_that_a_command_replaces_is_opened_again() {
+    let house = house_with(
+        "
+sources: { files: { files: { path: in } } }
+pipelines:
+  main:
+    from: files
+    transforms:
+      - check_size: { min: 1B }
+      - exec: { command: sh, args: ['-c', 'printf new > made; touch -r in/log made; mv made in/log'] }
+    to: out
+sinks: { out: { directory: { path: out } } }
+",
+    );
+    house.write("in/log", b"old");
+    house.run_well(&["run", "files.yaml"]);
+    assert_eq!(files(&house.path().join("out")), [("log".to_owned(), "new".to_owned())]);
+}
+
 const SERVICE: &str = "
 version: '1.2'
 name: photos

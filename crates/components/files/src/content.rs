@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use thalweg_beneath::Place;
 use thalweg_engine::{Error, ErrorKind, FileError, Temporaries};
-use thalweg_record::{Content, File, FileState, Origin, ReadRanges, Temporary};
+use thalweg_record::{Content, File, FileState, OpenContent, Origin, ReadRanges, Temporary};
 
 use thalweg_stream::io_error::io_error;
 
@@ -52,6 +53,79 @@ pub fn open(file: &File) -> Result<Opened, FileError> {
     }
 }
 
+/// Opens a file of the file system, unless it is open, and keeps it open for the next transforms that only
+/// read. Other content stays as it is.
+///
+/// # Errors
+/// As [`open`].
+pub fn keep_open(file: &mut File) -> Result<(), FileError> {
+    if file.open_content().is_some() {
+        return Ok(());
+    }
+    let opened = match file.content() {
+        Content::Path(path) => file.origin().opening(path).open_with_metadata(path),
+        Content::Temporary(temporary) => fs::File::open(temporary.path()).and_then(|file| {
+            let metadata = file.metadata()?;
+            Ok((file, metadata))
+        }),
+        Content::Memory(_) | Content::Ranges(_) => return Ok(()),
+    };
+    let (opened, metadata) = opened.map_err(|error| unreadable(&error))?;
+    file.keep_open(OpenContent { file: opened, metadata });
+    Ok(())
+}
+
+/// Returns the size of a file in bytes. Of content that is open, it is that of the moment when it was opened.
+///
+/// # Errors
+/// As [`open`].
+pub fn size(file: &mut File) -> Result<u64, FileError> {
+    keep_open(file)?;
+    match file.open_content() {
+        Some(open) => Ok(open.metadata.len()),
+        None => open(file)?.size().map_err(|error| unreadable(&error)),
+    }
+}
+
+/// Returns the first `most` bytes of a file, or all of a shorter one.
+///
+/// # Errors
+/// As [`open`].
+pub fn head(file: &File, most: usize) -> Result<Vec<u8>, FileError> {
+    let head = match file.open_content() {
+        Some(open) => head_of(open, most),
+        None => open(file)?.head(most),
+    };
+    head.map_err(|error| unreadable(&error))
+}
+
+fn head_of(open: &OpenContent, most: usize) -> io::Result<Vec<u8>> {
+    // Some file systems say of files with content that they are empty.
+    let size = usize::try_from(open.metadata.len()).ok().filter(|&size| size > 0);
+    let mut head = vec![0; size.unwrap_or(most).min(most)];
+    let filled = fill(&open.file, &mut head)?;
+    head.truncate(filled);
+    Ok(head)
+}
+
+/// Fills `into` with the first bytes of a file, whose position stays. Returns their number, which is less
+/// only if the file is shorter.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn fill(from: &fs::File, into: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(free) = into.get_mut(filled..).filter(|free| !free.is_empty()) {
+        match from.read_at(free, filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 /// Opens the content of a file at a path. No link is followed that its source would not follow.
 ///
 /// # Errors
@@ -83,8 +157,15 @@ impl AsFound {
 
     /// Warns if the file, which was read to its end, has become larger since it was found.
     pub fn warn_if_grown(&self) {
+        if let Some((path, size)) = &self.0 {
+            self.warn_if_larger(fs::metadata(path).map_or(*size, |found| found.len()));
+        }
+    }
+
+    /// Warns if this many bytes, which were read to the end of the file, are more than it had when it was
+    /// found.
+    pub fn warn_if_larger(&self, now: u64) {
         let Some((path, size)) = &self.0 else { return };
-        let now = fs::metadata(path).map_or(*size, |found| found.len());
         if now > *size {
             tracing::warn!(
                 "`{}` grew while it was read, from {size} to {now} bytes: a program still writes to it, and its end \

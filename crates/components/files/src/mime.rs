@@ -6,7 +6,7 @@ use thalweg_engine::FileError;
 use thalweg_media::mime;
 use thalweg_record::File;
 
-use crate::content::{open, unreadable};
+use crate::content;
 
 /// Returns the media type of a file's content, and stores it in the file.
 ///
@@ -29,7 +29,7 @@ pub fn look(file: &File) -> Result<Arc<str>, FileError> {
     if let Some(known) = file.mime() {
         return Ok(known.clone());
     }
-    let head = open(file)?.head(mime::HEAD).map_err(|error| unreadable(&error))?;
+    let head = content::head(file, mime::HEAD)?;
     Ok(mime::detect(&head).mime.into())
 }
 

@@ -56,6 +56,13 @@ pub trait FileTransform: Send {
     /// # Errors
     /// See [`FileError`].
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError>;
+
+    /// True if it does not change the content of files. Content that an earlier transform has kept open
+    /// ([`File::keep_open`]) then stays open. It is closed before any other transform, because that may put
+    /// another file in its place.
+    fn only_reads(&self) -> bool {
+        false
+    }
 }
 
 /// A configured file transform or file sink.

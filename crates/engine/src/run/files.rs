@@ -140,10 +140,14 @@ impl FileSegmentWorker {
                 }
             };
             let targets = operator.outputs.get(&output).cloned().unwrap_or_default();
-            for (&target, file) in targets.iter().zip(shares(file, targets.len())) {
+            for (&target, mut file) in targets.iter().zip(shares(file, targets.len())) {
                 match target {
                     Target::Operator(next) => open.push((next, file)),
-                    Target::Stage(stage) => left.entry(stage).or_default().push(file),
+                    Target::Stage(stage) => {
+                        // Hundreds of files may wait in channels.
+                        file.take_open();
+                        left.entry(stage).or_default().push(file);
+                    }
                 }
             }
         }
@@ -222,6 +226,9 @@ impl FileOperator {
         retries: &Retries,
     ) -> Result<Disposition, FileError> {
         let Work::Transform(transform) = &mut self.work else { return Ok(Disposition::Continue) };
+        if !transform.only_reads() {
+            file.take_open();
+        }
         let mut attempt = 0;
         loop {
             let applied = match Failpoint::FileBefore.check() {

@@ -118,7 +118,7 @@ impl Directory {
     }
 
     /// Creates the draft of the file in its folder, with content and properties.
-    fn draft(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
+    fn draft(&self, file: &mut File, folder: &Path) -> Result<Draft, FileError> {
         if let Content::Temporary(temporary) = file.content()
             && self.is_last
             && let Ok(draft) =
@@ -131,32 +131,27 @@ impl Directory {
     }
 
     /// Creates the draft as a copy.
-    fn copied(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
-        let mut from = content::open(file)?;
-        let own = match (&from, file.content()) {
-            (content::Opened::File(from), Content::Path(_)) => from.metadata().ok(),
-            _ => None,
-        };
-        let mode = own.as_ref().map(MetadataExt::mode);
-        let allowed = mode.or(file.origin().times.mode);
+    fn copied(&self, file: &mut File, folder: &Path) -> Result<Draft, FileError> {
+        content::keep_open(file)?;
+        let open = file.take_open();
+        let own = open.as_ref().filter(|_| matches!(file.content(), Content::Path(_)));
+        let mode = own.map(|open| open.metadata.mode());
+        let allowed = mode.or(file.origin().times.mode).unwrap_or(0o666);
         let copy = self.copy(file);
-        let limited = |mode| copy.as_ref().map_or(mode, |copy| copy.mode_in(folder, mode));
-        let mut draft = in_folder(folder, copy.as_ref(), || {
-            fs::metadata(folder)?;
-            Draft::new(folder, Some(limited(allowed.unwrap_or(0o666))))
+        let failed = |error: &io::Error| unwritable("write into", folder, error);
+        let (mut draft, limited) = in_folder(folder, copy.as_ref(), || {
+            let limited = copy.as_ref().map_or(allowed, |copy| copy.mode_in(folder, allowed));
+            Ok((Draft::new(folder, Some(limited))?, limited))
         })
-        .map_err(|error| unwritable("write into", folder, &error))?;
-        match &mut from {
-            content::Opened::File(from) => {
-                let copied = copy_file(from, &mut draft.file);
-                copied.map_err(|error| unwritable("write into", folder, &error))?;
-                content::AsFound::of(file).warn_if_grown();
+        .map_err(|error| failed(&error))?;
+        match open {
+            Some(mut from) => {
+                let copied = copy_file(&mut from, &mut draft.file).map_err(|error| failed(&error))?;
+                content::AsFound::of(file).warn_if_larger(copied);
             }
-            content::Opened::Memory(_) | content::Opened::Ranges(_) => {
-                content::copy(&mut from, &mut draft.file, |error| unwritable("write into", folder, error))?;
-            }
+            None => drop(content::copy(&mut content::open(file)?, &mut draft.file, failed)?),
         }
-        self.complete(file, &draft.file, folder, mode.map(limited))?;
+        self.complete(file, &draft.file, folder, mode.map(|_| limited))?;
         Ok(draft)
     }
 
@@ -216,6 +211,10 @@ impl FileTransform for Directory {
             self.sync(&folder)?;
         }
         Ok(Disposition::Continue)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
     }
 }
 

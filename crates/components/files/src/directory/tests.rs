@@ -7,8 +7,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use thalweg_engine::testing::{context, file_at, file_of, options};
+use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, options};
 use thalweg_record::{Origin, Temporary};
+
+use crate::transforms::check_size::CheckSize;
+use crate::transforms::check_type::CheckType;
 
 struct Folder(tempfile::TempDir);
 
@@ -53,6 +56,25 @@ fn code(result: Result<Disposition, FileError>) -> Option<&'static str> {
         Err(FileError::Rejected(problem)) => problem.code,
         _ => None,
     }
+}
+
+#[tokio::test]
+async fn the_file_that_was_checked_is_the_one_that_is_written() {
+    let folder = Folder::new();
+    let mut file = file_at(&folder.put("in/a", "small"));
+    for _ in 0..2 {
+        let checked = apply_to_file::<CheckSize>("{ max: 5B }", &mut file).await.unwrap();
+        assert_eq!(checked, Disposition::Continue);
+    }
+    let checked = apply_to_file::<CheckType>("{ allow: [text/plain] }", &mut file).await.unwrap();
+    assert_eq!(checked, Disposition::Continue);
+    let other = folder.put("other", "much larger, and not checked");
+    fs::rename(other, folder.path("in/a")).unwrap();
+    folder.writer("").apply(&mut file).await.unwrap();
+    assert_eq!(folder.read("out/a"), "small");
+    // It is not kept open any longer.
+    folder.writer("on_exists: overwrite").apply(&mut file).await.unwrap();
+    assert_eq!(folder.read("out/a"), "much larger, and not checked");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use thalweg_engine::{
 };
 use thalweg_record::File;
 
-use crate::content::{open, unreadable};
+use crate::content;
 
 /// Rejects files that are too small or too large. A size equal to a bound is allowed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -69,7 +69,7 @@ struct Checking {
 impl FileTransform for Checking {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         // The size may have changed since the file was found, and the file may have gone.
-        let size = open(file)?.size().map_err(|error| unreadable(&error))?;
+        let size = content::size(file)?;
         let (code, words, bound) = match size {
             _ if size < self.min.0 => ("FILE_SIZE_IS_TOO_SMALL", "less than", self.min),
             _ if size > self.max.0 => ("FILE_SIZE_IS_TOO_BIG", "greater than", self.max),
@@ -77,6 +77,10 @@ impl FileTransform for Checking {
         };
         let reason = format!("the file's size is {}, which is {words} {bound}", ByteSize(size));
         Err(FileError::coded(code, reason))
+    }
+
+    fn only_reads(&self) -> bool {
+        true
     }
 }
 
@@ -106,7 +110,9 @@ mod tests {
         let problem = apply_to_file::<CheckSize>("{ max: 4B }", &mut file).await.unwrap_err();
         assert_eq!(problem.reason, "the file's size is 5B, which is greater than 4B");
         std::fs::remove_file(&path).unwrap();
-        let problem = apply_to_file::<CheckSize>("{ max: 4B }", &mut file).await.unwrap_err();
+        // The first one is open.
+        let mut other = file.share();
+        let problem = apply_to_file::<CheckSize>("{ max: 4B }", &mut other).await.unwrap_err();
         assert_eq!(problem.reason, "the file cannot be read: it is no longer there");
     }
 

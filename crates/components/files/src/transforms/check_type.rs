@@ -9,7 +9,7 @@ use thalweg_engine::{
 use thalweg_media::mime::Matcher;
 use thalweg_record::File;
 
-use crate::mime;
+use crate::{content, mime};
 
 /// Rejects files whose type is not allowed.
 ///
@@ -73,6 +73,9 @@ struct Checking {
 #[async_trait]
 impl FileTransform for Checking {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        if file.mime().is_none() {
+            content::keep_open(file)?;
+        }
         let mime = mime::of(file)?;
         let is_allowed = self.allow.as_ref().is_none_or(|allow| allow.matches(&mime));
         if is_allowed && !self.deny.matches(&mime) {
@@ -82,6 +85,10 @@ impl FileTransform for Checking {
             "FILE_MIME_TYPE_IS_NOT_ALLOWED",
             format!("the file's type `{mime}` is not allowed"),
         ))
+    }
+
+    fn only_reads(&self) -> bool {
+        true
     }
 }
 
