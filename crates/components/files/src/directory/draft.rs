@@ -12,6 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -138,8 +139,20 @@ impl Draft {
         if let Some(of) = &self.of {
             return fs::hard_link(of, to);
         }
+        /// True after the kernel has refused to link a descriptor to a process without privileges (before
+        /// Linux 6.10).
+        static IS_OLD: AtomicBool = AtomicBool::new(false);
+        if !IS_OLD.load(Relaxed) {
+            match rustix::fs::linkat(&self.file, "", CWD, to, AtFlags::EMPTY_PATH) {
+                // Also the answer if the folder does not exist.
+                Err(Errno::NOENT) => {}
+                linked => return Ok(linked?),
+            }
+        }
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(rustix::fs::linkat(CWD, unnamed.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+        rustix::fs::linkat(CWD, unnamed.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)?;
+        IS_OLD.store(true, Relaxed);
+        Ok(())
     }
 }
 
