@@ -115,7 +115,8 @@ impl FileEvents {
     }
 
     fn event(&self, state: &mut State, file: &File, step: &Step, status: Status, text: Option<&str>) {
-        if let Some(text) = text {
+        // Without an output, the line is not formatted: it takes about as long as opening a file.
+        if let Some(text) = text.filter(|_| state.out.is_some()) {
             let original = file.origin().display().to_string();
             let line = self.printer.event(Some(&original), step.operation, status, text);
             self.print(state, &line);
