@@ -56,8 +56,8 @@ pub fn unnamed(folder: &Path, mode: u32) -> io::Result<Option<File>> {
 /// # Errors
 /// `AlreadyExists` if there is a file of that name.
 pub fn link_unnamed(file: &File, to: &Path) -> io::Result<()> {
-    /// True after the kernel has refused to link a descriptor to a process without privileges (before
-    /// Linux 6.10).
+    /// True after the kernel has refused to link a descriptor to a process without privileges (before Linux
+    /// 6.10).
     static IS_OLD: AtomicBool = AtomicBool::new(false);
     if !IS_OLD.load(Relaxed) {
         match rustix::fs::linkat(file, "", CWD, to, AtFlags::EMPTY_PATH) {
