@@ -19,6 +19,15 @@ pub(crate) fn most_inflated(payload: &[u8]) -> u64 {
     (payload.len() as u64 * 1032).min(MAX_PROFILE) * 2
 }
 
+/// Returns the most memory that reading the XMP in an `iTXt` chunk takes, in bytes. Other texts are not read.
+pub(crate) fn most_of_xmp(payload: &[u8]) -> u64 {
+    match payload.strip_prefix(XMP) {
+        Some([1, ..]) => most_inflated(payload),
+        Some(_) => payload.len() as u64,
+        None => 0,
+    }
+}
+
 /// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk<'a> {

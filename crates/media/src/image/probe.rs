@@ -107,7 +107,8 @@ fn of_png(bytes: &[u8]) -> Option<Header> {
             b"eXIf" if orientation.is_none() => orientation = Some(exif::orientation(chunk.payload)),
             b"acTL" if !has_pixels => is_animated = true,
             b"tRNS" if !has_pixels => has_transparency = true,
-            b"iCCP" | b"iTXt" => beside += png::most_inflated(chunk.payload),
+            b"iCCP" => beside += png::most_inflated(chunk.payload),
+            b"iTXt" => beside += png::most_of_xmp(chunk.payload),
             _ => {}
         }
     }

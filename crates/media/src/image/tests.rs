@@ -306,6 +306,22 @@ fn a_list_in_a_tiff_takes_no_more_memory_than_the_file_allows() {
 }
 
 #[test]
+fn only_a_text_of_a_png_that_is_decompressed_takes_more_memory() {
+    let file = file(Format::Png, 9, 5, 3);
+    let header = png::SIGNATURE.len() + png::chunks(&file).unwrap().next().unwrap().whole.len();
+    let needed = |text: &[u8]| {
+        let chunk = png::chunk(b"iTXt", &[text, &[b'a'; 22_000]]).unwrap();
+        let bytes = [&file[..header], &chunk.repeat(12), &file[header..]].concat();
+        probe(&bytes).unwrap().decoded_bytes
+    };
+    let plain = probe(&file).unwrap().decoded_bytes;
+    assert_eq!(needed(b"Comment\0\0\0\0\0"), plain);
+    assert_eq!(needed(b"Comment\0\x01\0\0\0"), plain);
+    assert_eq!(needed(b"XML:com.adobe.xmp\0\0\0\0\0"), plain + 12 * 22_022);
+    assert_eq!(needed(b"XML:com.adobe.xmp\0\x01\0\0\0"), plain + 12 * (32 << 20));
+}
+
+#[test]
 fn a_png_begins_with_its_header() {
     let mut file = file(Format::Png, 9, 5, 1);
     file[12] = b'i';
