@@ -9,9 +9,10 @@
 //! orientation in EXIF has no effect.
 
 use heifer::heifer_isobmff::boxes::Property;
-use heifer::heifer_isobmff::{HeifFile, ItemId};
+use heifer::heifer_isobmff::{BoxIter, HeifFile, ItemId, RawBox};
 use heifer::{EncodeOptions, Image, Metadata, Options};
 
+use super::composition::{self, Composition, padded, transparencies};
 use super::pixels::Pixels;
 use super::probe::Boxes;
 use super::{Format, ImageError, ImageInfo, external};
@@ -25,9 +26,6 @@ const DEEPEST: usize = 4;
 /// that of a picture with 400 tiles is shorter than 32 KiB.
 const LONGEST: usize = 256 << 10;
 
-/// HEVC pads a picture to full blocks, at most by this on each side.
-const PADDING: u64 = 64;
-
 /// The size and form of the primary picture of a HEIF file.
 pub(super) struct Shape {
     /// The width in pixels, as displayed.
@@ -36,6 +34,8 @@ pub(super) struct Shape {
     pub height: u32,
     /// The pixels of the largest picture in the file, with padding.
     pub coded: u64,
+    /// The pixels of layers that are held at once.
+    pub layered: u64,
     /// True if the picture has transparency.
     pub has_alpha: bool,
     /// True if the pixels are not those of HEVC.
@@ -43,22 +43,39 @@ pub(super) struct Shape {
 }
 
 /// Returns the shape of a picture, or `None` if the container is damaged or has no primary picture.
-pub(super) fn shape(bytes: &[u8]) -> Option<Shape> {
-    // Only the beginning of the file may be there, and the pixels are not needed.
+///
+/// # Errors
+/// If the picture is composed of others in a way that is not decoded.
+pub(super) fn shape(bytes: &[u8], format: Format) -> Result<Option<Shape>, ImageError> {
+    let Some(file) = description(bytes) else { return Ok(None) };
+    composition::check_references(&file, format)?;
+    let needs_program = !is_hevc(&file, file.primary_id);
+    // Another program has limits of its own.
+    let layered = if needs_program { 0 } else { Composition::of(&file, format)?.layered };
+    Ok(sides(&file).map(|(width, height, coded)| Shape {
+        width,
+        height,
+        coded,
+        layered,
+        has_alpha: !transparencies(&file, file.primary_id).is_empty(),
+        needs_program,
+    }))
+}
+
+/// Reads the description of a file. Only its beginning may be there, and the pixels are not needed.
+fn description(bytes: &[u8]) -> Option<HeifFile<'_>> {
     let described = bytes.get(..end_of_boxes(bytes, b"meta")?)?;
     if described.len() > LONGEST {
         return None;
     }
-    let file = HeifFile::parse(described).ok()?;
+    HeifFile::parse(described).ok()
+}
+
+/// Returns the width and height of the primary picture as displayed, and the pixels of the largest picture in
+/// the file, with padding.
+fn sides(file: &HeifFile<'_>) -> Option<(u32, u32, u64)> {
     let id = file.primary_id;
     let (mut width, mut height) = file.image_size(id).ok()??;
-    let is_alpha = |item: ItemId| {
-        file.item_properties(item).is_ok_and(|mut properties| {
-            properties.any(|property| {
-                matches!(property, Property::AuxiliaryType(kind) if kind.ends_with(":auxid:1") || kind.ends_with(":auxiliary:alpha"))
-            })
-        })
-    };
     for property in file.item_properties(id).ok()? {
         match property {
             Property::CleanAperture { width: (w, per_w), height: (h, per_h), .. } => {
@@ -73,14 +90,7 @@ pub(super) fn shape(bytes: &[u8]) -> Option<Shape> {
         Property::ImageSize { width, height } => Some((*width, *height)),
         _ => None,
     });
-    let coded = sizes.map(|(w, h)| (u64::from(w) + PADDING).saturating_mul(u64::from(h) + PADDING)).max()?;
-    Some(Shape {
-        width,
-        height,
-        coded,
-        has_alpha: file.referencing_items(id, b"auxl").into_iter().any(is_alpha),
-        needs_program: !is_hevc(&file, id),
-    })
+    Some((width, height, sizes.map(padded).max()?))
 }
 
 /// Returns the position after the first box with this name.
@@ -113,7 +123,10 @@ pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageErro
         let why = format!("its pixels are not those of HEVC; {}", external::INSTALL);
         return Err(ImageError::Unsupported { format: info.format, why });
     }
-    let coded = shape(bytes).map_or(0, |shape| shape.coded);
+    let file = whole(bytes).map_err(|error| wrong(info.format, error))?;
+    Composition::of(&file, info.format)?.check_pictures()?;
+    drop(file);
+    let coded = shape(bytes, info.format)?.map_or(0, |shape| shape.coded);
     let pixels = u64::from(info.width) * u64::from(info.height);
     // One thread: other pictures occupy the other cores.
     let options = Options { max_threads: 1, max_pixels: coded.max(pixels) };
@@ -124,6 +137,15 @@ pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageErro
         without_alpha(&mut data);
     }
     Ok(Pixels { width: image.width, height: image.height, channels, data })
+}
+
+/// Reads a whole file. Of several descriptions, the library takes the last one, but [`shape`] the first.
+fn whole(bytes: &[u8]) -> Result<HeifFile<'_>, heifer::Error> {
+    let is_description = |found: &RawBox<'_>| &found.header.box_type.0 == b"meta";
+    if BoxIter::new(bytes).filter_map(Result::ok).filter(is_description).count() > 1 {
+        return Err(heifer::Error::Invalid("it has several descriptions"));
+    }
+    Ok(HeifFile::parse(bytes)?)
 }
 
 /// Removes the fourth byte of each pixel.
@@ -182,8 +204,9 @@ fn wide(data: &[u8], channels: u8) -> Vec<u16> {
 
 /// Returns the metadata of the primary picture. Its orientation is 1, since pixels are decoded upright.
 pub(crate) fn metadata(bytes: &[u8]) -> Option<Kept> {
-    shape(bytes)?;
-    let Metadata { mut exif, xmp, icc_profile } = heifer::read_metadata(bytes).ok()?;
+    shape(bytes, Format::Heic).ok()??;
+    let file = whole(bytes).ok()?;
+    let Metadata { mut exif, xmp, icc_profile } = heifer::item_metadata(&file, file.primary_id).ok()?;
     exif.iter_mut().for_each(|exif| exif::reset_orientation(exif));
     Some(Kept { exif, icc: icc_profile, xmp })
 }

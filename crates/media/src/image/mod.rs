@@ -24,6 +24,7 @@
 //! AVIF is [`ImageError::Unsupported`] with advice on what to install; [`external`] returns the command for
 //! it. [`ImageInfo::needs_program`] tells so beforehand.
 
+mod composition;
 mod decode;
 mod encode;
 pub mod external;

@@ -19,7 +19,7 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
         Format::Gif => of_gif(bytes),
         Format::Webp => of_webp(bytes),
         Format::Tiff => of_tiff(bytes),
-        Format::Avif | Format::Heic => of_heif(bytes),
+        Format::Avif | Format::Heic => of_heif(bytes, format)?,
     };
     let damaged = |why: &str| ImageError::Damaged { format, why: why.to_owned() };
     let read = read.ok_or_else(|| damaged("its header is cut off or invalid"))?;
@@ -218,13 +218,18 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
 /// Decoding a HEIC needs this many bytes for each pixel of a tile: its samples, and the state of the decoder.
 const PER_CODED: u64 = 12;
 
+/// A layer takes this many bytes for each pixel while layers are put on each other: with alpha, and a copy of
+/// it if it is turned.
+const PER_LAYERED: u64 = 8;
+
 /// Returns the header of a HEIF file: of its primary picture or, if it has none, of the largest one.
-fn of_heif(bytes: &[u8]) -> Option<Header> {
+fn of_heif(bytes: &[u8], format: Format) -> Result<Option<Header>, ImageError> {
     let is_animated = matches!(bytes.get(8..12), Some(b"avis" | b"msf1" | b"hevc" | b"hevx"));
-    let Some(shape) = heic::shape(bytes) else { return of_largest(bytes, is_animated) };
+    let Some(shape) = heic::shape(bytes, format)? else { return Ok(of_largest(bytes, is_animated)) };
     // Pixels are decoded with alpha, and copied if they are turned.
     let beside = shape.coded.saturating_mul(PER_CODED).saturating_add(2 * bytes.len() as u64);
-    Some(Header {
+    let beside = beside.saturating_add(shape.layered.saturating_mul(PER_LAYERED));
+    Ok(Some(Header {
         width: shape.width,
         height: shape.height,
         channels: if shape.has_alpha { 4 } else { 3 },
@@ -233,7 +238,7 @@ fn of_heif(bytes: &[u8]) -> Option<Header> {
         orientation: 1,
         is_animated,
         needs_program: shape.needs_program,
-    })
+    }))
 }
 
 /// Returns the size of the largest picture in a HEIF file: its properties are in nested boxes.
