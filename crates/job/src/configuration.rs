@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thalweg_config::{Diagnostics, Document};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, gollum, recognise};
 use thalweg_engine::{Graph, Registry, StateDir};
-use thalweg_net::fetch::Fetch;
+use thalweg_net::fetch::{Fetch, Redirects};
 use thalweg_redact::without_secrets;
 
 use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait};
@@ -287,7 +287,8 @@ fn standard_input(what: &str) -> Result<Document, LoadError> {
 
 fn fetch(url: &str) -> Result<Document, LoadError> {
     let name = without_secrets(url);
-    let fetched = Fetch::new(FETCH_TIMEOUT, LARGEST_DOCUMENT).and_then(|client| wait(client.get(url)));
+    let fetched = Fetch::new(FETCH_TIMEOUT, LARGEST_DOCUMENT, Redirects::Followed)
+        .and_then(|client| wait(client.get(url)));
     let bytes = fetched.map_err(|error| LoadError::Fetch { url: name.clone(), error })?;
     let text = String::from_utf8(bytes)
         .map_err(|_| LoadError::NotText(format!("the service definition from {name}")))?;

@@ -56,7 +56,15 @@ pub fn keep(value: &str, shown: Option<&str>) {
     if ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start)) {
         return;
     }
-    let shown: Arc<str> = shown.unwrap_or(HIDDEN).into();
+    insert_forms(value, &shown.unwrap_or(HIDDEN).into());
+}
+
+/// Registers a value that is certainly a secret, such as a password. It may look like a path.
+pub fn keep_credential(value: &str) {
+    insert_forms(value.trim(), &HIDDEN.into());
+}
+
+fn insert_forms(value: &str, shown: &Arc<str>) {
     let breaks = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ',' | ';');
     let mut texts = vec![value.to_owned()];
     // A library that parses the value quotes a part of it.
@@ -64,8 +72,8 @@ pub fn keep(value: &str, shown: Option<&str>) {
     for text in texts {
         let quoted = format!("{text:?}");
         let forms = [quoted.trim_matches('"').to_owned(), text.to_lowercase(), percent_encoded(&text)];
-        insert(text, &shown);
-        forms.into_iter().for_each(|form| insert(form, &shown));
+        insert(text, shown);
+        forms.into_iter().for_each(|form| insert(form, shown));
     }
 }
 
@@ -77,13 +85,13 @@ pub fn keep_address(text: &str) {
         if let Some(user) = user {
             let (name, password) = user.split_once(':').unwrap_or(("", user));
             let (name, decoded) = (percent_decoded(name), percent_decoded(password));
-            keep(&STANDARD.encode(format!("{name}:{decoded}")), None);
-            keep(password, None);
-            keep(&decoded, None);
+            keep_credential(&STANDARD.encode(format!("{name}:{decoded}")));
+            keep_credential(password);
+            keep_credential(&decoded);
         }
         for (_, value) in query.split('&').filter_map(|pair| pair.split_once('=')).filter(is_secret) {
-            keep(value, None);
-            keep(&percent_decoded(value), None);
+            keep_credential(value);
+            keep_credential(&percent_decoded(value));
         }
     }
 }
@@ -128,6 +136,8 @@ mod tests {
         keep("short", Some("${SHORT}"));
         keep("/var/lib/place", Some("${PLACE}"));
         assert_eq!(redacted("short /var/lib/place"), "short /var/lib/place");
+        keep_credential("/like/a/path+");
+        assert_eq!(redacted("key /like/a/path+"), "key …");
     }
 
     #[test]

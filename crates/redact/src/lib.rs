@@ -14,12 +14,16 @@
 //!
 //! A secret that is shorter than [`SHORTEST`] is not searched for, because ordinary words would match.
 //!
+//! A server may repeat a request in its answer, with control characters of its choice. Its text passes
+//! through [`foreign`] before it becomes a part of an error.
+//!
 //! See docs/decisions/076-secrets-are-removed-where-texts-leave.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod address;
+mod foreign;
 mod known;
 mod percent;
 
@@ -28,7 +32,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
-pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address};
+pub use foreign::foreign;
+pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address, keep_credential};
 pub use percent::percent_decoded;
 
 /// Replaces what must not be shown.

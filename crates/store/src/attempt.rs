@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use opendal::ErrorKind;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use thalweg_redact::foreign;
 
 use crate::local;
 use crate::transport::Seen;
@@ -78,7 +79,8 @@ fn said(error: &opendal::Error, seen: &Seen) -> String {
         text += &format!(": {cause}");
         source = cause.source();
     }
-    text
+    // It may quote the reply.
+    foreign(&text).into_owned()
 }
 
 /// Receives the bytes of a range.

@@ -20,6 +20,8 @@ mod errors;
 mod examples;
 mod files;
 mod gollum;
+#[cfg(all(feature = "images", feature = "stores"))]
+mod hostile;
 mod many;
 mod mistakes;
 mod network;

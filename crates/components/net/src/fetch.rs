@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::redirect::Policy;
 use thalweg_engine::Error;
 
 use crate::tls::TlsClient;
@@ -21,17 +21,19 @@ impl Fetch {
     ///
     /// # Errors
     /// If TLS cannot be set up.
-    pub fn new(timeout: Duration, most: usize) -> Result<Self, Error> {
+    pub fn new(timeout: Duration, most: usize, redirects: Redirects) -> Result<Self, Error> {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(TlsClient::default().config()?)
             .timeout(timeout)
-            .redirect(Policy::custom(follow))
+            .redirect(redirects.policy())
+            // The query of the first address may be a secret.
+            .referer(false)
             .build()
             .map_err(|error| Error::permanent("the HTTP client cannot be created").caused_by(error))?;
         Ok(Self { client, most })
     }
 
-    /// Returns the body at a URL. Redirections are followed, except from HTTPS to HTTP.
+    /// Returns the body at a URL.
     ///
     /// # Errors
     /// If there is no answer, it is too large, or its status is not 200.
@@ -73,14 +75,29 @@ impl Fetch {
     }
 }
 
-/// Follows up to ten redirections, but none that gives up encryption.
-fn follow(attempt: Attempt<'_>) -> Action {
-    let is_encrypted = attempt.previous().iter().any(|url| url.scheme() == "https");
-    if is_encrypted && attempt.url().scheme() != "https" {
-        attempt.error("it is redirected from HTTPS to HTTP")
-    } else if attempt.previous().len() > 10 {
-        attempt.error("it is redirected too often")
-    } else {
-        attempt.follow()
+/// Whether a client follows redirects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirects {
+    /// Up to ten, but none from HTTPS to HTTP.
+    Followed,
+    /// None. With a redirect, a server could have credentials sent to another one.
+    Refused,
+}
+
+impl Redirects {
+    fn policy(self) -> Policy {
+        if self == Redirects::Refused {
+            return Policy::none();
+        }
+        Policy::custom(|attempt| {
+            let is_encrypted = attempt.previous().iter().any(|url| url.scheme() == "https");
+            if is_encrypted && attempt.url().scheme() != "https" {
+                attempt.error("it is redirected from HTTPS to HTTP")
+            } else if attempt.previous().len() > 10 {
+                attempt.error("it is redirected too often")
+            } else {
+                attempt.follow()
+            }
+        })
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn translated(template: &str) -> Result<String, Inexpressible> {
         literal(before, &mut out);
         let Some((action, after)) = after.split_once("}}") else {
             let message = "This template has a `{{` without its `}}`.".to_owned();
-            return Err(Inexpressible { message, help: all() });
+            return Err(Inexpressible { message, help: variables() });
         };
         out.push('{');
         out.push_str(variable(action.trim())?);
@@ -54,21 +54,22 @@ fn variable(action: &str) -> Result<&'static str, Inexpressible> {
     if name.is_empty() || !name.chars().all(|character| character.is_alphanumeric() || character == '_') {
         let message =
             format!("`{{{{{action}}}}}` is not a variable; templates here can contain only variables.");
-        return Err(Inexpressible { message, help: all() });
+        return Err(Inexpressible { message, help: variables() });
     }
     match VARIABLES.iter().find(|(known, _)| *known == name) {
         Some((_, ours)) => Ok(ours),
         None => {
             let help = match nearest(name, VARIABLES.map(|(name, _)| name)) {
                 Some(near) => format!("Did you mean `{{{{.{near}}}}}`?"),
-                None => all(),
+                None => variables(),
             };
             Err(Inexpressible { message: format!("There is no variable `{{{{.{name}}}}}`."), help })
         }
     }
 }
 
-fn all() -> String {
+/// The variables that a template may have, as a sentence.
+pub(super) fn variables() -> String {
     let list: Vec<String> = VARIABLES.iter().map(|(name, _)| format!("`{{{{.{name}}}}}`")).collect();
     format!("There are {}.", list.join(", "))
 }

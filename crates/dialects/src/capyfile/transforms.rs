@@ -127,19 +127,25 @@ fn mime(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
         let (bare, parameters) = mime.split_once(';').unwrap_or((mime.as_str(), ""));
         let bare = bare.trim();
         if !MIME.as_ref().is_some_and(|pattern| pattern.is_match(bare)) {
-            let message = format!("`{mime}` is not a MIME type.");
+            let message = format!("{} is not a MIME type.", list.shown(mime, "allowedMimeTypes"));
             values.wrong(list.from, *span, message).help("Write it like `image/jpeg`.");
             continue;
         }
         if bare.ends_with("/*") {
+            let shown = list.shown(bare, "allowedMimeTypes");
             let message =
-                format!("`{bare}` matches all types that begin like this; capyfile rejected every file.");
+                format!("{shown} matches all types that begin like this; capyfile rejected every file.");
             values.report.remark(*span, message);
         }
         if !parameters.is_empty() {
             values.report.remark(
                 *span,
-                format!("`{}` means nothing: types are compared without it.", parameters.trim()),
+                match list.from {
+                    SourceType::Value => {
+                        format!("`{}` means nothing: types are compared without it.", parameters.trim())
+                    }
+                    _ => "Parameters of types mean nothing: types are compared without them.".to_owned(),
+                },
             );
         }
         types.push(made::text(bare, *span));
@@ -201,10 +207,13 @@ fn image(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made)
                 "application/pdf" => {
                     "Images cannot be converted to PDF: in capyfile this failed for every file.".to_owned()
                 }
-                other => format!("`{other}` is not a type that images can be converted to."),
+                other => {
+                    let shown = to.shown(other, "toMimeType");
+                    format!("{shown} is not a type that images can be converted to.")
+                }
             };
             let list: Vec<String> = TYPES.iter().map(|known| format!("`{known}`")).collect();
-            let help = match nearest(&to.value, TYPES) {
+            let help = match nearest(&to.value, TYPES).filter(|_| to.from == SourceType::Value) {
                 Some(near) => format!("Did you mean `{near}`?"),
                 None => format!("There are {}.", list.join(", ")),
             };
@@ -230,10 +239,7 @@ fn percent(quality: &Got<String>, values: &mut Values<'_>) -> i64 {
         "low" => 25,
         other => {
             let number = other.parse().ok().filter(|number| (1..=100).contains(number));
-            let shown = match quality.from {
-                SourceType::Value => format!("`{other}`"),
-                _ => "Its value".to_owned(),
-            };
+            let shown = quality.shown(other, "quality");
             let message = match number {
                 Some(number) => format!(
                     "The quality is {number} of 100; capyfile knows `best`, `high`, `medium` and `low` only."
@@ -250,12 +256,16 @@ fn percent(quality: &Got<String>, values: &mut Values<'_>) -> i64 {
 
 fn command(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) -> Option<&'static str> {
     if let Some(command) = values.some_text(operation, "commandName") {
-        options.put("command", template(&command.value, &command, values));
+        options.put("command", template(&command.value, "commandName", &command, values));
     }
     if let Some(list) = values.list(operation, "commandArgs").filter(|list| !list.value.is_empty()) {
         let args = list.value.iter().map(|(text, span)| {
             let place = Got { value: (), span: *span, from: list.from };
-            template(text, &place, values)
+            if !list.from.is_of_request() && list.from != SourceType::Value {
+                // It may be a password, and a command may print it.
+                thalweg_redact::keep(text, None);
+            }
+            template(text, "commandArgs", &place, values)
         });
         let args = args.collect();
         options.put("args", made::list(args, list.span));
@@ -263,7 +273,7 @@ fn command(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Mad
     if let Some(output) =
         values.text(operation, "outputFileDestination").filter(|path| !path.value.is_empty())
     {
-        options.put("output", template(&output.value, &output, values));
+        options.put("output", template(&output.value, "outputFileDestination", &output, values));
         let (cleanup, span) = match operation.cleanup {
             Some((Cleanup::Remove, span)) => ("remove", span),
             Some((Cleanup::Keep, span)) => ("keep", span),
@@ -279,9 +289,16 @@ fn command(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Mad
     Some("exec")
 }
 
-fn template<T>(text: &str, place: &Got<T>, values: &mut Values<'_>) -> Node {
+fn template<T>(text: &str, name: &str, place: &Got<T>, values: &mut Values<'_>) -> Node {
     let translated = gotext::translated(text).unwrap_or_else(|wrong| {
-        values.wrong(place.from, place.span, wrong.message).help(wrong.help);
+        let (message, help) = match place.from {
+            SourceType::Value => (wrong.message, wrong.help),
+            _ => {
+                let shown = place.shown(text, name);
+                (format!("{shown} is not a template with variables only."), gotext::variables())
+            }
+        };
+        values.wrong(place.from, place.span, message).help(help);
         String::new()
     });
     made::text(translated, place.span)
@@ -319,6 +336,9 @@ fn upload(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made
     if let Some(token) = token.filter(|token| !token.is_empty()) {
         url += &format!("&session_token={}", escaped(&token));
     }
+    // A store may repeat them in the text of an error.
+    thalweg_redact::keep_address(&url);
+    thalweg_redact::keep_address(&endpoint);
     if before_host {
         url += "&enable_virtual_host_style=true";
     }

@@ -21,6 +21,17 @@ pub(super) struct Got<T> {
     pub(super) from: SourceType,
 }
 
+impl<T> Got<T> {
+    /// Returns a text of the value of the parameter `name`, for a mistake. A value from outside the
+    /// definition may be a secret, so it is not shown.
+    pub(super) fn shown(&self, text: &str, name: &str) -> String {
+        match self.from {
+            SourceType::Value => format!("`{text}`"),
+            _ => format!("The value of `{name}`"),
+        }
+    }
+}
+
 /// A value before its type is checked.
 enum Raw<'a> {
     Node(&'a Node),

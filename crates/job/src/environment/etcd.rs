@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use thalweg_engine::Error;
-use thalweg_net::fetch::Fetch;
-use thalweg_redact::without_secrets;
+use thalweg_net::fetch::{Fetch, Redirects};
+use thalweg_redact::{foreign, keep_address, keep_credential, without_secrets};
 
 use super::wait;
 use crate::error::LoadError;
@@ -43,7 +43,10 @@ impl Etcd {
             if endpoint.contains("://") { endpoint.to_owned() } else { format!("http://{endpoint}") }
         });
         let user = set("ETCD_USERNAME").map(|name| (name, set("ETCD_PASSWORD").unwrap_or_default()));
-        Ok(Some(Self { endpoints: endpoints.collect(), user }))
+        let etcd = Self { endpoints: endpoints.collect(), user };
+        etcd.endpoints.iter().for_each(|endpoint| keep_address(endpoint));
+        etcd.user.iter().for_each(|(_, password)| keep_credential(password));
+        Ok(Some(etcd))
     }
 
     /// The value of a key, if there is one.
@@ -58,7 +61,7 @@ impl Etcd {
     }
 
     async fn ask(&self, key: &str) -> Result<Option<String>, Error> {
-        let client = Fetch::new(LONGEST, LARGEST)?;
+        let client = Fetch::new(LONGEST, LARGEST, Redirects::Refused)?;
         let mut last = Error::permanent("there is no etcd to ask");
         for endpoint in &self.endpoints {
             match self.ask_one(&client, endpoint, key).await {
@@ -90,16 +93,20 @@ impl Etcd {
 
 async fn post(client: &Fetch, url: &str, question: &Value, token: Option<&str>) -> Result<Value, Error> {
     let (status, answer) = client.post(url, question.to_string(), token).await?;
-    parsed(status, &answer)
+    parsed(status, &answer, token)
 }
 
-/// The answer with this status, if it is no error.
-fn parsed(status: u16, answer: &[u8]) -> Result<Value, Error> {
+/// The answer with this status to a request with this token, if it is no error.
+fn parsed(status: u16, answer: &[u8], token: Option<&str>) -> Result<Value, Error> {
     let answer = serde_json::from_slice(answer).unwrap_or(Value::Null);
     match (status, answer) {
         (200, answer @ Value::Object(_)) => Ok(answer),
         (_, answer) => {
             let said = answer.get("message").and_then(Value::as_str).unwrap_or("nothing readable");
+            // There is a new token for each parameter, so the registry of secrets would grow without end.
+            let said =
+                token.filter(|token| !token.is_empty()).map_or(said.into(), |token| said.replace(token, "…"));
+            let said = foreign(&said);
             Err(Error::permanent(format!("it answered with the status {status} and said {said}")))
         }
     }
@@ -108,7 +115,7 @@ fn parsed(status: u16, answer: &[u8]) -> Result<Value, Error> {
 /// Reads the answer to a question for a key. Public for its fuzz target.
 #[doc(hidden)]
 pub fn etcd_value(status: u16, answer: &[u8]) -> Result<Option<String>, Error> {
-    value(&parsed(status, answer)?)
+    value(&parsed(status, answer, None)?)
 }
 
 /// The value in an answer. etcd omits empty values, and an empty list of values.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
+use thalweg_redact::foreign;
 
 use crate::StoreError;
 use crate::attempt::AttemptError;
@@ -75,7 +76,7 @@ impl Answer {
         let mut why = format!("the store replied {}", self.status);
         for more in [code, said.message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default()] {
             if !more.is_empty() {
-                why += &format!(": {more}");
+                why += &format!(": {}", foreign(more));
             }
         }
         let status = self.status.as_u16();
@@ -146,5 +147,8 @@ mod tests {
         assert!(matches!(failure(403, "x"), AttemptError::Fatal(StoreError::Denied { what: "written", .. })));
         let AttemptError::Fatal(error) = failure(404, "NoSuchBucket") else { panic!() };
         assert_eq!(error.to_string(), "`n`: w failed: the store replied 404 Not Found: NoSuchBucket: m");
+        let red = answer(404, "<Error><Code>a</Code><Message>\u{1b}[31m\u{7}</Message></Error>");
+        let AttemptError::Fatal(error) = red.failure("n", "w") else { panic!() };
+        assert_eq!(error.to_string(), r"`n`: w failed: the store replied 404 Not Found: a: \u{1b}[31m\u{7}");
     }
 }

@@ -21,6 +21,7 @@ mod draft;
 mod folder;
 pub mod fuzzing;
 mod multipart;
+mod noting;
 mod parts;
 mod put;
 mod remote;

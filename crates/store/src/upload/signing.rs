@@ -4,6 +4,7 @@ use opendal::services::{AzblobConfig, GcsConfig, S3Config};
 use reqsign_core::{Context, Env, OsEnv, ProvideCredentialChain, Signer, StaticEnv};
 use reqsign_file_read_tokio::TokioFileRead;
 
+use super::noting::Noting;
 use crate::transport::{Redirects, client};
 
 fn context() -> Context {
@@ -32,7 +33,7 @@ pub(super) fn amazon(config: &S3Config, region: &str) -> Signer<reqsign_aws_v4::
         chain = chain.push_front(given);
     }
     if let Some(role) = &config.role_arn {
-        let asking = Signer::new(context(), chain, RequestSigner::new("sts", region));
+        let asking = Signer::new(context(), Noting(chain), RequestSigner::new("sts", region));
         let mut assuming = AssumeRoleCredentialProvider::new(role.clone(), asking)
             .with_region(region.to_owned())
             .with_regional_sts_endpoint();
@@ -47,7 +48,7 @@ pub(super) fn amazon(config: &S3Config, region: &str) -> Signer<reqsign_aws_v4::
         }
         chain = ProvideCredentialChain::new().push(assuming);
     }
-    Signer::new(context(), chain, RequestSigner::new("s3", region))
+    Signer::new(context(), Noting(chain), RequestSigner::new("s3", region))
 }
 
 pub(super) fn google(config: &GcsConfig) -> Signer<reqsign_google::Credential> {
@@ -82,7 +83,7 @@ pub(super) fn google(config: &GcsConfig) -> Signer<reqsign_google::Credential> {
     if let Some(token) = &config.token {
         chain = chain.push_front(TokenCredentialProvider::new(token));
     }
-    Signer::new(context, chain, RequestSigner::new("storage").with_scope(scope))
+    Signer::new(context, Noting(chain), RequestSigner::new("storage").with_scope(scope))
 }
 
 pub(super) fn microsoft(config: &AzblobConfig, endpoint: &str) -> Signer<reqsign_azure_storage::Credential> {
@@ -97,5 +98,5 @@ pub(super) fn microsoft(config: &AzblobConfig, endpoint: &str) -> Signer<reqsign
     if let Some(token) = &config.sas_token {
         chain = chain.push_front(StaticCredentialProvider::new_sas_token(token));
     }
-    Signer::new(context(), chain, RequestSigner::new())
+    Signer::new(context(), Noting(chain), RequestSigner::new())
 }

@@ -188,3 +188,42 @@ fn a_type_of_the_request_that_images_cannot_have_is_named_in_capyfiles_words() {
     assert_eq!(operation.name(), "image_convert");
     assert_eq!(message, "image conversion to \"image/x\" MIME type is not supported");
 }
+
+#[test]
+fn a_wrong_value_from_outside_of_the_definition_is_not_shown() {
+    let environment = TestEnvironment {
+        variables: [("PLANTED", "planted{{no}}"), ("TYPES", "[\"planted\", \"plant/*; ed\"]")].into(),
+        ..TestEnvironment::default()
+    };
+    let lines = "- name: image_convert\n  params: { toMimeType: { sourceType: env_var, source: PLANTED }, quality: { sourceType: env_var, source: PLANTED } }\n\
+                 - name: file_type_validate\n  params: { allowedMimeTypes: { sourceType: env_var, source: TYPES } }\n\
+                 - name: command_exec\n  params: { commandName: { sourceType: env_var, source: PLANTED }, outputFileDestination: { sourceType: env_var, source: PLANTED } }";
+    let said = environment.converted(&operation(lines));
+    assert!(!said.contains("plant"), "{said}");
+    for mistake in [
+        "The value of `toMimeType` is not a type that images can be converted to.",
+        "The value of `allowedMimeTypes` is not a MIME type.",
+        "The value of `commandName` is not a template with variables only.",
+        "The value of `outputFileDestination` is not a template with variables only.",
+    ] {
+        assert!(said.contains(mistake), "{said}");
+    }
+}
+
+#[test]
+fn credentials_are_secrets_wherever_they_come_from() {
+    let parameter =
+        |name: &str, value: &str| format!("    {name}: {{ sourceType: value, source: '{value}' }}");
+    let parameters = [
+        ("accessKeyId", "AKIA-capyfile"),
+        ("secretAccessKey", "/capyfile+secret"),
+        ("sessionToken", "capyfile-token"),
+        ("endpoint", "http://localhost:1"),
+        ("region", "us-east-1"),
+        ("bucket", "b"),
+    ];
+    let parameters = parameters.map(|(name, value)| parameter(name, value)).join("\n");
+    converted(&operation(&format!("- name: s3_upload\n  params:\n{parameters}")));
+    let text = "AKIA-capyfile /capyfile+secret capyfile-token us-east-1";
+    assert_eq!(thalweg_redact::redacted(text), "… … … us-east-1");
+}

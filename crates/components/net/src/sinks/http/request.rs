@@ -9,7 +9,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, PROXY_AUTHORIZATION};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use thalweg_engine::{Error, ErrorKind};
 use thalweg_record::payload_runs;
-use thalweg_redact::without_secrets;
+use thalweg_redact::{foreign, without_secrets};
 
 use super::Compression;
 use super::raw::RawRequest;
@@ -155,7 +155,7 @@ impl Request {
             text = hidden(&text, secret);
         }
         text.truncate(text.floor_char_boundary(SHOWN));
-        text
+        foreign(&text).into_owned()
     }
 
     fn failed(&self, error: reqwest::Error) -> Error {
