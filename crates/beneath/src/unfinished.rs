@@ -3,8 +3,17 @@
 //! Some file systems do not have files without a name, and a file can be replaced only by one with a name. So
 //! a file may have a hidden name before it has its final one. A process that is killed leaves it there. It is
 //! in the folder of the final name, which others may read: listings skip it.
+//!
+//! Where files without a name exist, a killed process leaves nothing.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 /// The beginning of a name for a moment.
 const HIDDEN: &str = ".thalweg-";
@@ -24,6 +33,30 @@ pub fn hidden_name(number: u64) -> String {
 pub fn is_part(name: &str) -> bool {
     let Some(rest) = name.strip_prefix('.').and_then(|name| name.strip_suffix(PART)) else { return false };
     rest.rsplit_once('.').is_some_and(|(_, id)| is_number(id))
+}
+
+/// Creates a file without a name in a folder, with these permissions. Returns `None` if the file system has
+/// no such files.
+///
+/// # Errors
+/// Those of the folder.
+pub fn unnamed(folder: &Path, mode: u32) -> io::Result<Option<File>> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, folder, flags, Mode::from_raw_mode(mode)) {
+        Ok(file) => Ok(Some(file.into())),
+        // Some systems report an attempt to write to the folder itself.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives a file without a name its name.
+///
+/// # Errors
+/// `AlreadyExists` if there is a file of that name.
+pub fn link_unnamed(file: &File, to: &Path) -> io::Result<()> {
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(CWD, unnamed.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 /// True if a name is one that only files have which we did not finish.

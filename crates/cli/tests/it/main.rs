@@ -22,6 +22,8 @@ mod files;
 mod gollum;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod hostile;
+#[cfg(feature = "stores")]
+mod leftovers;
 mod many;
 mod mistakes;
 mod network;

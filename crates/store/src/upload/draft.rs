@@ -1,4 +1,9 @@
 //! Writing into a folder: a draft beside its target, which is renamed to the target when it is complete.
+//!
+//! A draft that a later process may resume has a hidden name. Other drafts have no name, if the file system
+//! supports that: a killed process leaves nothing behind.
+//!
+//! See docs/decisions/035-a-file-has-no-name-until-it-is-complete.md.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -10,7 +15,7 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
-use thalweg_beneath::unfinished::is_part;
+use thalweg_beneath::unfinished::{is_part, link_unnamed, unnamed};
 
 use thalweg_beneath::make_folder;
 
@@ -30,8 +35,10 @@ const HOLE: usize = 64 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     file: Arc<File>,
+    /// The hidden name. A draft without a name has it for a moment, if it replaces a file.
     path: PathBuf,
     target: PathBuf,
+    is_unnamed: bool,
     /// True if another process has written to it before. After a power cut, some of those writes may be
     /// missing.
     is_resumed: bool,
@@ -45,28 +52,32 @@ impl Draft {
         }
         let path = path_of(target, id)?;
         let file = Arc::new(new_file(&path, writing)?);
-        Ok(Self { file, path, target: target.to_owned(), is_resumed: false })
+        Ok(Self { file, path, target: target.to_owned(), is_unnamed: false, is_resumed: false })
     }
 
-    /// Creates the draft of a file that is written at once. Its id belongs to the target, so the next write
-    /// of the target finds and removes what a killed process left. A lock shows that the owner of a draft
-    /// runs.
+    /// Creates the draft of a file that is written at once, without a name if possible.
     pub(crate) fn create_whole(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
-        let crc = crc32c::crc32c(target.as_os_str().as_bytes());
-        let id = format!("{crc:0ID_DIGITS$x}");
+        let path = path_of(target, &id_of(target))?;
+        remove_left(&path)?;
+        let folder = target.parent().unwrap_or(target);
+        make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
+        let Some(file) = unnamed(folder, mode_of(folder, writing))? else {
+            return Self::create_named(target, writing);
+        };
+        let (file, target) = (Arc::new(file), target.to_owned());
+        // Another process may have a draft with the id of the target.
+        Ok((Self { file, path, target, is_unnamed: true, is_resumed: false }, random_id()))
+    }
+
+    /// Creates a draft with a name. Its id belongs to the target, so the next write of the target finds and
+    /// removes what a killed process left. A lock shows that the owner of a draft runs.
+    pub(super) fn create_named(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
+        let id = id_of(target);
         let path = path_of(target, &id)?;
-        if let Ok(left) = File::open(&path)
-            && is_lockable(&left)
-            && is_at(&left, &path)
-        {
-            std::fs::remove_file(&path)?;
-        }
-        if let Some(folder) = target.parent() {
-            make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
-        }
-        match new_file(&path, writing).ok().filter(|file| is_lockable(file) && is_at(file, &path)) {
+        match new_file(&path, writing).ok().filter(|file| locks(file) && is_at(file, &path)) {
             Some(file) => {
-                Ok((Self { file: Arc::new(file), path, target: target.to_owned(), is_resumed: false }, id))
+                let (file, target) = (Arc::new(file), target.to_owned());
+                Ok((Self { file, path, target, is_unnamed: false, is_resumed: false }, id))
             }
             // Another process writes the same target.
             None => {
@@ -83,7 +94,7 @@ impl Draft {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => {
                 let file = Arc::new(opened?);
-                Ok(Some(Self { file, path, target: target.to_owned(), is_resumed: true }))
+                Ok(Some(Self { file, path, target: target.to_owned(), is_unnamed: false, is_resumed: true }))
             }
         }
     }
@@ -103,7 +114,9 @@ impl Draft {
         }
         // A part of a removed draft must not count as written: no later run could find it.
         match self.file.metadata()?.nlink() {
-            0 => Err(io::Error::other("its draft was removed while it was being written")),
+            0 if !self.is_unnamed => {
+                Err(io::Error::other("its draft was removed while it was being written"))
+            }
             _ => Ok(()),
         }
     }
@@ -121,7 +134,7 @@ impl Draft {
     /// Replaces the target by the draft, durably.
     pub(crate) fn complete(&self, parts: &[UploadedPart], on_existing: &OnExisting) -> io::Result<()> {
         let size = parts.iter().map(|part| part.size).sum::<u64>();
-        if !self.path.exists() && std::fs::metadata(&self.target).is_ok_and(|target| target.len() == size) {
+        if self.was_completed()? && std::fs::metadata(&self.target).is_ok_and(|target| target.len() == size) {
             // This upload has completed it before.
             return sync_folder(&self.target);
         }
@@ -142,17 +155,64 @@ impl Draft {
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         self.file.sync_all()?;
-        match on_existing {
-            OnExisting::Keep => place_if_free(&self.path, &self.target)?,
-            _ => std::fs::rename(&self.path, &self.target)?,
+        match (self.is_unnamed, on_existing) {
+            (true, OnExisting::Keep) => link_unnamed(&self.file, &self.target)?,
+            (true, _) => self.link_or_replace()?,
+            (false, OnExisting::Keep) => place_if_free(&self.path, &self.target)?,
+            (false, _) => std::fs::rename(&self.path, &self.target)?,
         }
         sync_folder(&self.target)
+    }
+
+    /// True if the draft has the name of the target, or had it.
+    fn was_completed(&self) -> io::Result<bool> {
+        Ok(if self.is_unnamed { self.file.metadata()?.nlink() > 0 } else { !self.path.exists() })
+    }
+
+    /// Gives a draft without a name the name of the target. A link cannot replace a file, but a rename can:
+    /// the draft gets a hidden name first, with a lock as in [`create_named`](Self::create_named).
+    fn link_or_replace(&self) -> io::Result<()> {
+        let is_taken = |linked: &io::Result<()>| {
+            linked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+        };
+        let linked = link_unnamed(&self.file, &self.target);
+        if !is_taken(&linked) {
+            return linked;
+        }
+        // Some file systems have no locks. Then a hidden name that a killed process leaves stays.
+        let _ = locks(&self.file);
+        let mut hidden = self.path.clone();
+        let mut linked = link_unnamed(&self.file, &hidden);
+        if is_taken(&linked) {
+            hidden = path_of(&self.target, &random_id())?;
+            linked = link_unnamed(&self.file, &hidden);
+        }
+        linked?;
+        let renamed = std::fs::rename(&hidden, &self.target);
+        if renamed.is_err() {
+            // The error of the rename matters.
+            let _ = std::fs::remove_file(&hidden);
+        }
+        renamed
     }
 }
 
 /// Returns an id that no other draft has. With 64 random bits, a second try is not worth its code.
 pub(crate) fn random_id() -> String {
     format!("{:0ID_DIGITS$x}", fastrand::u64(..))
+}
+
+/// Returns the id that belongs to a target.
+fn id_of(target: &Path) -> String {
+    format!("{:0ID_DIGITS$x}", crc32c::crc32c(target.as_os_str().as_bytes()))
+}
+
+/// Removes the draft that a killed process left, unless another process writes it.
+fn remove_left(path: &Path) -> io::Result<()> {
+    match File::open(path) {
+        Ok(left) if locks(&left) && is_at(&left, path) => std::fs::remove_file(path),
+        _ => Ok(()),
+    }
 }
 
 /// True if all bytes are zero.
@@ -186,18 +246,20 @@ fn make_hole(_: &File, _: u64, _: u64) -> io::Result<bool> {
 }
 
 fn new_file(path: &Path, writing: &Writing) -> io::Result<File> {
-    let mode = writing.mode.unwrap_or(0o666);
-    let mode = match (&writing.copy, path.parent()) {
-        (Some(copy), Some(folder)) => copy.mode_in(folder, mode),
-        _ => mode,
-    };
-    // The owner may write: a later run may have to resume.
-    let mode = mode & 0o066 | 0o600;
+    let mode = mode_of(path.parent().unwrap_or(path), writing);
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// True if the file could be locked: no other process writes it. The lock ends with the open file.
-fn is_lockable(file: &File) -> bool {
+/// Returns the permissions of a draft in a folder.
+fn mode_of(folder: &Path, writing: &Writing) -> u32 {
+    let mode = writing.mode.unwrap_or(0o666);
+    let mode = writing.copy.as_ref().map_or(mode, |copy| copy.mode_in(folder, mode));
+    // The owner may write: a later run may have to resume.
+    mode & 0o066 | 0o600
+}
+
+/// Locks the file. Returns false if another process writes it. The lock ends with the open file.
+fn locks(file: &File) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 

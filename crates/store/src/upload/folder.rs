@@ -69,6 +69,11 @@ pub(super) async fn discard(store: &Store, saved: &Begun) -> Result<(), StoreErr
     working(store, &saved.path, "removing its draft", move || draft::remove(&target, &id)).await
 }
 
+pub(super) fn discard_now(store: &Store, saved: &Begun) -> Result<(), StoreError> {
+    let removed = draft::remove(&target(store, &saved.path)?, &saved.id);
+    removed.map_err(|error| failed(store, &saved.path, "removing its draft", &error))
+}
+
 pub(super) async fn part(
     store: &Store,
     begun: &Begun,
@@ -281,7 +286,8 @@ mod tests {
     async fn what_a_killed_process_left_is_removed_by_the_next_write_unless_its_owner_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (store, path, target) = place(&folder, "x");
-        let (draft, _) = Draft::create_whole(&target, &Writing::default()).unwrap();
+        // As on a file system without unnamed files.
+        let (draft, _) = Draft::create_named(&target, &Writing::default()).unwrap();
         // Its owner still runs.
         store.put(&path, Bytes::from_static(b"one"), &Writing::default()).await.unwrap();
         assert_eq!(names(folder.path()).len(), 2);
@@ -294,10 +300,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_that_no_process_can_resume_are_removed_by_the_next_upload_of_the_same_object() {
+    async fn a_process_that_is_killed_leaves_no_parts_that_no_process_can_resume() {
         let folder = tempfile::tempdir().unwrap();
         let (store, path, _) = place(&folder, "x");
-        for (once, left) in [(false, 2), (true, 1)] {
+        for (once, left) in [(false, 2), (true, 0)] {
             let writing = Writing { once, ..Writing::default() };
             // A process that is killed drops the upload without an abort.
             for _ in 0..2 {
@@ -308,6 +314,23 @@ mod tests {
             assert_eq!(drafts.len(), left, "{drafts:?}");
             drafts.iter().for_each(|name| std::fs::remove_file(folder.path().join(name)).unwrap());
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_replaces_another_one_although_a_hidden_name_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, target) = place(&folder, "x");
+        std::fs::write(&target, "former").unwrap();
+        let writing = Writing { once: true, ..Writing::default() };
+        let upload = store.begin(&path, &writing).await.unwrap();
+        let other = Draft::create_named(&target, &writing).unwrap();
+        let part = upload.part(1, 0, Bytes::from_static(b"latter")).await.unwrap().part;
+        assert_eq!(names(folder.path()).len(), 2);
+        let stored = upload.complete(std::slice::from_ref(&part)).await.unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"latter");
+        assert_eq!(names(folder.path()).len(), 2);
+        assert_eq!(upload.complete(&[part]).await.unwrap(), stored);
+        drop(other);
     }
 
     /// A process that is killed after the note and before the upload left nothing that is not noted.

@@ -56,7 +56,8 @@ pub struct Writing {
     #[serde(skip)]
     pub copy: Option<Arc<CopyOf>>,
     /// True if no later process can resume an upload, because no record of it is kept. A draft in a folder
-    /// then belongs to its target: the next write of the target removes what a killed process left.
+    /// then has no name, so that a killed process leaves nothing. If the file system has no such files, the
+    /// draft belongs to its target: the next write of the target removes what a killed process left.
     #[serde(skip)]
     pub once: bool,
 }

@@ -128,6 +128,17 @@ impl Store {
             _ => Err(self.cannot_write(&saved.path)),
         }
     }
+
+    /// Discards an upload to a folder of this machine, without a runtime. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn discard_here(&self, saved: &Begun) -> Result<(), StoreError> {
+        match self.kind() {
+            Kind::Folders => folder::discard_now(self, saved),
+            _ => Err(self.cannot_write(&saved.path)),
+        }
+    }
 }
 
 impl Upload {

@@ -8,14 +8,13 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
-use thalweg_beneath::unfinished::hidden_name;
+use thalweg_beneath::unfinished::{hidden_name, link_unnamed, unnamed};
 use thalweg_runtime::Failpoint;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -36,18 +35,12 @@ impl Draft {
     pub fn new(folder: &Path, mode: Option<u32>) -> io::Result<Self> {
         let folder = folder.to_owned();
         let mode = mode.unwrap_or(0o666) & 0o066 | 0o600;
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::openat(CWD, &folder, flags, Mode::from_raw_mode(mode)) {
-            Ok(file) => Ok(Self { file: file.into(), folder, hidden: None, of: None }),
-            // Some systems report an attempt to write to the folder itself.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let hidden = hidden_in(&folder);
-                let file =
-                    File::options().read(true).write(true).create_new(true).mode(mode).open(&hidden)?;
-                Ok(Self { file, folder, hidden: Some(hidden), of: None })
-            }
-            Err(error) => Err(error.into()),
+        if let Some(file) = unnamed(&folder, mode)? {
+            return Ok(Self { file, folder, hidden: None, of: None });
         }
+        let hidden = hidden_in(&folder);
+        let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&hidden)?;
+        Ok(Self { file, folder, hidden: Some(hidden), of: None })
     }
 
     /// Creates a draft from an existing file, which should be on the same file system: publishing adds a
@@ -138,8 +131,7 @@ impl Draft {
         if let Some(of) = &self.of {
             return fs::hard_link(of, to);
         }
-        let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(rustix::fs::linkat(CWD, unnamed.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+        link_unnamed(&self.file, to)
     }
 }
 

@@ -256,8 +256,8 @@ impl Files {
         target.writing.once = journal.is_none();
         let noted = Noted::new(journal, &target.store.name(path));
         let (target, memory) = (&target, &self.memory);
-        let identity = identity.unwrap_or_default();
-        Job { target, path, from, size, part_size, identity, noted, memory }.run().await
+        let (identity, found) = (identity.unwrap_or_default(), file.origin().path.as_deref());
+        Job { target, path, from, size, part_size, identity, found, noted, memory }.run().await
     }
 
     /// Returns the path of the object of a file, and what happens to an existing object. Two files of one
@@ -388,6 +388,8 @@ struct Job<'a> {
     part_size: u64,
     /// Identifies the state of the file.
     identity: String,
+    /// The path at which a source found the file.
+    found: Option<&'a Path>,
     noted: Noted,
     memory: &'a Share,
 }
@@ -437,7 +439,7 @@ impl Job<'_> {
                 self.noted.forget()?;
             }
         }
-        let note = |begun: &Begun| self.noted.begin(begun, &self.identity, self.part_size);
+        let note = |begun: &Begun| self.noted.begin(begun, &self.identity, self.part_size, self.found);
         let upload = store.begin_noted(self.path, &self.target.writing, note).await?;
         Ok((upload.map_err(|error| unwritten(&error))?, Vec::new()))
     }

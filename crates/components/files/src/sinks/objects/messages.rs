@@ -133,12 +133,13 @@ pub(super) fn is_finished(saved: &Value) -> bool {
 }
 
 impl Messages {
-    pub(super) fn new(config: &ObjectsSink, target: Target, context: &Context) -> Self {
+    pub(super) fn new(config: &ObjectsSink, mut target: Target, context: &Context) -> Self {
         let rotate = config.rotate.as_ref().map(|rotate| {
             let size = rotate.size.map_or(u64::MAX, |size| size.bytes());
             (size, rotate.every.map_or(Duration::MAX, |every| every.duration()))
         });
         let journal = context.journal.clone().filter(|_| context.resumes);
+        target.writing.once = journal.is_none();
         Self {
             encode: config.encode.clone(),
             is_encoded: config.encode.encoder().is_some(),
@@ -338,7 +339,7 @@ impl Messages {
         if self.object.upload.is_none() {
             let path = self.claim().await?;
             let noted = self.noted(self.object.number);
-            let note = |begun: &Begun| noted.begin(begun, "", 0);
+            let note = |begun: &Begun| noted.begin(begun, "", 0, None);
             let begun = self.target.store.begin_noted(&path, &self.target.writing, note).await?;
             self.object.upload = Some(begun.map_err(|error| failure(&error))?);
         }

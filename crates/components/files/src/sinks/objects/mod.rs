@@ -28,6 +28,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -121,6 +122,11 @@ pub struct ObjectsSink {
     #[serde(skip)]
     #[schemars(skip)]
     existing: Arc<existing::Existing>,
+    /// True if the drafts of former runs that no run resumes are removed. Shared by all workers: a later one
+    /// must not remove the drafts of this run.
+    #[serde(skip)]
+    #[schemars(skip)]
+    is_tidy: Arc<Mutex<bool>>,
 }
 
 /// The action if the object exists.
@@ -464,6 +470,13 @@ impl FileTransformConfig for ObjectsSink {
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
+        if let Some(journal) = context.journal.as_ref().filter(|_| target.store.is_here()) {
+            let mut is_tidy = self.is_tidy.lock();
+            if !*is_tidy {
+                parts::discard_of_gone_files(journal, &target.store)?;
+                *is_tidy = true;
+            }
+        }
         self.names.spill_to(&context.temporary);
         Ok(Box::new(files::Files {
             name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),

@@ -1,6 +1,6 @@
 //! Uploads an object in parts.
 
-use std::path::Path;
+use std::path::{self, Path};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Error, Journal};
 use thalweg_runtime::Failpoint;
-use thalweg_store::{Begun, Body, StoreError, Stored, Upload, UploadedPart};
+use thalweg_store::{Begun, Body, Store, StoreError, Stored, Upload, UploadedPart};
 
 use super::Target;
+use crate::stored::failure;
 
 /// Returns a buffer as a piece of a body, without a copy.
 pub(super) fn held(buffer: Buffer) -> Bytes {
@@ -114,6 +115,9 @@ struct Beginning {
     identity: String,
     /// The size of a part in bytes. It determines the sizes of all parts.
     part_size: u64,
+    /// The path of the file, if it is one of this machine.
+    #[serde(default)]
+    file: Option<String>,
 }
 
 /// The name of the entry for the beginning of an upload, below the name of its object.
@@ -124,6 +128,23 @@ pub(super) fn unfinished(journal: &Journal, store: &str) -> Result<Vec<Begun>, E
     let entries = journal.entries(store)?;
     let begun = entries.into_iter().filter(|(name, _)| name.rsplit('\n').next() == Some(BEGUN));
     Ok(begun.filter_map(|(_, value)| Some(serde_json::from_value::<Beginning>(value).ok()?.begun)).collect())
+}
+
+/// Removes the drafts that earlier runs left in a folder of this machine and that no run resumes: their files
+/// are gone or have other names. Blocks the thread.
+///
+/// # Errors
+/// If the journal cannot be read or written, or a draft cannot be removed.
+pub(super) fn discard_of_gone_files(journal: &Journal, store: &Store) -> Result<(), Error> {
+    for (name, value) in journal.entries(&store.name(""))? {
+        let Some(object) = name.strip_suffix(BEGUN) else { continue };
+        let Ok(Beginning { begun, file: Some(file), .. }) = serde_json::from_value(value) else { continue };
+        if matches!(Path::new(&file).try_exists(), Ok(false)) {
+            store.discard_here(&begun).map_err(|error| failure(&error))?;
+            journal.forget(object)?;
+        }
+    }
+    Ok(())
 }
 
 /// The upload that an earlier run left of an object.
@@ -172,8 +193,16 @@ impl Noted {
         })
     }
 
-    pub(super) fn begin(&self, begun: &Begun, identity: &str, part_size: u64) -> Result<(), Error> {
-        let beginning = Beginning { begun: begun.clone(), identity: identity.to_owned(), part_size };
+    pub(super) fn begin(
+        &self,
+        begun: &Begun,
+        identity: &str,
+        part_size: u64,
+        file: Option<&Path>,
+    ) -> Result<(), Error> {
+        // A later run may be in another folder.
+        let file = file.and_then(|file| path::absolute(file).ok()?.into_os_string().into_string().ok());
+        let beginning = Beginning { begun: begun.clone(), identity: identity.to_owned(), part_size, file };
         self.note(BEGUN, serde_json::to_value(beginning))
     }
 
