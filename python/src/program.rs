@@ -60,6 +60,7 @@ impl RunArguments {
             repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
             compat_exit_code: self.compat_exit_code,
             reports_skipped: false,
+            hints: false,
         })
     }
 
