@@ -251,6 +251,11 @@ async fn first(
         (Err(AttemptError::Ignored), _, Some(length)) => {
             Ok(Fingerprint { length, etag: None, modified: None })
         }
+        (Err(AttemptError::Ignored), _, None) => Err(impossible(
+            origin.name(),
+            "asking for its length",
+            "the server neither supports ranges nor says how long the file is; download the file first",
+        )),
         (Err(failure), ..) => Err(failure),
         (Ok(()), ..) => Err(impossible(
             origin.name(),

@@ -100,7 +100,9 @@ pub(crate) async fn state(
                 by_reading = true;
                 continue;
             }
-            AttemptError::Other(_) | AttemptError::Ignored | AttemptError::Stale => continue,
+            // Counted as failures, so that no server is asked without end.
+            AttemptError::Other(is) => (format!("it is {is} now"), None),
+            AttemptError::Ignored | AttemptError::Stale => ("the reply is not its state".to_owned(), None),
         };
         retries += 1;
         match options.retries.pause(retries, asked) {

@@ -180,6 +180,19 @@ async fn a_server_that_tells_nothing_by_head_is_asked_for_the_first_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_origin_without_ranges_and_length_is_refused_after_two_requests() {
+    let server = Server::start(content(100_000));
+    *server.state.head.lock().unwrap() = Fault::NoLength;
+    server.always(Fault::NoLength);
+    let error = RemoteFile::open(Origin::from_url(&server.url()).unwrap(), quick()).await.unwrap_err();
+    let expected = "asking for its length failed: the server neither supports ranges nor says how long the file is; \
+                    download the file first";
+    assert!(error.to_string().ends_with(expected), "{error}");
+    let methods: Vec<_> = server.state.hits.lock().unwrap().iter().map(|hit| hit.method.clone()).collect();
+    assert_eq!(methods, ["HEAD", "GET"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_changed_origin_is_an_error_and_what_is_held_stays() {
     for (etag, modified) in [(true, true), (true, false), (false, true), (false, false)] {
         let bytes = content(200_000);

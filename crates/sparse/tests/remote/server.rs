@@ -24,6 +24,8 @@ pub enum Fault {
     Stall(usize),
     /// The whole file is sent instead of the range.
     IgnoreRange,
+    /// The whole file is sent instead of the range, and only the end of the connection tells its length.
+    NoLength,
     /// The range that begins this many bytes later is sent.
     Shifted(u64),
     /// The connection is closed without a reply.
@@ -213,7 +215,7 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
             return Ok(true);
         }
         Fault::Hang => return Ok(false),
-        Fault::IgnoreRange => range = None,
+        Fault::IgnoreRange | Fault::NoLength => range = None,
         Fault::Shifted(by) => range = range.map(|(first, last)| (first + by, last + by)),
         _ => {}
     }
@@ -236,6 +238,13 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
         Fault::Long(by) => body.len() + by,
         _ => body.len(),
     };
+    if let Fault::NoLength = fault {
+        write!(stream, "HTTP/1.1 {status} X\r\nConnection: close\r\n{extra}\r\n")?;
+        if hit.method != "HEAD" {
+            stream.write_all(body)?;
+        }
+        return Ok(false);
+    }
     write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n{extra}\r\n")?;
     if hit.method == "HEAD" {
         return Ok(true);
