@@ -44,7 +44,7 @@ pub(crate) struct Directory {
 #[derive(Default)]
 struct Pins {
     next: u64,
-    spans: Vec<(u64, Span)>,
+    spans: BTreeMap<u64, Span>,
 }
 
 pub(crate) const fn split(position: u64) -> (u64, u32) {

@@ -182,7 +182,7 @@ impl Directory {
             return None;
         }
         let (start, end) = (join(key, 0), join(key, CHUNK));
-        if self.pins.lock().spans.iter().any(|(_, pin)| pin.position < end && pin.end() > start) {
+        if self.pins.lock().spans.values().any(|pin| pin.position < end && pin.end() > start) {
             return None;
         }
         let bytes = u64::from(chunk.held());
@@ -201,11 +201,11 @@ impl Directory {
         let mut pins = self.pins.lock();
         pins.next += 1;
         let number = pins.next;
-        pins.spans.push((number, span));
+        pins.spans.insert(number, span);
         number
     }
 
     pub fn unpin(&self, number: u64) {
-        self.pins.lock().spans.retain(|(pin, _)| *pin != number);
+        self.pins.lock().spans.remove(&number);
     }
 }
