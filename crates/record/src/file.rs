@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use crate::outputs::shown;
 use arrow_buffer::Buffer;
 use parking_lot::Mutex;
 use thalweg_beneath::{Beneath, CopyOf};
-use thalweg_redact::redacted;
 
 use crate::{Ack, FileState, Lease, Outcome, OwnChange, OwnChanges, Passage};
 
@@ -327,7 +327,7 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem without a code.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { code: None, reason: redacted(&reason.into()).into_owned(), component: "".into() }
+        Self { code: None, reason: shown(&reason.into()).into_owned(), component: "".into() }
     }
 
     /// Sets the code for programs.

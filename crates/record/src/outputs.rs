@@ -1,5 +1,6 @@
 //! The outputs of a transform.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,10 @@ use crate::{Batch, ERROR_COMPONENT, ERROR_REASON, File, all_but};
 use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{ArrowError, DataType, Field};
 use thalweg_redact::redacted;
+
+/// The maximum length of a reason, in bytes. Each rejected message has a copy, and the text of an exception
+/// may contain a whole batch.
+const LONGEST_REASON: usize = 1 << 10;
 
 /// The output by which a batch leaves a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +75,20 @@ impl Outputs {
         Ok(rest)
     }
 
+    /// Rejects all messages for one reason.
+    ///
+    /// # Errors
+    /// As for [`reject`](Self::reject).
+    pub fn reject_all(&mut self, batch: Batch, reason: &str) -> Result<(), ArrowError> {
+        let reason = shown(reason);
+        let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+        let failed = (0..rows).map(|row| (row, &*reason)).collect();
+        let (rejected, rest) = split_rejected(batch, failed, &self.component)?;
+        self.given.extend(rejected.map(|batch| (Output::Errors, batch)));
+        self.send(rest);
+        Ok(())
+    }
+
     /// Says that the transform holds messages back. The engine passes on the results so far, waits until the
     /// next stages have capacity and `pause` is over, and then calls the transform's `resume`, before it
     /// calls the worker with another batch. A run that was asked to stop waits as well.
@@ -88,14 +107,25 @@ impl Outputs {
     }
 }
 
+/// Returns a reason as it is kept: without secrets, and cut off at [`LONGEST_REASON`].
+pub(crate) fn shown(reason: &str) -> Cow<'_, str> {
+    // Secrets are replaced first, because half a secret is not recognized.
+    let plain = redacted(reason);
+    if plain.len() <= LONGEST_REASON {
+        return plain;
+    }
+    let end = plain.floor_char_boundary(LONGEST_REASON);
+    format!("{}…", plain.get(..end).unwrap_or_default()).into()
+}
+
 /// Splits a batch into the rejected messages, which get the fields `error_reason` and `error_component`, and
 /// the rest.
 ///
 /// # Errors
 /// If a row is out of range.
-pub fn split_rejected(
+pub fn split_rejected<R: AsRef<str>>(
     batch: Batch,
-    mut failed: Vec<(u32, String)>,
+    mut failed: Vec<(u32, R)>,
     component: &str,
 ) -> Result<(Option<Batch>, Option<Batch>), ArrowError> {
     if failed.is_empty() {
@@ -108,8 +138,8 @@ pub fn split_rejected(
     let rest = batch.filter(&keep)?;
     let rejected = match rejected {
         Some(rejected) => {
-            let reasons: ArrayRef =
-                Arc::new(StringArray::from_iter_values(failed.iter().map(|(_, reason)| redacted(reason))));
+            let reasons = failed.iter().map(|(_, reason)| shown(reason.as_ref()));
+            let reasons: ArrayRef = Arc::new(StringArray::from_iter_values(reasons));
             let components: ArrayRef =
                 Arc::new(StringArray::from_iter_values(std::iter::repeat_n(component, rejected.rows())));
             Some(rejected.set_fields([
@@ -120,4 +150,17 @@ pub fn split_rejected(
         None => None,
     };
     Ok((rejected, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reason_is_cut_off_where_a_character_ends() {
+        assert_eq!(shown("no number"), "no number");
+        let longest = "é".repeat(LONGEST_REASON / 2);
+        assert_eq!(shown(&longest), longest);
+        assert_eq!(shown(&format!("a{longest}")), format!("a{}…", "é".repeat(LONGEST_REASON / 2 - 1)));
+    }
 }

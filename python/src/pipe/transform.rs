@@ -71,11 +71,7 @@ pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outp
             // The messages carry their share of the ack; the rest of the batch represents no message.
             batch.settle(Outcome::Filtered);
         }
-        Err(reason) => {
-            let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
-            let left = out.reject(batch, (0..rows).map(|row| (row, reason.clone())).collect())?;
-            out.send(left);
-        }
+        Err(reason) => out.reject_all(batch, &reason)?,
     }
     Ok(())
 }
