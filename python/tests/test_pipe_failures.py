@@ -1,7 +1,10 @@
 """Streams and tables of runs that fail, or are interrupted."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dead_letters import letters
 
 import thalweg
 from thalweg import Pipeline, sinks, sources, transforms
@@ -99,3 +103,57 @@ def test_ctrl_c_ends_a_table(begins: bool) -> None:
 def test_messages_that_a_stream_cannot_deliver_do_not_hang_it(tmp_path: Path) -> None:
     pipeline = Pipeline(sources.from_iterable(["no JSON", '{"a": 1}']), [transforms.parse_json()])
     assert pipeline.table().to_pylist() == [{"a": 1}]
+
+
+def test_values_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
+    deep = json.loads('{"a":' * 100 + "1" + "}" * 100)
+    for source in (sources.from_iterable([deep]), sources.from_arrow(pa.table({"a": [deep]}))):
+        with pytest.raises(thalweg.Error, match="nested more than 64 deep") as raised:
+            Pipeline(source, [], sinks.discard()).run()
+        assert isinstance(raised.value.__cause__, ValueError)
+
+    @thalweg.transform
+    def nested(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({"a": [deep]})
+
+    summary = Pipeline(sources.from_iterable(["a"]), [nested], sinks.discard()).run(state=tmp_path / "state")
+    assert (summary.errors, summary.dead_letters) == (1, 1)
+
+
+def test_a_long_reason_is_cut_off(tmp_path: Path) -> None:
+    @thalweg.transform
+    def failing(batch: pa.RecordBatch) -> None:
+        raise ValueError("x" * 100_000)
+
+    Pipeline(sources.from_iterable("abc"), [failing], sinks.discard()).run(state=tmp_path / "state")
+    expected = "ValueError: " + "x" * (1024 - len("ValueError: ")) + "…"
+    assert [letter["reason"] for letter in letters(tmp_path / "state")] == [expected] * 3
+
+
+ENDLESS = """
+import itertools
+import thalweg
+from thalweg import Pipeline, sinks, sources
+
+for end in (thalweg.Run.stop, thalweg.Run.abort):
+    run = Pipeline(sources.from_iterable(itertools.repeat([])), [], sinks.discard()).start()
+    end(run)
+    try:
+        print("messages", run.wait(20).messages)
+    except thalweg.Error:
+        print("aborted")
+"""
+
+
+def test_a_run_whose_iterable_gives_empty_lists_without_end_can_be_ended(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDLESS], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.stdout, ended.stderr) == ("messages 0\naborted\n", "")
+
+
+def test_a_list_that_contains_itself_ends_the_run() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    with pytest.raises(thalweg.Error, match="nested more than 64 deep: one may contain itself"):
+        Pipeline(sources.from_iterable([cycle]), [], sinks.discard()).run()

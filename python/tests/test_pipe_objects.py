@@ -14,6 +14,7 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from dead_letters import letters
 
 import thalweg
 from thalweg import Pipeline, sinks, sources, transforms
@@ -28,14 +29,6 @@ def passed(transform: Any, data: Any = None, **options: Any) -> list[dict[str, A
     table = Pipeline(sources.from_arrow(data), [transform]).table(**options)
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
-
-
-def letters(state: Path) -> list[dict[str, Any]]:
-    """Returns the dead letters, as the program shows them."""
-    line = [sys.executable, "-m", "thalweg", "errors", "list", "--state", str(state), "--json"]
-    reported = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    found: list[dict[str, Any]] = [json.loads(one) for one in reported.splitlines()]
-    return found
 
 
 def test_any_iterable_is_a_source() -> None:

@@ -11,6 +11,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+/// The maximum depth of types in types. Arrow's readers have the same limit for files and streams, and code
+/// that follows a type calls itself at each level.
+const DEEPEST: usize = 64;
+
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 const STREAM: &CStr = c"arrow_array_stream";
@@ -18,6 +22,24 @@ const STREAM: &CStr = c"arrow_array_stream";
 /// Converts an Arrow error into an exception.
 pub fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Checks the depth of a schema before code that calls itself sees it.
+///
+/// # Errors
+/// `ValueError` if it is too deep.
+fn check_depth(schema: &FFI_ArrowSchema) -> PyResult<()> {
+    let mut level = vec![schema];
+    for _ in 0..=DEEPEST {
+        let inner = level.iter().flat_map(|schema| schema.children().chain(schema.dictionary()));
+        level = inner.collect();
+        if level.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(PyValueError::new_err(format!(
+        "values are nested more than {DEEPEST} deep, the limit of Arrow: pass them as text, for example with `json.dumps`"
+    )))
 }
 
 /// Returns the capsule of a batch's schema.
@@ -54,6 +76,7 @@ pub fn batch(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let data = unsafe {
         let (schema, array) =
             (FFI_ArrowSchema::from_raw(schema.as_ptr()), FFI_ArrowArray::from_raw(array.as_ptr()));
+        check_depth(&schema)?;
         from_ffi(array, &schema).map_err(refused)?
     };
     if !matches!(data.data_type(), arrow_schema::DataType::Struct(_)) || data.null_count() > 0 {
@@ -69,7 +92,16 @@ pub fn batch(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
 pub fn read_stream(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     let capsule: Bound<'_, PyCapsule> = object.call_method0("__arrow_c_stream__")?.extract()?;
     let stream = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: a capsule of this name holds this structure. `from_raw` moves it out and marks the original as
-    // released.
-    unsafe { ArrowArrayStreamReader::from_raw(stream.as_ptr()) }.map_err(refused)
+    let mut schema = FFI_ArrowSchema::empty();
+    // SAFETY: a capsule of this name holds this structure. A stream may be asked for its schema several
+    // times. `from_raw` moves the stream out and marks the original as released.
+    unsafe {
+        let asked = (*stream.as_ptr()).get_schema;
+        // If there is no schema, the reader says why.
+        if asked.is_some_and(|schema_of| schema_of(stream.as_ptr(), &raw mut schema) == 0) {
+            check_depth(&schema)?;
+        }
+        ArrowArrayStreamReader::from_raw(stream.as_ptr())
+    }
+    .map_err(refused)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use parking_lot::{Condvar, Mutex};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
 use thalweg_engine::{Context, Error, Reading, Source, SourceConfig, SourceOutput};
@@ -29,6 +29,11 @@ use crate::buffer::Buffer as Bytes;
 const MOST_ROWS: usize = 32 << 10;
 /// The longest time that a message waits for others of its batch.
 const LONGEST: Duration = Duration::from_millis(20);
+
+/// The number of steps without a message after which other threads get the interpreter lock.
+const EMPTY: usize = 1 << 10;
+/// The maximum depth of lists in lists. A list that contains itself has no end.
+const DEEPEST: usize = 64;
 
 /// An iterable as a source.
 pub struct IterableObject {
@@ -194,7 +199,13 @@ impl Shared {
     /// Asks the iterable for all items.
     fn ask(&self, py: Python<'_>, object: &Object) -> PyResult<()> {
         let mut items = Items(vec![object.bind(py).try_iter()?]);
-        while let Some(item) = items.next()? {
+        let goes_on = || {
+            // Between two messages no code releases the interpreter lock: the iterator may be compiled.
+            py.detach(std::thread::yield_now);
+            let batch = self.batch.lock();
+            !batch.is_stopping && !batch.is_over
+        };
+        while let Some(item) = items.next(goes_on)? {
             if !self.put(py, &item)? {
                 break;
             }
@@ -280,10 +291,22 @@ async fn until(time: Option<Instant>) {
 struct Items<'py>(Vec<Bound<'py, PyIterator>>);
 
 impl<'py> Items<'py> {
-    fn next(&mut self) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Returns the next item that is not a list. `goes_on` is called every [`EMPTY`] steps without one. If it
+    /// returns false, there are no more items.
+    fn next(&mut self, goes_on: impl Fn() -> bool) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut steps = 0;
         while let Some(iterator) = self.0.last_mut() {
+            steps += 1;
+            if steps % EMPTY == 0 && !goes_on() {
+                return Ok(None);
+            }
             match iterator.next().transpose()? {
                 Some(list) if list.is_instance_of::<PyList>() || list.is_instance_of::<PyTuple>() => {
+                    if self.0.len() > DEEPEST {
+                        return Err(PyValueError::new_err(format!(
+                            "lists of messages are nested more than {DEEPEST} deep: one may contain itself"
+                        )));
+                    }
                     self.0.push(list.try_iter()?);
                 }
                 Some(item) => return Ok(Some(item)),
