@@ -121,6 +121,17 @@ def test_the_failure_of_a_callback_goes_to_the_exception_handler() -> None:
     assert told[0]["handle"] is handle
 
 
+def test_the_report_of_a_failure_shows_the_callback() -> None:
+    loop = EventLoop()
+    told: list[str] = []
+    loop.set_exception_handler(lambda _, context: told.append(repr(context["handle"])))
+    loop.call_soon([].pop)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert told == ["<Handle list.pop()>"]
+
+
 def test_a_nested_run_and_a_closed_loop_are_refused() -> None:
     async def main() -> None:
         other = EventLoop()
@@ -468,6 +479,28 @@ sys.exit(run(main()))
 """
     done = subprocess.run([sys.executable, "-c", script], timeout=60, check=False, capture_output=True)
     assert (done.returncode, done.stderr) == (7, b"")
+
+
+def test_a_forked_process_leaves_the_loop_of_its_parent_alone() -> None:
+    script = """
+import asyncio, os, signal
+from thalweg.evaluations import block_on, wait
+
+block_on(wait(0))
+if (child := os.fork()) == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+
+async def main():
+    received = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, received.set)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await asyncio.wait_for(received.wait(), 20)
+
+block_on(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, check=False, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_loop_knows_its_lifetime() -> None:

@@ -87,6 +87,11 @@ class EventLoop(EventLoopCore, asyncio.SelectorEventLoop):
         if self.is_closed():
             self._drop_all()
 
+    def abandon(self) -> None:
+        """Closes the loop in a forked process. Descriptors stay registered: the parent's loop uses the same epoll."""
+        self._drop_all()
+        self.close()
+
     def set_debug(self, enabled: bool) -> None:
         """Turns the debug mode of asyncio on or off."""
         self._debug = enabled
@@ -197,8 +202,14 @@ class _OfThread(threading.local):
         """Closes the loop of the calling thread."""
         self.owned = None
 
+    def abandon(self) -> None:
+        """Closes the loop that a forked process has from its parent, unless the fork was in a callback of it."""
+        if self.owned is not None and not self.owned.loop.is_running():
+            self.owned.loop.abandon()
+        self.owned = None
+
 
 of_thread: _OfThread = _OfThread()
 # Before the interpreter takes its modules apart, and in a child process, which has its parent's descriptors.
 atexit.register(of_thread.forget)
-os.register_at_fork(after_in_child=of_thread.forget)
+os.register_at_fork(after_in_child=of_thread.abandon)

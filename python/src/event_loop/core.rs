@@ -285,11 +285,11 @@ impl EventLoopCore {
             return Ok(false);
         }
         let descriptor = descriptor_of(file)?;
-        let before = this.with_poller(|poller| {
+        let before = this.poller.lock().as_mut().and_then(|poller| {
             let before = poller.unset(descriptor, mask);
             this.is_watching.store(poller.watched().len() > 1, Ordering::Relaxed);
-            Ok(before)
-        })?;
+            before
+        });
         let is_found = before.is_some();
         cancel(slf.py(), before)?;
         Ok(is_found)

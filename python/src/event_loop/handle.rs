@@ -56,10 +56,15 @@ impl Callback {
     }
 }
 
-/// Runs a callback. Its failure is reported to the event loop.
-fn run(callback: &Callback, handle: &Bound<'_, PyAny>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Reports the failure of a callback to the event loop.
+fn reported(
+    result: PyResult<()>,
+    callback: &Callback,
+    handle: &Bound<'_, PyAny>,
+    event_loop: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let py = handle.py();
-    match callback.call(py) {
+    match result {
         Err(error) if !ends_program(py, &error) => {
             let source = py.import("asyncio.format_helpers")?;
             let text =
@@ -108,12 +113,19 @@ impl Handle {
     pub fn run(slf: &Bound<'_, Self>, event_loop: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         // Code that still has the handle, such as a reader of a descriptor, may run it again.
-        let callback = if crate::evaluation::is_unshared(slf) {
+        let is_unshared = crate::evaluation::is_unshared(slf);
+        let callback = if is_unshared {
             slf.get().callback.lock().take()
         } else {
             slf.get().callback.lock().as_ref().map(|callback| callback.clone_ref(py))
         };
-        callback.map_or(Ok(()), |callback| run(&callback, slf, event_loop))
+        let Some(callback) = callback else { return Ok(()) };
+        let result = callback.call(py);
+        if is_unshared && result.is_err() {
+            // The report shows the handle.
+            *slf.get().callback.lock() = Some(callback.clone_ref(py));
+        }
+        reported(result, &callback, slf, event_loop)
     }
 }
 
@@ -200,7 +212,8 @@ impl TimerHandle {
             state.key = None;
             state.callback.as_ref().map(|callback| callback.clone_ref(slf.py()))
         };
-        callback.map_or(Ok(()), |callback| run(&callback, slf, event_loop))
+        let Some(callback) = callback else { return Ok(()) };
+        reported(callback.call(slf.py()), &callback, slf, event_loop)
     }
 }
 
