@@ -80,6 +80,21 @@ def test_a_forked_child_cannot_use_the_run_of_its_parent_but_can_start_one(tmp_p
     assert (ended.stdout, ended.stderr) == (refused * 2 + "1\nchild 0 quick\n", "")
 
 
+def test_threads_of_a_run_import_nothing_during_which_a_fork_would_lock_imports_in_the_child(tmp_path: Path) -> None:
+    text = """
+import sys, threading
+from thalweg import Pipeline, sinks, sources
+
+may_end = threading.Event()
+run = Pipeline(sources.from_iterable(iter(may_end.wait, True)), [], sinks.discard()).start()
+print([name for name in ("pyarrow", "thalweg._bridge") if name in sys.modules])
+may_end.set()
+run.wait()
+"""
+    ended = script(text, tmp_path)
+    assert (ended.stdout, ended.stderr) == ("['pyarrow', 'thalweg._bridge']\n", "")
+
+
 def test_a_subinterpreter_is_refused(tmp_path: Path) -> None:
     text = """
 import thalweg

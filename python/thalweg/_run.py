@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import importlib
 import json
 import os
 import sys
@@ -279,6 +280,9 @@ def _start(
         )
     _check_threads(threads)
     text, given = prepared(config)
+    if given:
+        # Otherwise a thread of the run imports it, and pyarrow: a process that is forked meanwhile can never import.
+        importlib.import_module("thalweg._bridge")
     inner = _thalweg.start(
         text,
         given,
