@@ -17,6 +17,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
+use arrow_schema::Schema;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -419,6 +420,11 @@ impl Messages {
     async fn complete(&mut self) -> Result<(), Error> {
         self.catch_up()?;
         self.drain().await?;
+        if self.object.is_new
+            && let Some(options) = &self.parquet
+        {
+            self.object.table = Some(Table::new(options, &Schema::empty(), &self.budget)?);
+        }
         if let Some(table) = self.object.table.take() {
             self.object.undrained = paid(&self.budget, table.finish()?);
             self.drain().await?;
@@ -439,6 +445,20 @@ impl Messages {
         self.take_committed += self.object.batches.len();
         self.object = Object::new(self.object.number + 1);
         Ok(())
+    }
+
+    /// Completes an object without messages, except a table whose columns are unknown: no reader accepts a
+    /// table without columns.
+    async fn complete_empty(&mut self) -> Result<(), Error> {
+        if self.parquet.as_ref().is_some_and(|options| options.columns.is_none()) {
+            let name = self.target.store.name(&self.path(self.object.number));
+            tracing::warn!(
+                "`{name}` is not written: there were no messages, which decide the columns of a table; list them in \
+                 `columns` of `parquet` for an empty table"
+            );
+            return Ok(());
+        }
+        self.complete().await
     }
 
     /// Sends all bytes, and waits until the store has them.
@@ -603,7 +623,11 @@ impl Sink for Messages {
                 self.drain().await?;
                 let table = match &mut self.object.table {
                     Some(table) => table,
-                    None => self.object.table.insert(Table::new(&options, batch, &self.budget)?),
+                    None => self.object.table.insert(Table::new(
+                        &options,
+                        batch.fields().schema_ref(),
+                        &self.budget,
+                    )?),
                 };
                 self.object.undrained = paid(&self.budget, table.write(batch, rejects)?);
             }
@@ -644,8 +668,10 @@ impl Sink for Messages {
         // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
         // run wrote it.
         let is_first = self.rotate.is_none() && self.object.number == 1 && !self.takes_free;
-        if !self.object.is_new || is_first && !self.has_former().await? {
+        if !self.object.is_new {
             self.complete().await?;
+        } else if is_first && !self.has_former().await? {
+            self.complete_empty().await?;
         }
         self.is_finished = true;
         Ok(())

@@ -1,6 +1,7 @@
 //! Replaces tables in a build without the feature `parquet`: the option exists, and reports that it cannot be
 //! used.
 
+use arrow_schema::Schema;
 use thalweg_engine::{Error, Rejects};
 use thalweg_record::{Batch, Budget};
 
@@ -11,7 +12,7 @@ pub(super) enum Table {}
 
 impl Table {
     /// Returns the error that this build writes no Parquet.
-    pub(super) fn new(_: &Parquet, _: &Batch, _: &Budget) -> Result<Self, Error> {
+    pub(super) fn new(_: &Parquet, _: &Schema, _: &Budget) -> Result<Self, Error> {
         Err(Error::permanent(
             "this build of thalweg does not write Parquet; build it with the feature `parquet`, or use `encode`",
         ))

@@ -42,9 +42,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates a table with the listed columns, or those of a batch. Collected rows count against the budget.
-    pub(super) fn new(options: &Parquet, batch: &Batch, budget: &Budget) -> Result<Self, Error> {
-        let schema = schema(options, batch)?;
+    /// Creates a table with the listed columns, or those of the first messages. Collected rows count against
+    /// the budget.
+    pub(super) fn new(options: &Parquet, first: &Schema, budget: &Budget) -> Result<Self, Error> {
+        let schema = schema(options, first)?;
         let compression = match options.compression {
             Packing::Zstd => Compression::ZSTD(ZstdLevel::default()),
             Packing::Snappy => Compression::SNAPPY,
@@ -177,12 +178,12 @@ pub(super) fn too_small(options: &Parquet, memory: usize) -> Option<String> {
 }
 
 /// Returns the columns of a new table. All may be NULL: later messages may lack a value that the first have.
-fn schema(options: &Parquet, batch: &Batch) -> Result<SchemaRef, Error> {
+fn schema(options: &Parquet, first: &Schema) -> Result<SchemaRef, Error> {
     if let Some(columns) = &options.columns {
         let fields = columns.0.iter().map(|(name, kind)| kind.field(name));
         return Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
     }
-    let fields = batch.fields().schema_ref().fields();
+    let fields = first.fields();
     if fields.is_empty() {
         return Err(Error::permanent(
             "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`",
@@ -218,7 +219,8 @@ mod tests {
 
     /// Writes batches, and returns the table's rows and the reasons for rejecting others.
     fn written(yaml: &str, batches: &[Batch]) -> (Vec<Value>, Vec<(u32, String)>) {
-        let mut table = Table::new(&options(yaml), &batches[0], &Budget::new(1 << 20)).unwrap();
+        let mut table =
+            Table::new(&options(yaml), &batches[0].fields().schema(), &Budget::new(1 << 20)).unwrap();
         let mut rejects = Rejects::default();
         let mut bytes = Vec::new();
         for batch in batches {

@@ -738,3 +738,21 @@ async fn a_file_that_is_built_again_replaces_the_object_that_it_was_before() {
         assert_eq!(below(folder.path()).0, expected, "{on_exists}");
     }
 }
+
+#[cfg(feature = "parquet")]
+#[tokio::test]
+async fn a_table_without_messages_is_empty_if_its_columns_are_listed_and_otherwise_not_written() {
+    for (parquet, expected) in [("{}", None), ("{ columns: { name: text } }", Some(0))] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = sink(folder.path(), &format!("/x.parquet', parquet: {parquet}"));
+        let mut sink = SinkConfig::build(&config, &context()).unwrap();
+        sink.finish().await.unwrap();
+        let rows = fs::read(folder.path().join("x.parquet")).ok().map(|bytes| {
+            let table = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(
+                bytes::Bytes::from(bytes),
+            );
+            table.unwrap().metadata().file_metadata().num_rows()
+        });
+        assert_eq!(rows, expected);
+    }
+}
