@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,36 @@ def test_all_below_a_folder_is_copied(tmp_path: Path) -> None:
     assert not summary.resumed
     assert reported[-1].copied == 2
     assert reported[-1].read_bytes == 14
+
+
+def test_a_path_that_is_a_folder_means_all_that_is_in_it(tmp_path: Path) -> None:
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "from" / "a.txt").write_text("a")
+    assert thalweg.copy(tmp_path / "from", tmp_path / "to").files == 1
+    assert (tmp_path / "to" / "a.txt").read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"from_": None}, "`from_` is a text or a path, not NoneType"),
+        ({"include": None}, "`include` is a text or a sequence of texts, not NoneType"),
+        ({"keep": 1}, "`keep` is a text or a sequence of texts, not int"),
+        ({"type": ["age"]}, "`type` is a mapping, not list"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(options: Any, message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        thalweg.copy(**{"from_": "a", "to": "b", **options})
+    assert str(raised.value) == message
+
+
+def test_a_table_without_rows_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("name,age\n")
+    summary = thalweg.copy(tmp_path / "people.csv", tmp_path / "people.parquet", encode="parquet")
+    assert (summary.rows, summary.errors) == (0, 0)
+    assert not (tmp_path / "people.parquet").exists()
 
 
 def test_rows_are_read_changed_and_written(people: Path, tmp_path: Path) -> None:

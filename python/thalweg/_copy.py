@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -133,8 +133,10 @@ def copy(
 
     Args:
         from_: The origin: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. A
-            trailing slash means all objects below it; `*` or `**` makes it a pattern.
-        to: The target: the name of the object or, with a trailing slash, the prefix for the names.
+            trailing slash means all objects below it, and so does a `Path` of a folder; `*` or `**` makes it a
+            pattern.
+        to: The target: the name of the object or, with a trailing slash or as the `Path` of a folder, the prefix for
+            the names.
         include: Copy only objects that match one of these patterns. A pattern applies to the last part of the name
             or, if it contains a `/`, to everything below `from_`.
         exclude: Do not copy objects that match one of these patterns.
@@ -179,10 +181,10 @@ def copy(
     """
     options = written(
         {
-            "from": os.fspath(from_),
-            "to": os.fspath(to),
-            "include": _list(include),
-            "exclude": _list(exclude),
+            "from": _location("from_", from_),
+            "to": _location("to", to),
+            "include": _list("include", include),
+            "exclude": _list("exclude", exclude),
             "links": links,
             "existing": existing,
             "content_type": content_type,
@@ -193,11 +195,11 @@ def copy(
             "parse": parse,
             "encode": encode,
             "where": where,
-            "set": _pairs(set),
-            "keep": _names(keep),
-            "type": _pairs(type),
+            "set": _pairs("set", set),
+            "keep": _names("keep", keep),
+            "type": _pairs("type", type),
             "delimiter": delimiter,
-            "columns": _names(columns),
+            "columns": _names("columns", columns),
             "template": template,
             "unordered": unordered,
             "restart": restart,
@@ -232,18 +234,34 @@ def written(options: Mapping[str, object]) -> str:
     return json.dumps({name: value for name, value in options.items() if value is not None})
 
 
+def _location(name: str, location: Location) -> str:
+    """Returns a location as text. A `Path` cannot end with a slash, so one of a folder means all that is in it."""
+    if isinstance(location, str):
+        return location
+    if not isinstance(location, os.PathLike):
+        raise TypeError(f"`{name}` is a text or a path, not {type(location).__name__}")
+    path = os.fspath(location)
+    return f"{path}/" if os.path.isdir(path) else path
+
+
 def _text(value: Size | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _list(values: Patterns) -> list[str]:
-    return [values] if isinstance(values, str) else list(values)
+def _list(name: str, values: Patterns) -> list[str]:
+    if isinstance(values, str):
+        return [values]
+    if not isinstance(values, Iterable):
+        raise TypeError(f"`{name}` is a text or a sequence of texts, not {type(values).__name__}")
+    return list(values)
 
 
-def _names(values: Patterns) -> list[str]:
+def _names(name: str, values: Patterns) -> list[str]:
     """Splits names at commas."""
-    return [name for value in _list(values) for name in value.split(",")]
+    return [one for value in _list(name, values) for one in value.split(",")]
 
 
-def _pairs(values: Mapping[str, str] | None) -> list[tuple[str, str]]:
+def _pairs(name: str, values: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    if values is not None and not isinstance(values, Mapping):
+        raise TypeError(f"`{name}` is a mapping, not {type(values).__name__}")
     return list((values or {}).items())
