@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from dead_letters import letters
 
 import thalweg
 from thalweg import Pipeline, sinks, sources, transforms
@@ -73,6 +74,24 @@ def test_a_process_that_dies_takes_neither_the_run_nor_others_with_it(
         (7, "ValueError: seven", "main.dying"),
     ]
     assert summary.errors == 2
+
+
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@thalweg.transform(workers=1)
+def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    raise NoText if batch["number"][0].as_py() == 0 else ValueError("\udc80")
+
+
+def test_an_exception_without_a_text_does_not_end_its_process(tmp_path: Path) -> None:
+    Pipeline(sources.from_arrow(numbers(2)), [failing], sinks.discard()).run(state=tmp_path / "state")
+    assert sorted(letter["reason"] for letter in letters(tmp_path / "state")) == [
+        "NoText: the exception has no text, because its `__str__` failed",
+        "ValueError: \\udc80",
+    ]
 
 
 def test_payloads_go_to_processes_and_back() -> None:

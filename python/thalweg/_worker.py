@@ -62,7 +62,12 @@ def _reply(replies: BinaryIO, kind: int, body: Any = b"") -> None:
 
 
 def _text(error: BaseException) -> bytes:
-    return f"{type(error).__name__}: {error}".encode()
+    try:
+        text = str(error)
+    except Exception:
+        text = "the exception has no text, because its `__str__` failed"
+    # A text may have surrogates, which UTF-8 does not have.
+    return f"{type(error).__name__}: {text}".encode(errors="backslashreplace")
 
 
 def _find(given: dict[str, Any]) -> Callable[[Any], object]:
