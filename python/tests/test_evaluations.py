@@ -366,6 +366,10 @@ def test_the_fastest_is_awaited_and_the_others_go_on() -> None:
         assert await await_fastest(slow, fast) is slow
         with pytest.raises(ValueError, match="at least one"):
             await await_fastest()
+        code = twice.call(1)
+        with pytest.raises(TypeError, match=r"not coroutines: start each with `concurrently\(…\)`"):
+            await await_fastest(code)  # type: ignore[type-var]
+        code.close()
 
     asyncio.run(main())
 

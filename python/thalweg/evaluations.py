@@ -459,6 +459,8 @@ async def await_fastest(
     if not evaluations:
         raise ValueError("there is nothing to wait for: give at least one evaluation")
     for evaluation in evaluations:
+        if isinstance(evaluation, Coroutine):
+            raise TypeError("`await_fastest` takes evaluations, not coroutines: start each with `concurrently(…)`")
         if evaluation.done():
             return evaluation
     fastest: asyncio.Future[Evaluation[T]] = asyncio.get_running_loop().create_future()
