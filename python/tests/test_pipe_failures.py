@@ -107,7 +107,13 @@ def test_messages_that_a_stream_cannot_deliver_do_not_hang_it(tmp_path: Path) ->
 
 def test_values_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
     deep = json.loads('{"a":' * 100 + "1" + "}" * 100)
-    for source in (sources.from_iterable([deep]), sources.from_arrow(pa.table({"a": [deep]}))):
+    cycle: dict[str, Any] = {}
+    cycle["a"] = [cycle]
+    for source in (
+        sources.from_iterable([deep]),
+        sources.from_iterable([cycle]),
+        sources.from_arrow(pa.table({"a": [deep]})),
+    ):
         with pytest.raises(thalweg.Error, match="nested more than 64 deep") as raised:
             Pipeline(source, [], sinks.discard()).run()
         assert isinstance(raised.value.__cause__, ValueError)

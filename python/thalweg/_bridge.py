@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from thalweg._errors import TemporaryError
-from thalweg._thalweg import Batch
+from thalweg._thalweg import Batch, check_nesting
 
 try:
     import pyarrow as pa
@@ -43,6 +43,7 @@ def batches(made: object) -> Iterator[pa.RecordBatch]:
 
 def rows(messages: list[dict[str, Any]]) -> pa.RecordBatch:
     """Converts messages to rows. Messages may have different fields; missing ones are NULL."""
+    check_nesting(messages)
     # A dict instead of a set, because it keeps the order.
     names = list({name: None for message in messages for name in message})
     if not names:

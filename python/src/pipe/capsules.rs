@@ -11,9 +11,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// The maximum depth of types in types. Arrow's readers have the same limit for files and streams, and code
-/// that follows a type calls itself at each level.
-const DEEPEST: usize = 64;
+use super::nesting::{DEEPEST, too_deep};
 
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
@@ -37,9 +35,7 @@ fn check_depth(schema: &FFI_ArrowSchema) -> PyResult<()> {
             return Ok(());
         }
     }
-    Err(PyValueError::new_err(format!(
-        "values are nested more than {DEEPEST} deep, the limit of Arrow: pass them as text, for example with `json.dumps`"
-    )))
+    Err(too_deep())
 }
 
 /// Returns the capsule of a batch's schema.

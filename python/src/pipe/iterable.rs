@@ -294,10 +294,10 @@ impl<'py> Items<'py> {
     /// Returns the next item that is not a list. `goes_on` is called every [`EMPTY`] steps without one. If it
     /// returns false, there are no more items.
     fn next(&mut self, goes_on: impl Fn() -> bool) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut steps = 0;
+        let mut steps: usize = 0;
         while let Some(iterator) = self.0.last_mut() {
             steps += 1;
-            if steps % EMPTY == 0 && !goes_on() {
+            if steps.is_multiple_of(EMPTY) && !goes_on() {
                 return Ok(None);
             }
             match iterator.next().transpose()? {

@@ -10,6 +10,7 @@ mod begin;
 mod capsules;
 mod iterable;
 mod narrow;
+mod nesting;
 mod objects;
 mod read;
 mod run;
@@ -21,5 +22,6 @@ mod workers;
 
 pub use batches::Batch;
 pub use begin::{as_yaml, check, kinds, raised, start};
+pub use nesting::check_nesting;
 pub use run::Run;
 pub use stream::Stream;
