@@ -125,7 +125,7 @@ def test_an_argument_of_another_type_is_named(options: Any, message: str) -> Non
 
 def test_a_table_without_rows_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("name,age\n")
-    summary = thalweg.copy(tmp_path / "people.csv", tmp_path / "people.parquet", encode="parquet")
+    summary = thalweg.copy(tmp_path / "people.csv", tmp_path / "people.parquet", parse="csv", encode="parquet")
     assert (summary.rows, summary.errors) == (0, 0)
     assert not (tmp_path / "people.parquet").exists()
 

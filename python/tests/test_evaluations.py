@@ -368,7 +368,7 @@ def test_the_fastest_is_awaited_and_the_others_go_on() -> None:
             await await_fastest()
         code = twice.call(1)
         with pytest.raises(TypeError, match=r"not coroutines: start each with `concurrently\(…\)`"):
-            await await_fastest(code)  # type: ignore[type-var]
+            await await_fastest(code)  # type: ignore[arg-type]
         code.close()
 
     asyncio.run(main())

@@ -36,6 +36,7 @@ __all__ = [
     "cSVFS",
     "check",
     "check_command",
+    "check_nesting",
     "convert_command",
     "copy",
     "copy_command",
