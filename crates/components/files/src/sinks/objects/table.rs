@@ -350,7 +350,7 @@ mod tests {
         let budget = Budget::new(1 << 20);
         let names: Vec<String> = (0..1000).map(|n| format!("a text that is not repeated {n}")).collect();
         let rows = with(vec![("n", Arc::new(StringViewArray::from(names)) as ArrayRef)]);
-        let mut table = Table::new(&Parquet::default(), &rows, &budget).unwrap();
+        let mut table = Table::new(&Parquet::default(), &rows.fields().schema(), &budget).unwrap();
         for _ in 0..200 {
             table.write(&rows, &mut Rejects::default()).unwrap();
             assert!(budget.used() <= most(budget.limit()), "{budget:?}");
@@ -360,7 +360,8 @@ mod tests {
     #[test]
     fn messages_without_fields_make_no_table() {
         let bare = batch(["x"]);
-        let error = Table::new(&Parquet::default(), &bare, &Budget::new(1 << 20)).err().unwrap();
+        let error =
+            Table::new(&Parquet::default(), &bare.fields().schema(), &Budget::new(1 << 20)).err().unwrap();
         assert_eq!(
             error.to_string(),
             "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`"
