@@ -291,12 +291,11 @@ fn command(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Mad
 
 fn template<T>(text: &str, name: &str, place: &Got<T>, values: &mut Values<'_>) -> Node {
     let translated = gotext::translated(text).unwrap_or_else(|wrong| {
-        let (message, help) = match place.from {
-            SourceType::Value => (wrong.message, wrong.help),
-            _ => {
-                let shown = place.shown(text, name);
-                (format!("{shown} is not a template with variables only."), gotext::variables())
-            }
+        let (message, help) = if place.is_shown() {
+            (wrong.message, wrong.help)
+        } else {
+            let shown = place.shown(text, name);
+            (format!("{shown} is not a template with variables only."), gotext::variables())
         };
         values.wrong(place.from, place.span, message).help(help);
         String::new()

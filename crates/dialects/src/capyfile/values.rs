@@ -22,13 +22,15 @@ pub(super) struct Got<T> {
 }
 
 impl<T> Got<T> {
-    /// Returns a text of the value of the parameter `name`, for a mistake. A value from outside the
-    /// definition may be a secret, so it is not shown.
+    /// True if a mistake may show the value: it is in the definition, or in the request that gets the answer.
+    /// A value from elsewhere may be a secret.
+    pub(super) fn is_shown(&self) -> bool {
+        self.from == SourceType::Value || self.from.is_of_request()
+    }
+
+    /// Returns a text of the value of the parameter `name`, for a mistake.
     pub(super) fn shown(&self, text: &str, name: &str) -> String {
-        match self.from {
-            SourceType::Value => format!("`{text}`"),
-            _ => format!("The value of `{name}`"),
-        }
+        if self.is_shown() { format!("`{text}`") } else { format!("The value of `{name}`") }
     }
 }
 

@@ -21,8 +21,6 @@ pub use signals::{Signal, Signals, pause};
 
 /// How often an observer is called while a phase runs.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// How long a run takes that is short: it gains nothing if the code of its start is unmapped.
-const SHORT_RUN: Duration = Duration::from_millis(20);
 /// How long an aborted run may take to return.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -250,15 +248,11 @@ async fn watch(
         handle.aborted().await;
         tokio::time::sleep(ABORT_TIMEOUT).await;
     });
-    let mut release = pin!(async {
-        tokio::time::sleep(SHORT_RUN).await;
-        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-        crate::code::release();
-        std::future::pending::<()>().await;
-    });
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut has_signal = false;
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    crate::code::release();
     loop {
         tokio::select! {
             summary = &mut wait => return Ok(summary),
@@ -270,7 +264,6 @@ async fn watch(
                 observer.notice(Notice::Abandoned);
                 return Err(RunError::Abandoned);
             }
-            () = &mut release => {}
             _ = ticks.tick() => {
                 retries.note(handle);
                 observer.tick(handle);
