@@ -21,13 +21,17 @@ const MOST: u64 = 48 << 20;
 /// memory until they are written, before it finds that the file is shorter.
 const PARTITION: usize = 16 << 20;
 
+/// The most memory that reading a description takes. The parser of HEIC allocates a list of references by its
+/// declared length, which has 16 bits, before it finds that the file is shorter.
+const DESCRIPTION: usize = 1 << 20;
+
 const WRITTEN: [Format; 4] = [Format::Jpeg, Format::Png, Format::Gif, Format::Tiff];
 
 fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let to = WRITTEN[input.choice(WRITTEN.len())];
     let resized = input.choice(4);
-    let Ok(info) = bounded(64 << 10, || probe(input.0)) else { return };
+    let Ok(info) = bounded(DESCRIPTION, || probe(input.0)) else { return };
     let fit = [Fit::Inside, Fit::Cover, Fit::Fill][resized % 3];
     let size = Resize { width: Some(20), height: Some(30), fit, enlarge: resized == 1 };
     let conversion = Conversion {

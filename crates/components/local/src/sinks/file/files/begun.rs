@@ -20,7 +20,10 @@ use super::resuming::Saved;
 use super::{Compression, Files};
 
 /// The beginning of the keys of these notes. No key of a file's state begins so, as it begins with a name.
-const PREFIX: &str = "\0";
+const PREFIX: &str = "\0begun/";
+/// The key of the highest number that notes have had. It stays when they are removed: a number that comes twice
+/// would belong to pieces before and after the same checkpoint.
+const LAST: &str = "\0last";
 
 /// A piece that was begun.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,7 +55,8 @@ impl Files {
         let known = saved.iter().map(|entry| entry.noted).max().unwrap_or(0);
         let entries = journal.entries(PREFIX)?.into_iter();
         let notes: Vec<Note> = entries.filter_map(|(_, value)| serde_json::from_value(value).ok()).collect();
-        self.noted.set(notes.iter().map(|note| note.order).max().unwrap_or(0).max(known));
+        let last = journal.entries(LAST)?.into_iter().next().and_then(|(_, last)| last.as_u64()).unwrap_or(0);
+        self.noted.set(notes.iter().map(|note| note.order).max().unwrap_or(0).max(known).max(last));
         if self.settings.resends {
             let kept: HashSet<PathBuf> =
                 saved.iter().filter(|entry| entry.has_file()).map(Saved::path).collect();
@@ -60,7 +64,11 @@ impl Files {
             later.for_each(Note::remove);
         }
         // A run that is killed before this repeats the removal, which finds nothing.
-        if notes.is_empty() { Ok(()) } else { journal.forget(PREFIX) }
+        if notes.is_empty() {
+            return Ok(());
+        }
+        journal.note(LAST, &self.noted.get().into())?;
+        journal.forget(PREFIX)
     }
 }
 
