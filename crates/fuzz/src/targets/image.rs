@@ -21,9 +21,9 @@ const MOST: u64 = 48 << 20;
 /// memory until they are written, before it finds that the file is shorter.
 const PARTITION: usize = 16 << 20;
 
-/// The most memory that reading a description takes. The parser of HEIC allocates a list of references by its
-/// declared length, which has 16 bits, before it finds that the file is shorter.
-const DESCRIPTION: usize = 1 << 20;
+/// The most memory that reading a description takes. The parser of HEIC allocates lists by their declared
+/// lengths, which have 16 bits, before it finds that the file is shorter.
+const DESCRIPTION: usize = 4 << 20;
 
 const WRITTEN: [Format; 4] = [Format::Jpeg, Format::Png, Format::Gif, Format::Tiff];
 

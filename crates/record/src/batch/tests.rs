@@ -123,18 +123,20 @@ fn columns_count_beside_the_payloads() {
     assert_eq!(positions.columns_bytes(), 2 * 24 + 3 * 256 + 2 * 8 + 25 + 2 * 16);
 }
 
-/// For each part: the lines, and the names of its fields.
-fn parts(fields: &[(&str, &[Option<&str>])], lines_of: &[&str]) -> Vec<(Vec<String>, Vec<String>)> {
+/// The lines of a part, and the names of its fields.
+type Part = (Vec<String>, Vec<String>);
+
+fn parts(fields: &[(&str, &[Option<&str>])], lines_of: &[&str]) -> Result<Vec<Part>, ArrowError> {
     let column = |(name, values): &(&str, &[Option<&str>])| {
         (
             Field::new(*name, DataType::Utf8View, true),
             Arc::new(StringViewArray::from(values.to_vec())) as ArrayRef,
         )
     };
-    let whole = batch(lines_of).set_fields(fields.iter().map(column)).unwrap();
+    let whole = batch(lines_of).set_fields(fields.iter().map(column))?;
     let names =
         |part: &Batch| part.fields().schema().fields().iter().map(|field| field.name().clone()).collect();
-    whole.by_intrinsic_fields().iter().map(|part| (lines(part), names(part))).collect()
+    Ok(whole.by_intrinsic_fields().iter().map(|part| (lines(part), names(part))).collect())
 }
 
 #[test]
@@ -143,7 +145,8 @@ fn messages_without_a_field_called_payload_have_their_payload() {
     let given = parts(
         &[("n", &[Some("1"), None, None, None]), ("payload", &[None, Some("x"), Some("y"), None])],
         &["a", "b", "c", "d"],
-    );
+    )
+    .unwrap();
     assert_eq!(
         given,
         [
@@ -152,9 +155,9 @@ fn messages_without_a_field_called_payload_have_their_payload() {
             (strings(&["d"]), strings(&["n"])),
         ]
     );
-    let given = parts(&[("meta.time", &[None, Some("t")]), ("payload", &[None, None])], &["a", "b"]);
+    let given = parts(&[("meta.time", &[None, Some("t")]), ("payload", &[None, None])], &["a", "b"]).unwrap();
     assert_eq!(given, [(strings(&["a"]), strings(&[])), (strings(&["b"]), strings(&["meta.time"]))]);
-    let whole = parts(&[("payload", &[Some("x"), Some("y")])], &["a", "b"]);
+    let whole = parts(&[("payload", &[Some("x"), Some("y")])], &["a", "b"]).unwrap();
     assert_eq!(whole, [(strings(&["a", "b"]), strings(&["payload"]))]);
 }
 
