@@ -21,8 +21,8 @@ use super::{Compression, Files};
 
 /// The beginning of the keys of these notes. No key of a file's state begins so, as it begins with a name.
 const PREFIX: &str = "\0begun/";
-/// The key of the highest number that notes have had. It stays when they are removed: a number that comes twice
-/// would belong to pieces before and after the same checkpoint.
+/// The key of the highest number that notes have had. It stays when they are removed: a number that comes
+/// twice would belong to pieces before and after the same checkpoint.
 const LAST: &str = "\0last";
 
 /// A piece that was begun.
