@@ -222,6 +222,10 @@ const PER_CODED: u64 = 12;
 /// it if it is turned.
 const PER_LAYERED: u64 = 8;
 
+/// The tables of the decoder, and the lists of the description, which are allocated by the lengths that the file
+/// declares.
+const HEIF_TABLES: u64 = 4 << 20;
+
 /// Returns the header of a HEIF file: of its primary picture or, if it has none, of the largest one.
 fn of_heif(bytes: &[u8], format: Format) -> Result<Option<Header>, ImageError> {
     let is_animated = matches!(bytes.get(8..12), Some(b"avis" | b"msf1" | b"hevc" | b"hevx"));
@@ -234,7 +238,7 @@ fn of_heif(bytes: &[u8], format: Format) -> Result<Option<Header>, ImageError> {
         height: shape.height,
         channels: if shape.has_alpha { 4 } else { 3 },
         halves: 16,
-        beside: TABLES.saturating_add(beside),
+        beside: HEIF_TABLES.saturating_add(beside),
         orientation: 1,
         is_animated,
         needs_program: shape.needs_program,
