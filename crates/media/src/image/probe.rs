@@ -222,8 +222,8 @@ const PER_CODED: u64 = 12;
 /// it if it is turned.
 const PER_LAYERED: u64 = 8;
 
-/// The tables of the decoder, and the lists of the description, which are allocated by the lengths that the file
-/// declares.
+/// The tables of the decoder, and the lists of the description, which are allocated by the lengths that the
+/// file declares.
 const HEIF_TABLES: u64 = 4 << 20;
 
 /// Returns the header of a HEIF file: of its primary picture or, if it has none, of the largest one.
@@ -261,7 +261,7 @@ fn of_largest(bytes: &[u8], is_animated: bool) -> Option<Header> {
         || memchr::memmem::find(properties, b":auxiliary:alpha").is_some();
     let channels: u8 = if has_alpha { 4 } else { 3 };
     let halves = 2 * u32::from(channels) + 6;
-    let (beside, orientation) = (TABLES, 1);
+    let (beside, orientation) = (HEIF_TABLES, 1);
     Some(Header { width, height, channels, halves, beside, orientation, is_animated, needs_program: true })
 }
 
