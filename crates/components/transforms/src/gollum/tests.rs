@@ -123,6 +123,7 @@ fn members_are_extracted_as_text() {
     assert_eq!(extracted("member: i"), "3");
     assert_eq!(extracted("member: f"), "1.25");
     assert_eq!(extracted("member: f, precision: 0"), "1");
+    assert_eq!(extracted("member: f, precision: 70000").len(), 70_002);
     assert_eq!(extracted("member: b"), "true");
     assert_eq!(extracted("member: n"), "<nil>");
     assert_eq!(extracted("member: l"), "[1 x]");

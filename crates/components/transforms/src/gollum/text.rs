@@ -1,13 +1,12 @@
 //! The smaller formatters, each a function from one text to another.
 
-use std::io::Write;
-
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::json_columns::members;
 
 use super::go::{Style, write_raw, write_text};
+use super::printf::fixed;
 use super::raw::{Raw, checked, text};
 
 /// Extracts one member of a JSON object as text (`format.ExtractJSON`).
@@ -45,11 +44,8 @@ impl ExtractJson {
         match token.as_bytes().first() {
             Some(b'-' | b'0'..=b'9') => {
                 let number: f64 = token.parse().unwrap_or_default();
-                // Writing to memory does not fail.
-                let _ = match self.precision {
-                    Some(digits) => write!(out, "{number:.digits$}"),
-                    None => write!(out, "{number}"),
-                };
+                let text = self.precision.map_or_else(|| number.to_string(), |places| fixed(number, places));
+                out.extend_from_slice(text.as_bytes());
             }
             _ => write_raw(token, Style::Print, out),
         }
