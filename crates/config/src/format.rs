@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
+use crate::check::without_secret;
 use crate::types::{byte_range, byte_size, pattern, time_span};
+use crate::{Diagnostic, Node, place};
 
 /// A mistake in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,19 @@ impl FormatError {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// Returns the mistake in the text of a node, at its place in a document with this source. It shows no
+    /// value of a variable.
+    pub fn in_document(self, node: &Node, source: &str) -> Diagnostic {
+        let span = match (self.range, node.text()) {
+            (Some(range), Some(text)) => place::within(source, node.span, text, range),
+            _ => node.span,
+        };
+        let hide = |message: &str| without_secret(node, message, source);
+        let mut mistake = Diagnostic::new(span, hide(&self.message));
+        mistake.help = self.help.map(|help| hide(&help));
+        mistake
     }
 }
 

@@ -35,9 +35,10 @@ mod temporary;
 pub mod testing;
 
 pub use component::{
-    Component, Context, Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform,
-    FileTransformConfig, Flow, InFlight, Mistake, Reads, Sink, SinkConfig, Source, SourceConfig, Step,
-    Transform, TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
+    Component, Context, Cost, Disposition, FieldMistake, FileError, FileReader, FileReaderConfig, FileSink,
+    FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Reads, Sink, SinkConfig,
+    Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform, WaitingTransformConfig,
+    WriteOutcome,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};
@@ -48,7 +49,7 @@ pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use missing::MissingField;
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
-pub use read::read;
+pub use read::{check_fields, read};
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;

@@ -1,7 +1,7 @@
 //! The fields that a transform reads and no message had: probably misspelled.
 //!
-//! A missing field is no mistake before a run, because fields are only known when messages arrive, and none
-//! for a single message, because the next one may have it. So `filter: "statsu >= 500"` passes nothing,
+//! A missing field is mostly no mistake before a run, because fields are only known when messages arrive (what
+//! is known before is in [`KnownFields`](crate::KnownFields)), and none for a single message, because the next one may have it. So `filter: "statsu >= 500"` passes nothing,
 //! without a word. Each worker therefore notes which of the named fields it has seen, and the counters name
 //! the others at the end.
 //!
@@ -10,11 +10,13 @@
 
 use std::collections::BTreeSet;
 
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use parking_lot::Mutex;
 use serde::Serialize;
 use thalweg_config::nearest;
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::Batch;
+
+use crate::component::{has, is_intrinsic};
 
 /// At most this many names of fields are kept for suggestions: messages may bring any number of names.
 const SUGGESTIONS: usize = 1000;
@@ -41,7 +43,7 @@ pub(crate) struct FieldWatch {
 impl FieldWatch {
     /// Watches for these fields. The payload and metadata are always there.
     pub(crate) fn new(mut fields: Vec<String>) -> Self {
-        fields.retain(|field| field != PAYLOAD && !field.starts_with("meta."));
+        fields.retain(|field| !is_intrinsic(field));
         Self { missing: fields, ..Self::default() }
     }
 
@@ -53,22 +55,12 @@ impl FieldWatch {
         let schema = batch.fields().schema_ref();
         if !self.last.as_ref().is_some_and(|last| std::sync::Arc::ptr_eq(last, schema)) {
             self.last = Some(schema.clone());
-            self.missing.retain(|field| !has(schema, field));
             let names = schema.fields().iter().map(|field| field.name());
+            self.missing.retain(|field| !has(names.clone().map(String::as_str), field));
             let room = SUGGESTIONS.saturating_sub(self.present.len());
             self.present.extend(names.take(room).cloned());
         }
     }
-}
-
-/// True if a schema has a field, or one whose JSON it looks into: `a.b.c` is there if `a` is. A pattern such
-/// as `http_*` is there if a field begins so.
-fn has(schema: &Schema, name: &str) -> bool {
-    if let Some((start, _)) = name.split_once('*') {
-        return schema.fields().iter().any(|field| field.name().starts_with(start));
-    }
-    let ends = name.match_indices('.').map(|(at, _)| at).chain([name.len()]);
-    ends.into_iter().any(|end| schema.column_with_name(&name[..end]).is_some())
 }
 
 /// The fields that no worker of a transform has seen.

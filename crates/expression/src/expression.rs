@@ -2,15 +2,17 @@
 
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
+use arrow_schema::{DataType, Field, Schema as Columns};
 use datafusion_sql::sqlparser::ast::Expr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
     error::ExpressionError,
+    evaluate::{column_type, field_of, not_a_condition},
     isolate::isolated,
     names,
-    plan::{self, Purpose},
+    plan::{self, Plan, Purpose},
     syntax, walk,
 };
 
@@ -81,14 +83,42 @@ impl Expression {
         self.0.possible.iter().any(|name| thalweg_record::INTRINSIC.contains(&name.as_str()))
     }
 
+    /// Returns the names of all columns that it may read: for `user.name` also `user`.
+    pub fn possible_columns(&self) -> &[String] {
+        &self.0.possible
+    }
+
+    /// Plans the expression for columns of these types. A column that is not there is NULL. Returns the type of
+    /// its values, as a field of this name.
+    ///
+    /// # Errors
+    /// If it cannot be evaluated for any values of these types.
+    pub fn result(&self, name: &str, columns: &Columns) -> Result<Field, ExpressionError> {
+        let plan = self.planned(columns, Purpose::Value)?;
+        Ok(field_of(name, plan.data_type.clone(), plan.kind()))
+    }
+
+    /// Plans the condition for columns of these types. A column that is not there is NULL.
+    ///
+    /// # Errors
+    /// If it cannot be evaluated for any values of these types.
+    pub fn check_condition(&self, columns: &Columns) -> Result<(), ExpressionError> {
+        let plan = self.planned(columns, Purpose::Condition)?;
+        match plan.data_type {
+            DataType::Boolean | DataType::Null => Ok(()),
+            other => Err(ExpressionError::new(not_a_condition(self, &other))),
+        }
+    }
+
+    fn planned(&self, columns: &Columns, purpose: Purpose) -> Result<Plan, ExpressionError> {
+        let names = self.possible_columns().iter();
+        let types = names.filter_map(|name| Some((name.as_str(), column_type(columns, name)?))).collect();
+        plan::plan(self.sql(), &types, purpose)
+    }
+
     /// True if NULLs of different types may lead to different results: see [`chooses`].
     pub(crate) fn chooses(&self) -> bool {
         self.0.chooses
-    }
-
-    /// Returns the names of all columns that the expression may read.
-    pub(crate) fn possible_columns(&self) -> &[String] {
-        &self.0.possible
     }
 }
 

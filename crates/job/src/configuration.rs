@@ -237,6 +237,10 @@ impl Configuration {
         let mut phases = Vec::new();
         for (number, found) in converted.phases.into_iter().enumerate() {
             let mut graph = thalweg_engine::read(&found.document, registry)?;
+            if self.dialect.is_native() {
+                // In a converted configuration, a step without effect is none of the user's mistakes.
+                thalweg_engine::check_fields(&found.document, &graph)?;
+            }
             self.refuse_stdin_twice(&graph)?;
             graph.memory = overrides.memory.unwrap_or(graph.memory);
             let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());

@@ -260,6 +260,11 @@ impl Typing {
             nulls_in_text: null_values.is_some_and(|values| !values.is_empty()),
         }
     }
+
+    /// Returns the type of the field of this name.
+    pub fn kind(&self, name: &str) -> FieldType {
+        self.types.get(name).copied().unwrap_or_default()
+    }
 }
 
 /// Returns a mistake for each field in `types` that does not exist.
@@ -338,7 +343,7 @@ impl Columns {
 
     /// Adds a column and returns its number. The column is NULL in the messages so far.
     pub fn add(&mut self, name: &str) -> usize {
-        let kind = self.typing.types.get(name).copied().unwrap_or_default();
+        let kind = self.typing.kind(name);
         let may_be_null = self.typing.nulls_in_text || !matches!(kind, FieldType::Text | FieldType::Json);
         self.columns.push(Column { name: name.into(), kind, may_be_null, idle: 0 });
         self.layout.add(Arc::new(kind.field(name)));

@@ -7,7 +7,7 @@ use chrono::DateTime;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, TextBuilder};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -95,6 +95,10 @@ sinks:
 impl TransformConfig for AddId {
     fn is_sequential(&self) -> bool {
         !matches!(self.kind, Kind::Hash | Kind::Uuid)
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(&self.into, None)
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

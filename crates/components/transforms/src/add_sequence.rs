@@ -6,7 +6,7 @@ use arrow_array::Int64Array;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -60,6 +60,10 @@ sinks:
 impl TransformConfig for AddSequence {
     fn is_sequential(&self) -> bool {
         true
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(&self.into, Some(FieldType::Int.field(&self.into)))
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use thalweg_codec::columns::{Before, ColumnBuilder, FieldType, Layout, is_json_field};
@@ -51,6 +51,10 @@ impl TransformConfig for Cast {
 
     fn fields(&self) -> Vec<String> {
         self.0.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        self.0.0.iter().fold(before, |known, (name, kind)| known.with(name, Some(kind.field(name))))
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -1,9 +1,10 @@
-//! Evaluates conditions over the messages of a batch.
+//! Conditions: their evaluation over the messages of a batch, and mistakes in them.
 
 use arrow_array::{BooleanArray, cast::AsArray};
 use arrow_select::filter::filter;
-use thalweg_engine::{Error, Outputs};
-use thalweg_expression::Evaluator;
+use thalweg_config::FormatError;
+use thalweg_engine::{Error, FieldMistake, KnownFields, Outputs};
+use thalweg_expression::{Evaluator, Expression, ExpressionError};
 use thalweg_record::{Batch, all_but};
 
 /// Evaluates a condition over a batch. Messages for which the evaluation fails are rejected. Returns the
@@ -20,4 +21,16 @@ pub(crate) fn ask(
     let keep = all_but(batch.rows(), answers.failed.iter().map(|(row, _)| *row));
     let values = filter(&answers.values, &keep)?.as_boolean().clone();
     Ok(out.reject(batch, answers.failed)?.map(|rest| (rest, values)))
+}
+
+/// Returns the mistake in a condition whose types do not fit, if those of all its fields are known.
+pub(crate) fn unfit(condition: &Expression, known: &KnownFields) -> Option<FieldMistake> {
+    let columns = known.schema_of(condition.possible_columns())?;
+    condition.check_condition(&columns).err().map(|error| mistake(condition, &error))
+}
+
+/// Returns a mistake in an expression, for a message at its place.
+pub(crate) fn mistake(expression: &Expression, error: &ExpressionError) -> FieldMistake {
+    let ExpressionError { range, message, help } = error.clone();
+    FieldMistake { text: expression.sql().to_owned(), error: FormatError { range, message, help } }
 }

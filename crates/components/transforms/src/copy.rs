@@ -9,7 +9,7 @@ use arrow_array::{Array, BinaryViewArray};
 use arrow_schema::{Field, FieldRef, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -102,6 +102,13 @@ impl TransformConfig for Copy {
 
     fn fields(&self) -> Vec<String> {
         vec![self.from.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        match group(&self.into) {
+            Some(_) => before.with_others(),
+            None => before.with(&self.into, None),
+        }
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

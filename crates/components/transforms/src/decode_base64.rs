@@ -51,6 +51,10 @@ sinks:
 }
 
 impl TransformConfig for DecodeBase64 {
+    fn fields(&self) -> Vec<String> {
+        vec![self.target.input().field]
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let engine = base64(self.alphabet.as_deref()).map_err(Error::permanent)?;
         Ok(Box::new(Decoder {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
@@ -38,6 +38,10 @@ impl TransformConfig for Drop {
 
     fn fields(&self) -> Vec<String> {
         self.0.clone()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        self.0.iter().fold(before, |known, name| known.without(name))
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

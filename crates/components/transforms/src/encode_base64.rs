@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::base64::{base64, check_alphabet};
@@ -42,6 +42,14 @@ sinks:
 }
 
 impl TransformConfig for EncodeBase64 {
+    fn fields(&self) -> Vec<String> {
+        vec![self.target.input().field]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(self.target.output(), None)
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let engine = base64(self.alphabet.as_deref()).map_err(Error::permanent)?;
         Ok(Box::new(Encoder { editor: self.target.editor(FieldType::Text), engine }))

@@ -6,7 +6,7 @@ use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Pattern;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::expansion::{Expansion, unknown_group};
@@ -72,6 +72,14 @@ sinks:
 }
 
 impl TransformConfig for Extract {
+    fn fields(&self) -> Vec<String> {
+        vec![self.target.input().field]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(self.target.output(), None)
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let regex = self.pattern.regex().clone();
         crate::captures::check(&regex, context.memory.budget())?;

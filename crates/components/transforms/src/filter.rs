@@ -2,11 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{
+    Component, Context, Error, FieldMistake, KnownFields, Outputs, Transform, TransformConfig,
+};
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
 
-use crate::conditions::ask;
+use crate::conditions::{self, ask};
 
 /// Passes messages for which a condition is true.
 ///
@@ -55,6 +57,15 @@ impl TransformConfig for Filter {
     fn fields(&self) -> Vec<String> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
         condition.needed_columns().to_vec()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before
+    }
+
+    fn check_fields(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
+        conditions::unfit(condition, before).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use chrono::DateTime;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::{FieldType, Layout, shortened};
@@ -110,6 +110,14 @@ sinks:
 }
 
 impl TransformConfig for FormatTimestamp {
+    fn fields(&self) -> Vec<String> {
+        vec![self.target.input().field]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(self.target.output(), None)
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let wrong = || Error::permanent(format!("`{}` is not a format for times", self.format));
         let into = self.target.output();

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
@@ -38,6 +38,10 @@ impl TransformConfig for Keep {
 
     fn fields(&self) -> Vec<String> {
         self.0.clone()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.only(&self.0)
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

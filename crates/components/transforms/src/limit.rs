@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, Share};
 
 use crate::kept::Kept;
@@ -126,6 +126,10 @@ impl TransformConfig for Limit {
 
     fn is_sequential(&self) -> bool {
         true
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

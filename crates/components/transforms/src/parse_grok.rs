@@ -149,6 +149,10 @@ sinks:
 }
 
 impl TransformConfig for ParseGrok {
+    fn fields(&self) -> Vec<String> {
+        vec![self.input.field.clone()]
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let compiled = self.compile().map_err(|mistake| Error::permanent(mistake.message))?;
         let mut names: Vec<String> = Vec::new();

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use memchr::{memchr2, memchr3};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required, shortened};
@@ -71,6 +71,14 @@ sinks:
 }
 
 impl TransformConfig for ParseLogfmt {
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with_others()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let typing = Typing::new(&self.types, self.null_values.as_deref());
         Ok(Box::new(Parser {

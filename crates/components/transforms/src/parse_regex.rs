@@ -12,7 +12,7 @@ use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Pattern;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required, unknown_types};
@@ -77,6 +77,15 @@ sinks:
 }
 
 impl TransformConfig for ParseRegex {
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        let kind = |name: &str| self.types.get(name).copied().unwrap_or(FieldType::Text);
+        before.parsed(self.groups().map(|name| kind(name).field(name)))
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let regex = self.pattern.regex().clone();
         captures::check(&regex, context.memory.budget())?;

@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, builder::TimestampMicrosecondBuilder};
 use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{FieldType, Layout, shortened};
@@ -82,6 +82,14 @@ sinks:
 }
 
 impl TransformConfig for ParseTimestamp {
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(self.into.as_deref().unwrap_or(&self.field), None)
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let format = TimeFormat::parse(&self.format).map_err(Error::permanent)?;
         let zone = parse_zone(&self.timezone).unwrap_or(0);

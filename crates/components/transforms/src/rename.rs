@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::{FieldRef, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -74,6 +74,17 @@ impl TransformConfig for Rename {
 
     fn fields(&self) -> Vec<String> {
         self.0.0.iter().map(|(old, _)| old.clone()).collect()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        if self.0.0.iter().any(|(old, _)| group(old).is_some()) {
+            return before.with_others();
+        }
+        // All names change at once: `{a: b, b: a}` exchanges two fields.
+        let kind = |(old, new): &(String, String)| Some(before.kind(old)?.clone().with_name(new));
+        let kinds: Vec<_> = self.0.0.iter().map(kind).collect();
+        let rest = self.0.0.iter().fold(before, |known, (old, _)| known.without(old));
+        self.0.0.iter().zip(kinds).fold(rest, |known, ((_, new), kind)| known.with(new, kind))
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -7,7 +7,7 @@ use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Pattern;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::expansion::{Expansion, unknown_group};
@@ -63,6 +63,14 @@ sinks:
 }
 
 impl TransformConfig for Replace {
+    fn fields(&self) -> Vec<String> {
+        vec![self.target.input().field]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(self.target.output(), None)
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let with = self.with.clone().into_bytes();
         let search = match (&self.search, &self.pattern) {

@@ -6,11 +6,13 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{
+    Component, Context, Error, FieldMistake, KnownFields, Mistake, Outputs, Transform, TransformConfig,
+};
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
 
-use crate::conditions::ask;
+use crate::conditions::{self, ask};
 use crate::labels::check_labels;
 use thalweg_codec::ordered::Ordered;
 
@@ -65,6 +67,14 @@ impl TransformConfig for Route {
 
     fn fields(&self) -> Vec<String> {
         self.0.0.iter().flat_map(|(_, condition)| condition.needed_columns()).cloned().collect()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before
+    }
+
+    fn check_fields(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        self.0.0.iter().filter_map(|(_, condition)| conditions::unfit(condition, before)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -7,7 +7,7 @@ use arrow_array::{Array, BinaryViewArray};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, ViewBuilder};
 
 use crate::labels::check_labels;
@@ -85,6 +85,10 @@ impl TransformConfig for RouteBy {
 
     fn fields(&self) -> Vec<String> {
         vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -7,7 +7,7 @@ use arrow_buffer::BooleanBuffer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC};
 
 use thalweg_codec::keys::hash_keys;
@@ -96,6 +96,10 @@ impl TransformConfig for Sample {
         // With a key, each message is decided alone. With groups or a seed, the decision depends on earlier
         // messages.
         self.key.is_none() && (self.seed.is_some() || self.one_in.is_some())
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

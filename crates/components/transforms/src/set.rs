@@ -12,13 +12,17 @@ use std::time::Duration;
 use arrow_schema::FieldRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{
+    Component, Context, Error, FieldMistake, KnownFields, Mistake, Outputs, Transform, TransformConfig,
+};
 use thalweg_expression::{Evaluated, Evaluator, Expression};
 use thalweg_record::{Ack, Batch, PAYLOAD};
 
 use thalweg_codec::columns::{Before, Layout};
 use thalweg_codec::keys::{as_bytes, present};
 use thalweg_codec::ordered::Ordered;
+
+use crate::conditions;
 
 /// Sets fields: `{name: "expression"}`.
 ///
@@ -68,6 +72,32 @@ impl TransformConfig for Set {
             expression.needed_columns().iter().filter(move |name| !is_set(name))
         });
         needed.cloned().collect()
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        self.0.0.iter().fold(before, |known, (name, expression)| {
+            let columns = known.schema_of(expression.possible_columns());
+            let kind = columns.and_then(|columns| expression.result(name, &columns).ok());
+            known.with(name, kind)
+        })
+    }
+
+    fn check_fields(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        let mut mistakes = Vec::new();
+        self.0.0.iter().fold(before.clone(), |known, (name, expression)| {
+            let columns = known.schema_of(expression.possible_columns());
+            let result = columns.map(|columns| expression.result(name, &columns));
+            let kind = match result {
+                Some(Err(error)) => {
+                    mistakes.push(conditions::mistake(expression, &error));
+                    None
+                }
+                Some(Ok(kind)) => Some(kind),
+                None => None,
+            };
+            known.with(name, kind)
+        });
+        mistakes
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

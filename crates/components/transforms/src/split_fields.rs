@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{Columns, RowParser, Typing, parse_rows};
@@ -60,6 +60,15 @@ sinks:
 }
 
 impl TransformConfig for SplitFields {
+    fn fields(&self) -> Vec<String> {
+        vec![self.input.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        let named = self.fields.iter().filter(|name| !name.is_empty());
+        named.fold(before, |known, name| known.with(&format!("{}{name}", self.prefix), None))
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let named = self.fields.iter().filter(|name| !name.is_empty());
         let names = named.map(|name| format!("{}{name}", self.prefix));

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -42,6 +42,14 @@ sinks:
 }
 
 impl TransformConfig for Trim {
+    fn fields(&self) -> Vec<String> {
+        vec![self.target.input().field]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(self.target.output(), None)
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let characters = self.characters.chars().map(|c| c.to_string().into_bytes()).collect();
         Ok(Box::new(Trimmer { editor: self.target.editor(FieldType::Text), characters }))

@@ -3,9 +3,9 @@
 use serde_json::Value as Json;
 
 use super::schema::Layers;
-use super::wording::{subject, without_secret};
+use super::wording::subject;
 use super::{Checker, Context, Found};
-use crate::{Diagnostic, Node, format, place};
+use crate::{Diagnostic, Node, format};
 
 impl<'s> Checker<'s> {
     /// Checks the format, length and pattern of a text.
@@ -15,14 +15,7 @@ impl<'s> Checker<'s> {
             if let Some(check) = layer.get("format").and_then(Json::as_str).and_then(format::registered)
                 && let Err(error) = check(text)
             {
-                let span = match error.range {
-                    Some(range) => place::within(self.source, node.span, text, range),
-                    None => node.span,
-                };
-                let hide = |message: &str| without_secret(node, message, self.source);
-                let mut mistake = Diagnostic::new(span, hide(&error.message));
-                mistake.help = error.help.map(|help| hide(&help));
-                return mistakes.push(mistake);
+                return mistakes.push(error.in_document(node, self.source));
             }
             let length = || text.chars().count() as u64;
             if let Some(least) =

@@ -21,6 +21,7 @@
 //! See docs/decisions/064-one-trait-per-role.md.
 
 mod files;
+mod known_fields;
 mod reads;
 mod sink;
 mod source;
@@ -39,6 +40,8 @@ pub use thalweg_config::Mistake;
 pub use files::{
     Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig,
 };
+pub use known_fields::{FieldMistake, KnownFields};
+pub(crate) use known_fields::{has, is_intrinsic};
 pub use reads::Reads;
 pub(crate) use reads::normalised;
 pub use sink::{InFlight, Sink, SinkConfig, WriteOutcome};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Context, Flow, Reads};
+use super::{Context, Flow, KnownFields, Reads};
 use crate::{Error, SourceOutput};
 
 /// Reads messages or files. One instance runs as one task.
@@ -25,6 +25,11 @@ pub trait SourceConfig: Send + Sync {
     /// Returns the flow that the source sends.
     fn gives(&self) -> Flow {
         Flow::Messages
+    }
+
+    /// Returns what is known of the fields of its messages. By default nothing is.
+    fn fields(&self) -> KnownFields {
+        KnownFields::unknown()
     }
 
     /// True if [`Source::run`] blocks. Blocking sources get a dedicated thread; others may share the threads

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Cost, FileReaderConfig, FileTransformConfig, Flow, TransformConfig, WaitingTransformConfig};
+use super::{
+    Cost, FieldMistake, FileReaderConfig, FileTransformConfig, Flow, KnownFields, TransformConfig,
+    WaitingTransformConfig,
+};
 
 /// A configured transform. Its variant determines what it takes.
 #[derive(Clone)]
@@ -33,6 +36,22 @@ impl Step {
     pub fn fields(&self) -> Vec<String> {
         match self {
             Step::Messages(config) => config.fields(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => Vec::new(),
+        }
+    }
+
+    /// Returns what is known of the fields of its messages.
+    pub fn fields_after(&self, before: KnownFields) -> KnownFields {
+        match self {
+            Step::Messages(config) => config.fields_after(before),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => KnownFields::unknown(),
+        }
+    }
+
+    /// Returns the mistakes that follow from the fields that it receives.
+    pub fn check_fields(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        match self {
+            Step::Messages(config) => config.check_fields(before),
             Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => Vec::new(),
         }
     }

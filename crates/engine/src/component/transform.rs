@@ -3,7 +3,7 @@
 use serde_json::Value;
 use thalweg_record::Batch;
 
-use super::{Context, Flow};
+use super::{Context, FieldMistake, Flow, KnownFields};
 use crate::{Error, Outputs};
 
 /// Changes batches in memory, without waiting. Each worker of the segment has its own instance.
@@ -85,6 +85,20 @@ pub trait TransformConfig: Send + Sync {
     /// Returns the names of fields that it reads, and without which it has no effect. The summary of a run
     /// names those that no message had.
     fn fields(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns what is known of the fields of its messages, on all outputs but `errors`, from what is known of
+    /// those that it receives. By default nothing is.
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        let _ = before;
+        KnownFields::unknown()
+    }
+
+    /// Returns the mistakes that follow from the fields that it receives, beside those [named](Self::fields)
+    /// that no message can have: types that do not fit, for instance.
+    fn check_fields(&self, before: &KnownFields) -> Vec<FieldMistake> {
+        let _ = before;
         Vec::new()
     }
 

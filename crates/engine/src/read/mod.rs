@@ -7,6 +7,7 @@
 //! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 mod connections;
+mod fields;
 mod shared_files;
 mod terms;
 
@@ -19,6 +20,8 @@ use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode,
 use crate::graph::{Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
 use crate::registry::{Built, Registry, Role};
 use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
+
+pub use fields::check_fields;
 
 const SECTIONS: [&str; 7] = ["memory", "state", "dead_letters", "temporary", "sources", "pipelines", "sinks"];
 /// Written beside the kind of a file transform.

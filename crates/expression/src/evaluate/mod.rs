@@ -56,14 +56,19 @@ pub struct Evaluated {
 impl Evaluated {
     /// Returns a nullable field for the values.
     pub fn field(&self, name: &str) -> Field {
-        let field = Field::new(name, self.values.data_type().clone(), true);
-        let extension = match self.kind {
-            Kind::Json => JSON,
-            Kind::Number => NUMBER,
-            Kind::Plain | Kind::Meta => return field,
-        };
-        field.with_metadata([(EXTENSION.to_owned(), extension.to_owned())].into())
+        field_of(name, self.values.data_type().clone(), self.kind)
     }
+}
+
+/// Returns a nullable field for values of this type and kind.
+pub(crate) fn field_of(name: &str, data_type: DataType, kind: Kind) -> Field {
+    let field = Field::new(name, data_type, true);
+    let extension = match kind {
+        Kind::Json => JSON,
+        Kind::Number => NUMBER,
+        Kind::Plain | Kind::Meta => return field,
+    };
+    field.with_metadata([(EXTENSION.to_owned(), extension.to_owned())].into())
 }
 
 /// The property of a column's values that its Arrow type does not show.
@@ -378,7 +383,7 @@ impl Seen {
 }
 
 /// Returns the type of the column `name` in a batch with these fields, if it has one.
-fn column_type(schema: &SchemaRef, name: &str) -> Option<ColumnType> {
+pub(crate) fn column_type(schema: &Schema, name: &str) -> Option<ColumnType> {
     if let Some((_, field)) = schema.fields().find(name) {
         let data_type = field.data_type().clone();
         let text = matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -399,7 +404,7 @@ fn meta_type(name: &str) -> Option<ColumnType> {
     Some(ColumnType { data_type, json: false, field: false })
 }
 
-fn not_a_condition(expression: &Expression, data_type: &DataType) -> String {
+pub(crate) fn not_a_condition(expression: &Expression, data_type: &DataType) -> String {
     let value = match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
         data_type if data_type.is_numeric() => "a number",

@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
@@ -85,6 +85,10 @@ sinks:
 }
 
 impl SourceConfig for PipeSource {
+    fn fields(&self) -> KnownFields {
+        KnownFields::none()
+    }
+
     fn resends(&self) -> bool {
         false
     }

@@ -5,7 +5,7 @@ use std::io;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
@@ -52,6 +52,10 @@ sinks:
 }
 
 impl SourceConfig for StdinSource {
+    fn fields(&self) -> KnownFields {
+        KnownFields::none()
+    }
+
     fn reads_stdin(&self) -> bool {
         true
     }

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
 use saved::Saved;
@@ -84,6 +84,10 @@ impl TransformConfig for Dedupe {
 
     fn is_sequential(&self) -> bool {
         true
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

@@ -11,7 +11,7 @@ mod tests;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use header::{Headers, WithHeader};
@@ -101,6 +101,18 @@ sinks:
 impl TransformConfig for ParseCsv {
     fn is_sequential(&self) -> bool {
         self.header
+    }
+
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        if self.header {
+            return before.with_others();
+        }
+        let typing = self.options.typing();
+        before.parsed(self.columns.iter().map(|name| typing.kind(name).field(name)))
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {

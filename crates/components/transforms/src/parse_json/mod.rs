@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -96,6 +96,17 @@ sinks:
 }
 
 impl TransformConfig for ParseJsonConfig {
+    fn fields(&self) -> Vec<String> {
+        vec![self.input.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        let Some(fields) = self.fields.as_ref().filter(|_| !self.flatten) else {
+            return before.with_others();
+        };
+        fields.iter().fold(before, |known, name| known.with(&format!("{}{name}", self.prefix), None))
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let wanted = Wanted {
             fields: self.fields.as_ref().map(|fields| fields.iter().cloned().collect()),

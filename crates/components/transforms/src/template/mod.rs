@@ -20,7 +20,7 @@ use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, Budget, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::FieldType;
@@ -108,6 +108,10 @@ sinks:
 }
 
 impl TransformConfig for Template {
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with(&self.into, None)
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let environment = self.environment().map_err(|error| Error::permanent(error.to_string()))?;
         let template = environment.get_template("template");

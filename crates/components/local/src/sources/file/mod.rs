@@ -32,7 +32,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Mistake, Reads, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Component, Context, Error, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
+};
 
 use find::{Finder, Findings, Found};
 use read::Reader;
@@ -190,6 +192,10 @@ sinks:
 }
 
 impl SourceConfig for FileSource {
+    fn fields(&self) -> KnownFields {
+        KnownFields::none()
+    }
+
     fn reads(&self) -> Vec<Reads> {
         let all = self.path.all().iter().flat_map(|text| Reads::of(text));
         let has_regex = self.include_regex.is_some() || self.exclude_regex.is_some();

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Checkpoint, Component, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput,
+    Checkpoint, Component, Context, Error, KnownFields, Mistake, Reading, Source, SourceConfig, SourceOutput,
 };
 use thalweg_record::ViewBuilder;
 
@@ -107,6 +107,10 @@ sinks:
 }
 
 impl SourceConfig for GenerateConfig {
+    fn fields(&self) -> KnownFields {
+        KnownFields::none()
+    }
+
     fn blocks(&self) -> bool {
         false
     }

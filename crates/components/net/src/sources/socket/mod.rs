@@ -12,7 +12,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{
     Address, Announce, Connection, Datagrams, ListenOptions, Listener, Plain, Respond, SocketOptions,
@@ -85,6 +85,10 @@ sinks:
 }
 
 impl SourceConfig for SocketSource {
+    fn fields(&self) -> KnownFields {
+        KnownFields::none()
+    }
+
     fn blocks(&self) -> bool {
         false
     }
