@@ -5,7 +5,8 @@
 //! exceeds it.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +34,9 @@ pub struct Document {
 }
 
 impl Document {
+    /// The largest document, in bytes. Without a limit, a wrong path such as `/dev/zero` takes all memory.
+    pub const MAX_BYTES: usize = 16 << 20;
+
     /// Parses YAML or JSON. Messages show `name`, usually the path.
     ///
     /// # Errors
@@ -72,6 +76,20 @@ impl Document {
         diagnostics.into_result(document)
     }
 
+    /// Reads the text of a document.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read, or has more than [`MAX_BYTES`](Self::MAX_BYTES).
+    pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        input.take(Self::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > Self::MAX_BYTES {
+            let message = format!("it is larger than {} MiB, the limit of a configuration", Self::MAX_BYTES >> 20);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        Ok(bytes)
+    }
+
     /// Reads and parses the file without substituting variables: in files of other programs, `${` may mean
     /// something else.
     ///
@@ -79,7 +97,7 @@ impl Document {
     /// Returns the errors of [`parse`](Self::parse), or an error if the file cannot be read or is not UTF-8.
     pub fn open(path: &Path) -> Result<Document, Diagnostics> {
         let name = path.display().to_string();
-        let bytes = fs::read(path).map_err(|error| {
+        let bytes = File::open(path).and_then(Self::read).map_err(|error| {
             let mut diagnostics = Diagnostics::new(&name, "");
             let problem = diagnostics.error(Span::default(), format!("`{name}` cannot be read: {error}."));
             if error.kind() == std::io::ErrorKind::NotFound {

@@ -67,8 +67,12 @@ pub(crate) fn words(error: &DataFusionError) -> String {
             | ArrowError::InvalidArgumentError(text) => text.clone(),
             other => other.to_string(),
         },
+        root if root.message().contains(REGEX) => root.message().to_string(),
         root => root.message().lines().next().unwrap_or_default().to_owned(),
     };
+    if text.contains(REGEX) {
+        return format!("it is not a regular expression: {}", regex_reason(&text));
+    }
     let is_planning = matches!(
         root,
         DataFusionError::Plan(_)
@@ -78,6 +82,15 @@ pub(crate) fn words(error: &DataFusionError) -> String {
     );
     // Values of messages may look like anything, but only the planner shows its structures.
     if is_planning && is_debug_output(&text) { NOT_SUPPORTED.to_owned() } else { plain(&text) }
+}
+
+/// How the message of a wrong regular expression begins.
+const REGEX: &str = "regex parse error";
+
+/// Returns the reason in the message of a wrong regular expression, which is a drawing of several lines.
+pub(crate) fn regex_reason(message: &str) -> &str {
+    let reason = message.lines().find_map(|line| line.trim().strip_prefix("error: "));
+    reason.unwrap_or_else(|| message.lines().next().unwrap_or_default()).trim_end_matches('.')
 }
 
 /// True if a text shows structures, as in `Substring { expr: Identifier(Ident { ...`.
@@ -103,6 +116,46 @@ fn wrong_types(text: &str) -> Option<String> {
     Some(match name {
         Some(name) => format!("function '{}' does not take values of these types", name.as_str()),
         None => "a function does not take values of these types".to_owned(),
+    })
+}
+
+/// Returns the sentence for an operator or a function between values whose types do not fit, if that is the
+/// error. The types are nouns already.
+fn wrong_operands(text: &str) -> Option<String> {
+    type Rule = (LazyLock<Option<Regex>>, &'static str);
+    static RULES: [Rule; 4] = [
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^cannot infer common argument type for logical boolean operation (.+) (and|or) (.+)$").ok()
+            }),
+            "`$2` combines conditions, not values of the types $1 and $3",
+        ),
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^cannot infer common argument type for comparison operation (.+?) (?:=|<>|!=|<=?|>=?|is (?:not )?distinct from) (.+)$").ok()
+            }),
+            "a value of the type $1 cannot be compared with one of the type $2",
+        ),
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^there isn't a common type to coerce (.+) and (.+) in (\w+) expression$")
+                    .ok()
+            }),
+            "`$3` compares texts, not values of the types $1 and $2",
+        ),
+        (
+            LazyLock::new(|| {
+                Regex::new(r"(?i)^function '(\w+)' requires (?:string|text), but received (?:\w+ \(DataType: )?(\w+)\)?$").ok()
+            }),
+            "the function `$1` takes text, not values of the type $2",
+        ),
+    ];
+    let text = text.trim().trim_end_matches('.');
+    RULES.iter().find_map(|(rule, sentence)| {
+        let captures = rule.as_ref()?.captures(text)?;
+        let mut said = String::new();
+        captures.expand(sentence, &mut said);
+        Some(said)
     })
 }
 
@@ -139,14 +192,18 @@ fn plain(text: &str) -> String {
     if let Some(sentence) = wrong_types(text) {
         return sentence;
     }
+    let in_nouns = |text: &str| match TYPES.as_ref() {
+        Some(types) => types.replace_all(text, noun).into_owned(),
+        None => text.to_owned(),
+    };
+    if let Some(sentence) = wrong_operands(&in_nouns(text)) {
+        return sentence;
+    }
     // The inner error says more.
     let text = text.rsplit("Error during planning: ").next().unwrap_or(text);
-    let text = match TYPES.as_ref() {
-        Some(types) => types.replace_all(text, noun),
-        None => text.into(),
-    };
+    let text = in_nouns(text);
     let text = match RECEIVED.as_ref() {
-        Some(received) => received.replace_all(&text, "$1"),
+        Some(received) => received.replace_all(&text, "$1").into_owned(),
         None => text,
     };
     lowered(&text)
@@ -199,6 +256,22 @@ mod tests {
             (
                 "Coercion from Utf8View to the signature Uniform(1, [Float64, Float32]) failed",
                 "a function does not take values of these types",
+            ),
+            (
+                "Cannot infer common argument type for logical boolean operation Int64 AND Utf8View",
+                "`AND` combines conditions, not values of the types integer and text",
+            ),
+            (
+                "Cannot infer common argument type for comparison operation Int64 = Boolean",
+                "a value of the type integer cannot be compared with one of the type boolean",
+            ),
+            (
+                "There isn't a common type to coerce Int64 and Utf8View in LIKE expression",
+                "`LIKE` compares texts, not values of the types integer and text",
+            ),
+            (
+                "Function 'upper' requires String, but received Int64 (DataType: Int64).",
+                "the function `upper` takes text, not values of the type integer",
             ),
             ("Error parsing timestamp from 'a::b { '", "error parsing timestamp from 'a::b { '"),
         ] {

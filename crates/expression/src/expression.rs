@@ -242,6 +242,11 @@ mod tests {
         );
         assert_eq!(names("a.b[0].c['x y'] = 1 AND a IS NULL"), ["a.b", "a"]);
         assert_eq!(names("user = 'x' AND level IN ('a') AND upper(upper) = 'Y'"), ["user", "level", "upper"]);
+        assert_eq!(
+            names("user.name = 'x' AND user['first name'] = 'y' AND USER[0] = 1"),
+            ["user.name", "user", "USER"]
+        );
+        assert_eq!(names("session_user.id = 1 AND localtime > 1"), ["session_user.id", "localtime"]);
         assert_eq!(names("current_date > x"), ["x"]);
         assert_eq!(names("time > 5 AND date = 'x' AND timestamp IS NULL"), ["time", "date", "timestamp"]);
     }

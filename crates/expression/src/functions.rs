@@ -8,7 +8,7 @@ use std::{
 use datafusion_expr::{ScalarUDF, TypeSignature};
 use datafusion_expr_common::signature::Arity;
 
-use crate::{ExpressionError, FunctionInfo, bounded::bounded, catalogue::CATALOGUE, clock, json};
+use crate::{ExpressionError, FunctionInfo, bounded::bounded, catalogue::CATALOGUE, clock, elsewhere, json};
 
 /// DataFusion functions about its own tables, files and type system, which have no use here.
 const NOT_HERE: [&str; 16] = [
@@ -57,20 +57,6 @@ const AGGREGATES: [&str; 24] = [
     "sum",
     "var",
     "variance",
-];
-
-/// Function names of other systems, and the equivalent here.
-const ELSEWHERE: [(&str, &str); 10] = [
-    ("isnull", "coalesce"),
-    ("json_extract_scalar", "json_get"),
-    ("json_value", "json_get"),
-    ("len", "length"),
-    ("parse_json", "json_get"),
-    ("regexp_match", "regexp_like"),
-    ("regexp_matches", "regexp_like"),
-    ("regexp_extract", "regexp_replace"),
-    ("strftime", "to_char"),
-    ("ucase", "upper"),
 ];
 
 /// Every function by each of its names, in lower case.
@@ -137,8 +123,8 @@ fn unknown(name: &str) -> ExpressionError {
     }
     let error = ExpressionError::new(format!("There is no function `{name}`."));
     let lower = name.to_lowercase();
-    if let Some((_, here)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == lower) {
-        return error.help(format!("Use `{here}`."));
+    if let Some(sentence) = elsewhere::function(&lower) {
+        return error.help(sentence);
     }
     let near = FUNCTIONS
         .keys()
@@ -205,7 +191,11 @@ mod tests {
             message("regex_like", 2),
             "There is no function `regex_like`. Did you mean `regexp_like`?"
         );
-        assert_eq!(message("isnull", 2), "There is no function `isnull`. Use `coalesce`.");
+        assert_eq!(message("len", 1), "There is no function `len`. Use `length`.");
+        assert_eq!(
+            message("IF", 3),
+            "There is no function `IF`. Write `CASE WHEN condition THEN a ELSE b END`."
+        );
         assert_eq!(message("frobnicate", 2), "There is no function `frobnicate`.");
     }
 

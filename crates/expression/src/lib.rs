@@ -53,6 +53,7 @@ mod bounded;
 mod catalogue;
 mod clock;
 mod coerce;
+mod elsewhere;
 mod error;
 mod evaluate;
 mod expression;

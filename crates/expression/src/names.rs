@@ -13,7 +13,7 @@ use datafusion_sql::sqlparser::{
     tokenizer::Span,
 };
 
-use crate::{functions, json, walk};
+use crate::{json, walk};
 
 /// A name as written: `a.b[0].c` has the names `a` and `b`, followed by the steps `0` and `c`.
 struct Reference {
@@ -30,12 +30,6 @@ impl Reference {
             Expr::Identifier(name) => (vec![name.value.clone()], Vec::new()),
             Expr::CompoundIdentifier(names) => {
                 (names.iter().map(|name| name.value.clone()).collect(), Vec::new())
-            }
-            Expr::Function(function)
-                if function.args == FunctionArguments::None
-                    && !functions::is_known(&function.name.to_string()) =>
-            {
-                (vec![function.name.0.first()?.as_ident()?.value.clone()], Vec::new())
             }
             Expr::CompoundFieldAccess { root, access_chain }
                 if matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>

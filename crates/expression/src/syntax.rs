@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use datafusion_sql::sqlparser::{
     ast::{
-        BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned, Value,
-        ValueWithSpan,
+        BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
+        UnaryOperator, Value, ValueWithSpan,
     },
     dialect::GenericDialect,
     keywords::Keyword,
@@ -16,8 +16,10 @@ use datafusion_sql::sqlparser::{
     tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace},
 };
 
+use regex::Regex;
+
 use crate::{
-    error::{ExpressionError, offset, range},
+    error::{ExpressionError, offset, range, regex_reason},
     functions, walk,
 };
 
@@ -68,7 +70,7 @@ pub(crate) fn parse(sql: &str) -> Result<Expr, ExpressionError> {
     let mut tree = parser.parse_expr().map_err(|error| explain(sql, &tokens, error))?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
-        return Err(if is_deep_chain(&tokens) { too_deep() } else { unexpected_end(sql, &next) });
+        return Err(if is_deep_chain(&tokens) { too_deep() } else { unexpected_end(sql, &tokens, &next) });
     }
     Rules { sql, depth: 0 }.visit(&mut tree)?;
     Ok(tree)
@@ -92,7 +94,34 @@ fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, ExpressionError> {
             "The expression has {meant} tokens; the limit is {MAX_TOKENS}."
         )));
     }
-    Ok(tokens)
+    Ok(as_columns(tokens))
+}
+
+/// The words that SQL reserves for a user and for times. sqlparser reads them as calls without parentheses.
+const CALLED_ALONE: [Keyword; 9] = [
+    Keyword::CURRENT_CATALOG,
+    Keyword::CURRENT_DATE,
+    Keyword::CURRENT_TIME,
+    Keyword::CURRENT_TIMESTAMP,
+    Keyword::CURRENT_USER,
+    Keyword::LOCALTIME,
+    Keyword::LOCALTIMESTAMP,
+    Keyword::SESSION_USER,
+    Keyword::USER,
+];
+
+/// Quotes those reserved words that are columns here, such as `user`, also in `user.name`.
+fn as_columns(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    for token in &mut tokens {
+        if let Token::Word(word) = &mut token.token
+            && CALLED_ALONE.contains(&word.keyword)
+            && !functions::is_known(&word.value)
+        {
+            word.quote_style = Some('"');
+            word.keyword = Keyword::NoKeyword;
+        }
+    }
+    tokens
 }
 
 /// Returns the deepest nesting of calls with a syntax of their own.
@@ -132,7 +161,7 @@ fn is_deep_chain(tokens: &[TokenWithSpan]) -> bool {
     })
 }
 
-fn unexpected_end(sql: &str, next: &TokenWithSpan) -> ExpressionError {
+fn unexpected_end(sql: &str, tokens: &[TokenWithSpan], next: &TokenWithSpan) -> ExpressionError {
     let error = ExpressionError::new(format!(
         "`{}` is not expected here: the expression ends before it.",
         next.token
@@ -141,8 +170,35 @@ fn unexpected_end(sql: &str, next: &TokenWithSpan) -> ExpressionError {
     match &next.token {
         Token::DoubleEq => error.help("Equality is written `=`."),
         Token::Ampersand | Token::Overlap => error.help("Conditions are joined with `AND`."),
+        Token::SemiColon => error.help("Leave it out."),
+        Token::Question => error.help("A choice is written `CASE WHEN condition THEN a ELSE b END`."),
+        Token::Word(word) if ["isnull", "notnull"].contains(&word.value.to_lowercase().as_str()) => {
+            error.help("Write `a IS NULL` or `a IS NOT NULL`.")
+        }
+        Token::Word(word) if word.keyword == Keyword::WHEN => {
+            error.help("Write `CASE WHEN condition THEN a ELSE b END`, with the `END`.")
+        }
+        Token::Word(_) if follows_number(tokens, next) => {
+            error.help("A span of time is written `INTERVAL '5 minutes'`.")
+        }
+        _ if first_keyword(tokens).is_some_and(|first| matches!(first, Keyword::SELECT | Keyword::WHERE)) => {
+            error.help("Write only the condition or the value, such as `status >= 500`.")
+        }
         _ => error.help("Join two expressions with an operator, such as `AND`."),
     }
+}
+
+/// True if the token before this one, with nothing between them, is a number.
+fn follows_number(tokens: &[TokenWithSpan], next: &TokenWithSpan) -> bool {
+    let before = tokens.iter().take_while(|token| token.span != next.span).last();
+    before.is_some_and(|token| matches!(token.token, Token::Number(..)))
+}
+
+fn first_keyword(tokens: &[TokenWithSpan]) -> Option<Keyword> {
+    tokens.iter().find_map(|token| match &token.token {
+        Token::Word(word) => Some(word.keyword),
+        _ => None,
+    })
 }
 
 /// Converts an error of sqlparser, which states the position in words at the end of its message.
@@ -243,6 +299,15 @@ impl Rules<'_> {
                     .at(at)
                     .help("Write the value itself, or the name of a column."))
             }
+            Expr::BinaryOp { op, right, .. } => self.check_operator(op, right, at),
+            Expr::UnaryOp { op: UnaryOperator::BangNot, .. } => {
+                Err(ExpressionError::new("Expressions have no operator `!`.").at(at).help("Write `NOT a`."))
+            }
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, .. } => {
+                Err(ExpressionError::new("Expressions have no operator `~` before a value.")
+                    .at(at)
+                    .help("A text is compared with a regular expression by `a ~ 'expression'`."))
+            }
             Expr::Lambda(_) => Err(ExpressionError::new("There are no lambda functions.").at(at)),
             Expr::Function(function) => self.check_call(function),
             Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
@@ -250,6 +315,44 @@ impl Rules<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_operator(
+        &self,
+        op: &BinaryOperator,
+        right: &Expr,
+        at: Option<Range<usize>>,
+    ) -> Result<(), ExpressionError> {
+        let missing = |help: &str| {
+            Err(ExpressionError::new(format!("Expressions have no operator `{op}`.")).at(at).help(help))
+        };
+        match op {
+            BinaryOperator::PGOverlap => missing("Conditions are joined with `AND`."),
+            BinaryOperator::Arrow
+            | BinaryOperator::LongArrow
+            | BinaryOperator::HashArrow
+            | BinaryOperator::HashLongArrow => {
+                missing("A part of JSON is written `a.b`, `a[0]`, or `json_get(a, 'b')`.")
+            }
+            BinaryOperator::PGRegexMatch
+            | BinaryOperator::PGRegexIMatch
+            | BinaryOperator::PGRegexNotMatch
+            | BinaryOperator::PGRegexNotIMatch => self.check_pattern(right),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a regular expression that is written in the expression.
+    fn check_pattern(&self, pattern: &Expr) -> Result<(), ExpressionError> {
+        let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = pattern else {
+            return Ok(());
+        };
+        Regex::new(text).map(drop).map_err(|error| {
+            let error = error.to_string();
+            let reason = regex_reason(&error);
+            ExpressionError::new(format!("`{text}` is not a regular expression: {reason}."))
+                .at(range(self.sql, pattern.span()))
+        })
     }
 
     /// The parser takes everything after `IS DISTINCT FROM` for its right side: `a IS DISTINCT FROM b AND c`
@@ -289,7 +392,7 @@ impl Rules<'_> {
         let list = match &function.args {
             FunctionArguments::List(list) => list,
             FunctionArguments::Subquery(_) => return Err(refusal("A subquery reads a table", at)),
-            // Without parentheses it is `current_date`, or a column whose name SQL reserves, such as `user`.
+            // Without parentheses it is `current_date`.
             FunctionArguments::None => return Ok(()),
         };
         if list.duplicate_treatment.is_some()
@@ -309,7 +412,15 @@ impl Rules<'_> {
         if !functions::is_aggregate(&name) && list.args.iter().any(star) {
             return Err(refusal("`*` stands for all columns", at));
         }
-        functions::check_call(&name, list.args.len()).map_err(|error| error.at(at))
+        functions::check_call(&name, list.args.len()).map_err(|error| error.at(at))?;
+        match list.args.get(1) {
+            Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern)))
+                if name.to_lowercase().starts_with("regexp_") =>
+            {
+                self.check_pattern(pattern)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -381,6 +492,37 @@ mod tests {
         let ExpressionError { range, message, help } = check(sql).unwrap_err();
         let whole = help.map_or(message.clone(), |help| format!("{message} {help}"));
         (whole, range.map(|range| &sql[range]))
+    }
+
+    #[test]
+    fn what_other_languages_write_is_met_with_what_is_written_here() {
+        for (sql, at, help) in [
+            ("a > 1 && b > 2", "&&", "Conditions are joined with `AND`."),
+            ("!a", "!", "Write `NOT a`."),
+            ("a =~ 'x'", "~", "A text is compared with a regular expression by `a ~ 'expression'`."),
+            ("u ->> 'n' = 'x'", "->>", "A part of JSON is written `a.b`, `a[0]`, or `json_get(a, 'b')`."),
+            ("a > 1;", ";", "Leave it out."),
+            ("a > 1 ? b : c", "?", "A choice is written `CASE WHEN condition THEN a ELSE b END`."),
+            ("where a > 1", "a", "Write only the condition or the value, such as `status >= 500`."),
+            ("now() - t > 5m", "m", "A span of time is written `INTERVAL '5 minutes'`."),
+            ("a isnull", "isnull", "Write `a IS NULL` or `a IS NOT NULL`."),
+        ] {
+            let (message, place) = mistake(sql);
+            assert!(message.ends_with(help), "{sql}: {message}");
+            assert!(place.is_none_or(|place| place.contains(at)), "{sql}: {place:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_regular_expression_is_a_mistake_before_a_run() {
+        for sql in
+            ["payload ~ '('", "NOT payload !~* '('", "regexp_like(b, '(')", "regexp_replace(b, '(', '')"]
+        {
+            let (message, place) = mistake(sql);
+            assert_eq!(message, "`(` is not a regular expression: unclosed group.", "{sql}");
+            assert_eq!(place, Some("'('"), "{sql}");
+        }
+        check("payload ~ b AND regexp_like(a, '(x)') AND regexp_count(a, b) > 1").unwrap();
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! A configuration: a document of some dialect, and where it came from.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use thalweg_config::{Diagnostics, Document, Span};
@@ -9,7 +8,7 @@ use thalweg_engine::{Graph, Registry, StateDir};
 use thalweg_net::fetch::{Fetch, Redirects};
 use thalweg_redact::without_secrets;
 
-use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait};
+use crate::environment::{EtcdLookup, FETCH_TIMEOUT, wait};
 use crate::error::{LoadError, did_you_mean};
 use crate::identity::Identity;
 use crate::job::{Job, Overrides, Phase, restrict};
@@ -304,15 +303,14 @@ impl Configuration {
 }
 
 fn standard_input(what: &str) -> Result<Document, LoadError> {
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    let bytes = Document::read(std::io::stdin().lock())?;
     let text = String::from_utf8(bytes).map_err(|_| LoadError::NotText(what.to_owned()))?;
     Ok(Document::parse(STDIN_NAME, &text)?)
 }
 
 fn fetch(url: &str) -> Result<Document, LoadError> {
     let name = without_secrets(url);
-    let fetched = Fetch::new(FETCH_TIMEOUT, LARGEST_DOCUMENT, Redirects::Followed)
+    let fetched = Fetch::new(FETCH_TIMEOUT, Document::MAX_BYTES, Redirects::Followed)
         .and_then(|client| wait(client.get(url)));
     let bytes = fetched.map_err(|error| LoadError::Fetch { url: name.clone(), error })?;
     let text = String::from_utf8(bytes)

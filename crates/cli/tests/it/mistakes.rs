@@ -330,3 +330,106 @@ sinks: { out: discard }
 ";
     assert_snapshot!(mistakes(text));
 }
+
+#[test]
+fn fields_that_no_message_can_have_are_mistakes_at_their_places() {
+    let text = "\
+sources:
+  in: { file: { path: in.csv } }
+pipelines:
+  main:
+    from: in
+    transforms:
+      - parse_csv: { columns: [host, status, size], types: { status: int, size: int } }
+      - filter: \"statsu >= 500 AND host <> 'a'\"
+      - set: { kib: size / 1024.0, ratio: kbi / 2 }
+      - keep: [host, kib, ratoi]
+      - drop: [size]
+    to: out
+sinks: { out: discard }
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn a_field_is_named_before_any_step_makes_one() {
+    let text = "\
+sources: { in: { file: { path: in.log } } }
+pipelines: { main: { from: in, transforms: [filter: \"status >= 500\"], to: out } }
+sinks: { out: discard }
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn types_that_do_not_fit_are_mistakes_at_their_places() {
+    let text = "\
+sources: { in: { file: { path: in.csv } } }
+pipelines:
+  main:
+    from: in
+    transforms:
+      - parse_csv: { columns: [host, size], types: { size: int } }
+      - set: { large: size > 10, name: 'upper(size)' }
+      - filter: size + 1
+      - route: { big: 'large AND host' }
+    to: out
+  big: { from: main.big, to: out }
+sinks: { out: discard }
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn a_field_that_some_message_may_have_is_no_mistake() {
+    for transforms in [
+        "parse_json: {}}, {filter: a > 5}",
+        "parse_csv: { columns: [a] }}, {filter: a > 5}, {filter: a.b = 'x' OR payload = 'x' OR meta.path = 'x'}",
+        "parse_csv: { columns: [a] }}, {filter: coalesce(b, a) > 5}, {filter: b IS NULL}",
+        "parse_csv: { columns: [a, b] }}, {rename: { a: b, b: a }}, {filter: a > 5 AND b > 5}",
+        "parse_csv: { columns: [a1, a2] }}, {keep: ['a*']}, {drop: ['a*']}, {set: { c: 1 }}, {filter: c = 1}",
+        "parse_csv: { columns: [a] }}, {set: { b: a, c: b + 1 }}, {route: { more: c > 2 }}",
+        "parse_csv: { columns: [a] }}, {parse_json: {}}, {filter: c = 1}",
+        "set: { a: payload, b: meta.time }}, {filter: a = 'x' AND b < now()}",
+        "split: { delimiter: ',' }}, {filter: c = 1}",
+    ] {
+        let more = if transforms.contains("route") {
+            "more: { from: main.more, transforms: [{filter: c > 3}], to: out }"
+        } else {
+            ""
+        };
+        let text = format!(
+            "sources: {{ in: {{ file: {{ path: in.csv }} }} }}\npipelines:\n  main: {{ from: in, transforms: [{{{transforms}], \
+             to: out }}\n  {more}\nsinks: {{ out: discard }}\n"
+        );
+        let house = House::with(&[("c.yaml", &text)]);
+        let checked = house.run(&["check", "c.yaml"]);
+        assert_eq!(checked.code, Some(0), "{transforms}: {}", checked.err);
+    }
+}
+
+#[test]
+fn a_field_of_one_of_two_inputs_is_no_mistake() {
+    let text = "\
+sources: { a: { file: { path: a.csv } }, b: { file: { path: b.csv } } }
+pipelines:
+  one: { from: a, transforms: [parse_csv: { columns: [x, y] }], to: all }
+  two: { from: b, transforms: [parse_csv: { columns: [x, z] }], to: all }
+  all: { transforms: [filter: \"x = 'a' AND y = 'b' AND z = 'c'\", filter: w = 1], to: out }
+sinks: { out: discard }
+";
+    let mistakes = mistakes(text);
+    assert!(mistakes.contains("No message has a field `w` at `all.filter-2`."), "{mistakes}");
+    assert!(mistakes.contains("1 mistake in c.yaml"), "{mistakes}");
+}
+
+#[test]
+fn what_is_too_large_for_a_configuration_is_not_read_to_its_end() {
+    let house = House::with(&[]);
+    for command in ["check", "run", "convert"] {
+        let said = house.run(&[command, "/dev/zero"]);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        let reason = "`/dev/zero` cannot be read: it is larger than 16 MiB, the limit of a configuration.";
+        assert!(said.err.contains(reason), "{said:?}");
+    }
+}

@@ -5,12 +5,13 @@
 //! is not the mistake of whoever wrote it for another program.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_config::{Diagnostics, Document, FormatError, Node, nearest};
 
 use super::list;
-use crate::component::{KnownFields, is_intrinsic};
+use crate::component::{FieldMistake, KnownFields};
 use crate::graph::{Feed, Graph, Pipeline, TransformNode};
 
 /// At most this many names of fields are listed in a message.
@@ -29,8 +30,10 @@ pub fn check_fields(document: &Document, graph: &Graph) -> Result<(), Diagnostic
         let items = node.get("transforms").map(Node::items).unwrap_or_default();
         let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
         for (item, transform) in items.iter().zip(&pipeline.transforms) {
-            for (text, error) in mistakes(transform, &known) {
-                diagnostics.push(error.in_document(node_of(item, &text), document.text()));
+            for FieldMistake { text, mut error } in mistakes(transform, &known) {
+                let node = node_of(item, &text);
+                error.range = error.range.or_else(|| word(node.text()?, &text));
+                diagnostics.push(error.in_document(node, document.text()));
             }
             known = transform.config.fields_after(known);
         }
@@ -83,32 +86,43 @@ fn fields_of(feed: &Feed, graph: &Graph, known: &BTreeMap<Arc<str>, KnownFields>
     }
 }
 
-/// Returns the mistakes of a step, each with the text of the document that it is in.
-fn mistakes(transform: &TransformNode, known: &KnownFields) -> Vec<(String, FormatError)> {
+/// Returns the mistakes of a step.
+fn mistakes(transform: &TransformNode, known: &KnownFields) -> Vec<FieldMistake> {
     let mut names = transform.config.fields();
     names.retain(|name| known.lacks(name));
-    names.dedup();
-    let mut mistakes: Vec<_> = names.into_iter().map(|name| lacking(&name, transform, known)).collect();
-    if mistakes.is_empty() {
-        let found = transform.config.check_fields(known).into_iter();
-        mistakes.extend(found.map(|mistake| (mistake.text, mistake.error)));
+    if names.is_empty() {
+        return transform.config.check_fields(known);
     }
-    mistakes
+    names.dedup();
+    names.into_iter().map(|name| lacking(name, transform, known)).collect()
 }
 
-fn lacking(name: &str, transform: &TransformNode, known: &KnownFields) -> (String, FormatError) {
-    let mut error = FormatError::new(format!("No message has a field `{name}` at `{}`.", transform.name));
+fn lacking(name: String, transform: &TransformNode, known: &KnownFields) -> FieldMistake {
     let fields: Vec<&str> = known.names().collect();
-    error = error.help(match nearest(name, fields.iter().copied()) {
+    // A step may also use fields that it made itself.
+    let after = transform.config.fields_after(known.clone());
+    let others = after.names().filter(|other| *other != name).chain(fields.iter().copied());
+    let help = match nearest(&name, others) {
         Some(near) => format!("Did you mean `{near}`?"),
         None if fields.is_empty() => {
             "The messages have no fields here: parse them first, for example with `parse_json`.".to_owned()
         }
         None if fields.len() <= LISTED => format!("The fields here are {}.", list(&fields)),
         None => format!("There are {} fields here, such as {}.", fields.len(), list(&fields[..LISTED])),
+    };
+    let message = format!("No message has a field `{name}` at `{}`.", transform.name);
+    FieldMistake { error: FormatError::new(message).help(help), text: name }
+}
+
+/// Returns the place of a word in a longer text.
+fn word(text: &str, word: &str) -> Option<Range<usize>> {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    let found = text.match_indices(word).find(|(at, _)| {
+        let before = text[..*at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
     });
-    debug_assert!(!is_intrinsic(name));
-    (name.to_owned(), error)
+    found.filter(|_| text != word).map(|(at, _)| at..at + word.len())
 }
 
 /// Returns the scalar within a step that is this text or, if there is none, contains it.

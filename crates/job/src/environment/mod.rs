@@ -16,8 +16,6 @@ use etcd::Etcd;
 
 /// How long a server may take to send a service definition.
 pub(crate) const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest service definition that is fetched, in bytes. Usual ones have some kilobytes.
-pub(crate) const LARGEST_DOCUMENT: usize = 16 << 20;
 
 /// Looks up parameters in etcd.
 pub struct EtcdLookup {

@@ -1,0 +1,41 @@
+//! What people write who know another language, and how it is written here.
+
+/// The functions of other languages, each list with the sentence that helps.
+const FUNCTIONS: [(&[&str], &str); 19] = [
+    (&["isnull", "is_null"], "Write `a IS NULL`, or `coalesce(a, b)` to put a value in its place."),
+    (&["defined", "isset", "is_defined", "is_not_null"], "Write `a IS NOT NULL`."),
+    (&["if", "iff", "iif", "cond", "ternary"], "Write `CASE WHEN condition THEN a ELSE b END`."),
+    (&["int", "integer", "to_int", "toint", "parse_int", "int64"], "Write `CAST(a AS BIGINT)`."),
+    (&["float", "double", "to_float", "number", "to_number", "tonumber"], "Write `CAST(a AS DOUBLE)`."),
+    (&["str", "string", "to_string", "tostring", "text"], "Write `CAST(a AS VARCHAR)`."),
+    (&["bool", "boolean", "to_bool"], "Write `CAST(a AS BOOLEAN)`."),
+    (
+        &["json_extract_scalar", "json_value", "parse_json", "from_json"],
+        "Use `json_get`, or a path such as `a.b`.",
+    ),
+    (&["first", "nth", "element_at"], "An element of a JSON list is written `a[0]`."),
+    (&["len", "size", "sizeof"], "Use `length`."),
+    (&["lowercase", "downcase", "lcase"], "Use `lower`."),
+    (&["uppercase", "upcase", "ucase"], "Use `upper`."),
+    (&["index", "indexof", "instr", "locate"], "Use `strpos`."),
+    (
+        &["match", "matches", "regexp_match", "regexp_matches"],
+        "Use `regexp_like`, or write `a ~ 'expression'`.",
+    ),
+    (
+        &["regexp_extract", "regexp_substr", "capture", "extract_all"],
+        "Use `regexp_replace`, or the transform `parse_regex` with named groups.",
+    ),
+    (&["split", "string_to_array"], "Use `split_part(text, separator, n)`, or the transform `split_fields`."),
+    (&["strftime", "format_date", "format_timestamp"], "Use `to_char`."),
+    (
+        &["parse_date", "parse_timestamp", "strptime", "to_datetime", "timestamp", "datetime", "date"],
+        "Use `to_timestamp`, which also takes formats of `strftime`.",
+    ),
+    (&["format", "sprintf", "printf", "template"], "Join texts with `||`, or use the transform `template`."),
+];
+
+/// Returns a sentence on how a function of another language is written here. The name is in lower case.
+pub(crate) fn function(name: &str) -> Option<&'static str> {
+    FUNCTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, sentence)| *sentence)
+}
