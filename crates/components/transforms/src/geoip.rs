@@ -44,8 +44,8 @@ pub struct GeoIp {
     opened: Arc<Mutex<Weak<Database>>>,
 }
 
-fn usual() -> Vec<Fact> {
-    vec![Fact::City, Fact::Country, Fact::Continent, Fact::LocationHash]
+fn usual() -> List<Fact, 1> {
+    vec![Fact::City, Fact::Country, Fact::Continent, Fact::LocationHash].into()
 }
 
 /// A fact about an address.

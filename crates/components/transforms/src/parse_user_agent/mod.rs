@@ -63,8 +63,8 @@ pub struct ParseUserAgent {
     prefix: String,
 }
 
-fn usual() -> Vec<Fact> {
-    vec![Fact::Platform, Fact::Os, Fact::Localization, Fact::Browser]
+fn usual() -> List<Fact, 1> {
+    vec![Fact::Platform, Fact::Os, Fact::Localization, Fact::Browser].into()
 }
 
 /// A fact about a user agent.
