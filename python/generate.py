@@ -214,7 +214,8 @@ def function(known: dict[str, Any]) -> str:
             alone += [one for one in one_type(way, 0) if one not in alone]
         if properties and isinstance(way.get("additionalProperties"), dict):
             alone.append("Mapping[str, Any]")
-    is_optional = len(all_ways) > 1 or bool(options)
+    can_be_empty = len(all_ways) > 1 and any(way.get("type") in ("object", "null") for way in all_ways)
+    is_optional = can_be_empty or bool(options)
     parameters: list[str] = []
     if alone:
         alone = [without_paths(one) for one in alone if one != "PathLike[str]"]

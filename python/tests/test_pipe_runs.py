@@ -63,7 +63,7 @@ def test_a_pipeline_as_text_is_a_configuration(tmp_path: Path) -> None:
     built.add("failed", "main.errors", to={"failover": [sinks.stdout(), "file-2"]})
     config = tmp_path / "config.yaml"
     config.write_text(built.to_yaml())
-    assert thalweg.check(config).startswith(f"{config} is right: 1 source, 2 pipelines, 2 sinks.")
+    assert thalweg.check(config).startswith(f"{config} is valid: 1 source, 2 pipelines, 2 sinks.")
     assert "main.filter" in built.check(plan=True)
 
 
@@ -246,7 +246,7 @@ def test_a_processor_of_capyfile_runs_phase_by_phase(service: Path, tmp_path: Pa
 
 
 def test_a_service_is_checked_and_wants_a_processor_that_it_has(service: Path) -> None:
-    assert thalweg.check(service) == f"{service} is right: the service `letters` with 1 processor.\n"
+    assert thalweg.check(service) == f"{service} is valid: the service `letters` with 1 processor.\n"
     assert "letters:archive" in thalweg.check(service, plan=True)
     with pytest.raises(thalweg.ConfigurationError, match="name one of its processors"):
         thalweg.run(service)

@@ -163,7 +163,7 @@ def test_a_file_that_changes_is_an_error_or_begins_anew(web: Web) -> None:
 def test_a_cache_serves_the_next_one(web: Web, tmp_path: Path) -> None:
     url = web.put("large", DATA)
     for _ in range(2):
-        with thalweg.open(url, cache=tmp_path / "cache", cache_limit=1 << 20) as file:
+        with thalweg.open(url, cache=tmp_path / "cache", max_cache_bytes=1 << 20) as file:
             assert file.read_at(1_000_000, 5) == DATA[1_000_000:1_000_005]
     assert sum(request.startswith("GET") for request in web.requests) == 1
 

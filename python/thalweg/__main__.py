@@ -22,7 +22,7 @@ EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema
 
 #: Options of `copy` with a value, each with its metavariable and help.
 VALUES = {
-    "links": ("WHAT", "what to do with links that lead out of the folder that is read: skip (the default) or follow"),
+    "symlinks": ("WHAT", "the files to copy through links in a folder: inside (links that stay in it, the default) or files (all)"),
     "existing": ("WHAT", "what to do with an object that exists: replace (the default), update, skip or error"),
     "content-type": ("TYPE", "the content type of written objects"),
     "memory": ("SIZE", "the memory for data in flight, for example 1GiB"),
@@ -32,7 +32,7 @@ VALUES = {
     "delimiter": ("CHARACTER", "the character between the values of CSV"),
     "template": ("TEXT", "the template of a row with --encode text"),
     "mode": ("MODE", "the concurrency: auto, sequential, parallel, parallel=N or channel"),
-    "slice": ("SIZE", "the size of a read request for rows, for example 8MiB"),
+    "slice_size": ("SIZE", "the size of a read request for rows, for example 8MiB"),
     "part-size": ("SIZE", "the size of a written part, for example 16MiB"),
 }
 #: Options of `copy` with a number, each with its limits and help.

@@ -93,7 +93,7 @@ def copy(
     *,
     include: Patterns = (),
     exclude: Patterns = (),
-    links: Literal["skip", "follow"] | None = None,
+    symlinks: Literal["inside", "files"] | None = None,
     existing: Literal["replace", "update", "skip", "error"] | None = None,
     content_type: str | None = None,
     dry_run: bool = False,
@@ -117,7 +117,7 @@ def copy(
     readers: int | None = None,
     writers: int | None = None,
     queue: int | None = None,
-    slice: Size | None = None,  # noqa: A002 (as the option is called)
+    slice_size: Size | None = None,
     part_size: Size | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
 ) -> CopySummary:
@@ -140,8 +140,8 @@ def copy(
         include: Copy only objects that match one of these patterns. A pattern applies to the last part of the name
             or, if it contains a `/`, to everything below `from_`.
         exclude: Do not copy objects that match one of these patterns.
-        links: What to do with links that lead out of the folder that is read: `skip` them (the default), or `follow`
-            them and copy the files.
+        symlinks: The action for symbolic links in a folder: copy files through links that stay `inside` it (the
+            default), or `files` through all links.
         existing: What to do if the target object exists: `replace` it (the default), `update` it if its size
             differs or it is older, `skip` it, or count it as an `error`.
         content_type: The content type of the written objects.
@@ -169,7 +169,7 @@ def copy(
         readers: The number of ranges to read at the same time.
         writers: The number of parts to write at the same time.
         queue: The number of slices that may be read but not yet processed.
-        slice: The size of a read request, in bytes, when rows are read.
+        slice_size: The size of a read request, in bytes, when rows are read.
         part_size: The size of a written part, in bytes.
         progress: Called with a `CopyProgress` a few times a second and at the end. An exception from it stops the
             copy like Ctrl-C.
@@ -185,7 +185,7 @@ def copy(
             "to": _location("to", to),
             "include": _list("include", include),
             "exclude": _list("exclude", exclude),
-            "links": links,
+            "symlinks": symlinks,
             "existing": existing,
             "content_type": content_type,
             "dry_run": dry_run,
@@ -208,7 +208,7 @@ def copy(
             "readers": readers,
             "writers": writers,
             "queue": queue,
-            "slice": _text(slice),
+            "slice_size": _text(slice_size),
             "part_size": _text(part_size),
         }
     )

@@ -17,7 +17,7 @@ class RemoteOptions(TypedDict, total=False):
     """The options of a remote file, documented at ``RemoteFile``."""
 
     cache: str | os.PathLike[str] | None
-    cache_limit: int | None
+    max_cache_bytes: int | None
     memory: int | None
     pool: Pool | None
     attempts: int

@@ -344,7 +344,7 @@ class RemoteFile(BinaryIO):
     fetch releases the interpreter lock, and Ctrl-C ends its wait. Threads may share the file but not its position:
     they use ``read_at``.
 
-    ``cache`` is a directory that keeps fetched ranges for the next time, up to ``cache_limit`` bytes. ``memory``
+    ``cache`` is a directory that keeps fetched ranges for the next time, up to ``max_cache_bytes`` bytes. ``memory``
     limits the bytes held in memory; a ``pool`` does so for several files together. Temporary errors are retried until
     ``attempts`` attempts in a row have returned no data. An attempt fails after ``silence`` seconds without a byte.
     ``concurrency`` is the number of requests in flight at once; by default it adapts. ``on_change`` says what happens
@@ -360,7 +360,7 @@ class RemoteFile(BinaryIO):
         url: str | os.PathLike[str],
         *,
         cache: str | os.PathLike[str] | None = None,
-        cache_limit: int | None = None,
+        max_cache_bytes: int | None = None,
         memory: int | None = 67_108_864,
         pool: Pool | None = None,
         attempts: int = 6,

@@ -58,7 +58,7 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         *,
         memory: int = 64 << 20,
         cache: str | None = None,
-        cache_limit: int | None = None,
+        max_cache_bytes: int | None = None,
         check_after: float = 1.0,
         remote: RemoteOptions | None = None,
         **storage_options: Any,
@@ -72,7 +72,7 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         super().__init__(**storage_options)
         self.target_protocol = target_protocol
         self.target_options = target_options or {}
-        self.remote_options: RemoteOptions = {"pool": Pool(memory), "cache": cache, "cache_limit": cache_limit}
+        self.remote_options: RemoteOptions = {"pool": Pool(memory), "cache": cache, "max_cache_bytes": max_cache_bytes}
         self.remote_options.update(remote or {})
         self._target: Any = None
         self.check_after = check_after

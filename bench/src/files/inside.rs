@@ -23,7 +23,7 @@ pipelines:
     from: fixture
     on_error: carry
     transforms:
-      - check_size: { max: 5120B }
+      - check_size: { max_bytes: 5120B }
       - check_type: { allow: [image/jpeg] }
     to: done
   failed: { from: main.errors, to: rejected }

@@ -71,8 +71,8 @@ impl Server {
         let all_turns = u32::try_from((TURNS * settings.cores).max(LEAST_TURNS)).unwrap_or(u32::MAX);
         Ok(Self {
             limits: upload::Limits {
-                max_file: settings.max_file,
-                max_request: settings.max_request,
+                max_file_bytes: settings.max_file_bytes,
+                max_request_bytes: settings.max_request_bytes,
                 max_files: settings.max_files,
                 patience: CLIENT_TIMEOUT,
             },

@@ -37,9 +37,9 @@ pub struct Settings {
     /// The health check, if there is one.
     pub check: Option<Check>,
     /// The largest file.
-    pub max_file: ByteSize,
+    pub max_file_bytes: ByteSize,
     /// The largest request.
-    pub max_request: ByteSize,
+    pub max_request_bytes: ByteSize,
     /// The most files in a request.
     pub max_files: usize,
     /// The budget of all requests together.
@@ -73,8 +73,8 @@ impl Settings {
             mistakes: Mistakes::Said,
             tls,
             check: None,
-            max_file: ByteSize(1 << 30),
-            max_request: ByteSize(4 << 30),
+            max_file_bytes: ByteSize(1 << 30),
+            max_request_bytes: ByteSize(4 << 30),
             max_files: 100,
             memory: DEFAULT_MEMORY,
             cores: cores(),

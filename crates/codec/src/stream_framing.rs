@@ -89,7 +89,7 @@ impl StreamFraming {
         let size = self.size.map(ByteSize::bytes);
         match self.by {
             By::Delimiter | By::Ascii if size.is_some() => {
-                mistake("`size` means nothing here.", "Leave it out, or change `by`.");
+                mistake("`size` has no effect here.", "Leave it out, or change `by`.");
             }
             By::BinaryLe | By::BinaryBe if !matches!(size, None | Some(1 | 2 | 4 | 8)) => {
                 mistake("A length has 1, 2, 4 or 8 bytes.", "For example `{ by: binary_be, size: 2 }`.");
@@ -399,13 +399,13 @@ mod tests {
             ["`start_pattern` is for messages that end with a delimiter."]
         );
         assert_eq!(mistakes("{ offset: 1 }"), ["`offset` is for messages that begin with their length."]);
-        assert_eq!(mistakes("{ size: 1 }"), ["`size` means nothing here."]);
+        assert_eq!(mistakes("{ size: 1 }"), ["`size` has no effect here."]);
         assert_eq!(mistakes("{ by: binary_le, size: 3 }"), ["A length has 1, 2, 4 or 8 bytes."]);
         assert_eq!(
             mistakes("{ by: fixed, size: 101 }"),
             ["`size` must be at least 1 and at most `max_message_bytes`."]
         );
-        assert_eq!(mistakes("{ timeout: 1s }"), ["`timeout` means nothing without `start_pattern`."]);
+        assert_eq!(mistakes("{ timeout: 1s }"), ["`timeout` has no effect without `start_pattern`."]);
     }
 
     proptest! {

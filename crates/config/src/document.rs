@@ -327,7 +327,7 @@ impl Builder {
 
     fn unknown_tag(&mut self, tag: &Tag, span: Span) {
         self.diagnostics
-            .error(span, format!("The tag `{}` means nothing here.", tag.original()))
+            .error(span, format!("The tag `{}` has no effect here.", tag.original()))
             .help("Remove it, or put quotes around a text that starts with `!`.");
     }
 

@@ -58,5 +58,5 @@ pub use format::{FormatError, register_format};
 pub use mistake::Mistake;
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
-pub use types::{ByteRange, ByteSize, FileMode, Paths, Pattern, TimeSpan};
+pub use types::{ByteRange, ByteSize, FileMode, List, Pattern, TimeSpan};
 pub use write::{Comments, write};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::{ByteSize, List, TimeSpan};
 
 /// The budget if the configuration has none.
 pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
@@ -60,9 +60,9 @@ pub struct DeadLetterLimits {
 pub enum WhenFull {
     /// The run waits until it is stopped. Nothing is lost.
     #[default]
-    Block,
+    Wait,
     /// The run ends with an error. Nothing is lost.
-    Fail,
+    Error,
     /// The oldest letters are dropped.
     Drop,
 }
@@ -96,7 +96,7 @@ pub struct ByKey {
     /// The column whose value chooses the sink.
     pub key: String,
     /// The sinks and pipelines to choose from.
-    pub sinks: Vec<String>,
+    pub sinks: List<String>,
 }
 
 /// A failover with its options.
@@ -104,8 +104,7 @@ pub struct ByKey {
 #[serde(deny_unknown_fields)]
 pub struct Failover {
     /// The sinks and pipelines, the preferred one first.
-    #[schemars(length(min = 1))]
-    pub to: Vec<String>,
+    pub to: List<String, 1>,
     /// The time to wait for a target without capacity before the next one gets the batch. Without it, the
     /// wait is unlimited and blocks the pipeline's input; with `0s` the next target gets it at once.
     pub timeout: Option<TimeSpan>,

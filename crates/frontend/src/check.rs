@@ -90,7 +90,7 @@ fn shown(job: &Job, options: &CheckOptions, paint: Paint) -> String {
             .collect();
     };
     let processors = counted(service.processors.len() as u64, "processor");
-    let mut text = format!("{} is right: the service `{}` with {processors}.\n", job.name, service.name);
+    let mut text = format!("{} is valid: the service `{}` with {processors}.\n", job.name, service.name);
     for phase in job.phases.iter().filter(|_| options.plan) {
         let processor = phase.processor.as_deref().unwrap_or_default();
         let heading = paint.bold(&format!("{}:{processor}", service.name));
@@ -101,7 +101,7 @@ fn shown(job: &Job, options: &CheckOptions, paint: Paint) -> String {
 
 fn whole(name: &str, graph: &Graph, plan_for: Option<usize>, paint: Paint) -> String {
     let mut text = format!(
-        "{name} is right: {}, {}, {}.\n",
+        "{name} is valid: {}, {}, {}.\n",
         counted(graph.sources.len() as u64, "source"),
         counted(graph.pipelines.len() as u64, "pipeline"),
         counted(graph.sinks.len() as u64, "sink"),

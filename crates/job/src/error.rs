@@ -95,7 +95,7 @@ pub enum LoadError {
     NothingToCopy(String),
     /// All that matches are links that are skipped, such as this one.
     #[error(
-        "there is nothing to copy: `{0}` matches only links that lead out of it, such as `{1}`; `--links follow` \
+        "there is nothing to copy: `{0}` matches only links that lead out of it, such as `{1}`; `--symlinks files` \
          copies the files that they lead to"
     )]
     OnlyLinks(String, String),

@@ -25,15 +25,15 @@ use crate::sparse::{Pool, spans};
 /// fetch releases the interpreter lock, and Ctrl-C ends its wait. Threads may share the file but not its
 /// position: they use `read_at`.
 ///
-/// `cache` is a directory that keeps fetched ranges for the next time, up to `cache_limit` bytes. `memory`
-/// limits the bytes held in memory; a `pool` does so for several files together. Temporary errors are retried
-/// until `attempts` attempts in a row have returned no data. An attempt fails after `silence` seconds without
-/// a byte. `concurrency` is the number of requests in flight at once; by default it adapts. `on_change` says
-/// what happens if the file changes while it is read: an error (`fail`), or a restart from the new state
-/// (`restart`). Two requests are merged into one if that fetches at most `widest_gap` unneeded bytes. A
-/// request is at most `longest` bytes long, and at least `shortest` unless the file ends. `read_ahead` is the
-/// number of bytes to read ahead for sequential reads. A file of at most `whole` bytes is fetched as a whole
-/// if its server does not support ranges.
+/// `cache` is a directory that keeps fetched ranges for the next time, up to `max_cache_bytes` bytes.
+/// `memory` limits the bytes held in memory; a `pool` does so for several files together. Temporary errors
+/// are retried until `attempts` attempts in a row have returned no data. An attempt fails after `silence`
+/// seconds without a byte. `concurrency` is the number of requests in flight at once; by default it adapts.
+/// `on_change` says what happens if the file changes while it is read: an error (`fail`), or a restart from
+/// the new state (`restart`). Two requests are merged into one if that fetches at most `widest_gap` unneeded
+/// bytes. A request is at most `longest` bytes long, and at least `shortest` unless the file ends.
+/// `read_ahead` is the number of bytes to read ahead for sequential reads. A file of at most `whole` bytes is
+/// fetched as a whole if its server does not support ranges.
 #[pyclass(frozen, subclass, weakref, module = "thalweg")]
 pub struct RemoteFile {
     opened: Opened,
@@ -66,11 +66,11 @@ fn most(size: Option<i64>) -> u64 {
 impl RemoteFile {
     #[new]
     #[pyo3(signature = (
-        url, *, cache = None, cache_limit = None, memory = Some(Natural::from(67_108_864)), pool = None,
+        url, *, cache = None, max_cache_bytes = None, memory = Some(Natural::from(67_108_864)), pool = None,
         attempts = Natural::from(6), silence = 20.0, concurrency = None, on_change = "fail",
         widest_gap = Natural::from(262_144), longest = Natural::from(8_388_608), shortest = Natural::from(16_384),
         read_ahead = Natural::from(16_777_216), whole = Natural::from(67_108_864)
-    ), text_signature = "(url, *, cache=None, cache_limit=None, memory=67108864, pool=None, attempts=6, \
+    ), text_signature = "(url, *, cache=None, max_cache_bytes=None, memory=67108864, pool=None, attempts=6, \
         silence=20.0, concurrency=None, on_change='fail', widest_gap=262144, longest=8388608, shortest=16384, \
         read_ahead=16777216, whole=67108864)")]
     #[allow(clippy::too_many_arguments, reason = "in Python they have names")]
@@ -78,7 +78,7 @@ impl RemoteFile {
         py: Python<'_>,
         url: &Bound<'_, PyAny>,
         cache: Option<PathBuf>,
-        cache_limit: Option<Natural>,
+        max_cache_bytes: Option<Natural>,
         memory: Option<Natural>,
         pool: Option<&Bound<'_, Pool>>,
         attempts: Natural,
@@ -95,7 +95,7 @@ impl RemoteFile {
         let on_change = on_change.to_owned();
         let given = Given {
             cache,
-            cache_limit: cache_limit.map(|limit| limit.option(py, "cache_limit")).transpose()?,
+            max_cache_bytes: max_cache_bytes.map(|limit| limit.option(py, "max_cache_bytes")).transpose()?,
             memory: memory.map(|memory| memory.option(py, "memory")).transpose()?,
             attempts: attempts.option(py, "attempts")?,
             silence,

@@ -14,7 +14,7 @@ use crate::sparse::Pool;
 #[derive(IntoPyObjectRef)]
 pub struct Given {
     pub cache: Option<PathBuf>,
-    pub cache_limit: Option<u64>,
+    pub max_cache_bytes: Option<u64>,
     pub memory: Option<usize>,
     pub attempts: u32,
     pub silence: f64,
@@ -46,7 +46,7 @@ impl Given {
             return wrong("attempts, concurrency and longest must be at least 1".to_owned());
         }
         let default = RemoteOptions::default();
-        let cache = self.cache.as_ref().map(|folder| Cache::new(folder, self.cache_limit)).transpose()?;
+        let cache = self.cache.as_ref().map(|folder| Cache::new(folder, self.max_cache_bytes)).transpose()?;
         Ok(RemoteOptions {
             pool: pool.map(|pool| pool.0.clone()).or_else(|| self.memory.map(thalweg_sparse::Pool::new)),
             cache,

@@ -51,9 +51,9 @@ pub struct Arguments {
     /// Do not copy objects that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// The treatment of links that lead out of the folder that is read. Without it, they are skipped.
+    /// The action for symbolic links in a local folder. Without it, those that lead out of it are skipped.
     #[arg(long, value_name = "WHAT")]
-    links: Option<Links>,
+    symlinks: Option<Symlinks>,
     /// The treatment of a target object that exists. Without it, the object is replaced.
     #[arg(long, value_name = "WHAT")]
     existing: Option<Existing>,
@@ -165,19 +165,19 @@ struct Pace {
     queue: Option<usize>,
     /// The size of a read request for rows, for example `8MiB`.
     #[arg(long, value_name = "SIZE")]
-    slice: Option<String>,
+    slice_size: Option<String>,
     /// The size of a written part, for example `16MiB`.
     #[arg(long, value_name = "SIZE")]
     part_size: Option<String>,
 }
 
-/// The treatment of links that lead out of the folder.
+/// The action for symbolic links.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Links {
-    /// Leave them out.
-    Skip,
-    /// Copy the files that they lead to.
-    Follow,
+enum Symlinks {
+    /// Copy files through links that stay in the folder.
+    Inside,
+    /// Copy files through all links.
+    Files,
 }
 
 /// The treatment of an object that exists.
@@ -252,7 +252,7 @@ impl From<Arguments> for CopyOptions {
             to: arguments.to,
             include: arguments.include,
             exclude: arguments.exclude,
-            links: arguments.links.map(Into::into),
+            symlinks: arguments.symlinks.map(Into::into),
             existing: arguments.existing.map(Into::into),
             content_type: arguments.content_type,
             dry_run: arguments.dry_run,
@@ -270,7 +270,7 @@ impl From<Arguments> for CopyOptions {
                 readers: pace.readers,
                 writers: pace.writers,
                 queue: pace.queue,
-                slice: pace.slice,
+                slice_size: pace.slice_size,
                 part_size: pace.part_size,
             },
         }
@@ -305,11 +305,11 @@ impl From<Existing> for copy::Existing {
     }
 }
 
-impl From<Links> for copy::Links {
-    fn from(links: Links) -> Self {
-        match links {
-            Links::Skip => Self::Skip,
-            Links::Follow => Self::Follow,
+impl From<Symlinks> for copy::ObjectLinks {
+    fn from(symlinks: Symlinks) -> Self {
+        match symlinks {
+            Symlinks::Inside => Self::Inside,
+            Symlinks::Files => Self::Files,
         }
     }
 }

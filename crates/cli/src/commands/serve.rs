@@ -70,10 +70,10 @@ pub struct Arguments {
     compat_status: bool,
     /// The largest file that is accepted.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
-    max_file: ByteSize,
+    max_file_bytes: ByteSize,
     /// The largest request that is accepted.
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
-    max_request: ByteSize,
+    max_request_bytes: ByteSize,
     /// The most files that one request may carry.
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_files: usize,
@@ -137,8 +137,8 @@ fn settings(arguments: &Arguments) -> Result<Settings, CommandError> {
         address: arguments.listen.clone().unwrap_or(usual.address),
         mistakes: if arguments.compat_status { Mistakes::Internal } else { Mistakes::Said },
         check: arguments.health_check.then_some(Check { endpoint, verbosity }),
-        max_file: arguments.max_file,
-        max_request: arguments.max_request,
+        max_file_bytes: arguments.max_file_bytes,
+        max_request_bytes: arguments.max_request_bytes,
         max_files: arguments.max_files,
         memory: arguments.memory.unwrap_or(usual.memory),
         cores: arguments.threads.map_or_else(cores, usize::from),

@@ -53,7 +53,7 @@ fn what_was_sent_since_the_last_checkpoint_is_sent_again_and_nothing_else() {
     let program = program(&format!(
         "sources: {{ in: {{ generate: {{ lines: ['{}'], rate: 600 }} }} }}\n\
          pipelines: {{ main: {{ from: in, to: out }} }}\n\
-         sinks: {{ out: {{ http: {{ address: 'http://{}/', batch: lines }} }} }}\n",
+         sinks: {{ out: {{ http: {{ url: 'http://{}/', batch: lines }} }} }}\n",
         lines.join("', '"),
         server.address()
     ));
@@ -291,7 +291,7 @@ fn a_letter_of_a_killed_run_is_there_once() {
 
 #[test]
 fn a_run_whose_dead_letters_are_full_says_so_and_acknowledges_nothing_more() {
-    for when_full in ["block", "fail"] {
+    for when_full in ["wait", "error"] {
         let program = with_letters(&format!("dead_letters: {{ max_count: 5, when_full: {when_full} }}"));
         let mut running = start(&program, "");
         let told = "the dead letters are full: 5 letters";

@@ -76,7 +76,7 @@ fn packed_files_have_each_message_once_when_a_run_is_killed() {
 fn a_state_with_unfinished_output_of_a_renamed_component_is_refused() {
     for (transforms, sink, renamed) in [
         ("", "objects: { url: out/all.txt }", ("out", "other")),
-        ("{ pack: { name: p, max_size: 1GiB } }", "directory: { path: out }", ("main", "other")),
+        ("{ pack: { name: p, max_file_bytes: 1GiB } }", "directory: { path: out }", ("main", "other")),
     ] {
         let program = Program::new(Path::new(PROGRAM)).unwrap();
         let config = |main: &str, out: &str| {

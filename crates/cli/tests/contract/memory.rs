@@ -150,7 +150,7 @@ fn texts_that_are_joined_stay_within_the_budget() {
 #[test]
 fn a_large_unfinished_file_in_the_state_stays_within_the_budget() {
     let lines = "a line of a text that is long enough\n".repeat(6_000_000);
-    let transforms = "[pack: { name: 'p-{number}', max_size: 2GiB }]";
+    let transforms = "[pack: { name: 'p-{number}', max_file_bytes: 2GiB }]";
     check_with(1 << 10, FILE, transforms, "directory: { path: out }", &lines);
 }
 
@@ -168,7 +168,7 @@ fn many_compressed_files_stay_within_the_budget() {
 fn captures_of_a_pattern_stay_within_the_budget() {
     let line =
         "10.0.0.1 - ann [10/Oct/2000:13:55:36 -0700] \"GET /index.html HTTP/1.0\" 200 2326 \"-\" \"-\"\n";
-    check(FILE, "[parse_grok: { patterns: ['%{COMBINEDAPACHELOG}'] }]", JSON, &line.repeat(50_000));
+    check(FILE, "[parse_grok: { pattern: ['%{COMBINEDAPACHELOG}'] }]", JSON, &line.repeat(50_000));
 }
 
 #[test]

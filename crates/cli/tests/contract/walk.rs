@@ -77,7 +77,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("http", "{ address: ':1' }", true, false),
     ("http", "{ address: ':1', respond: received }", false, false),
     ("http_upload", "{ address: ':1' }", true, false),
-    ("http_upload", "{ address: ':1', respond: accepted }", false, false),
+    ("http_upload", "{ address: ':1', respond: received }", false, false),
     ("internal_logs", "{}", false, true),
     ("objects", "{ url: x/ }", true, true),
     ("pipe", "{ path: x }", false, false),

@@ -168,19 +168,19 @@ fn links_that_lead_out_are_copied_only_if_asked() {
     symlink("../secret", house.path().join("in/link")).unwrap();
     symlink("loop", house.path().join("in/loop")).unwrap();
     let said = run(&house, &["in/", "out/"]);
-    let expected = "in/link` leads out of the folder that is read, and was skipped. `follow_links: true`, or `--links \
-                    follow` of `copy`, reads it";
+    let expected = "in/link` leads out of the folder that is read, and was skipped. `symlinks: files`, or `--symlinks \
+                    files` of `copy`, reads it";
     assert!(said.err.contains(expected), "{}", said.err);
     assert_eq!(tree(&house.path().join("out")).into_keys().collect::<Vec<_>>(), ["a"]);
-    run(&house, &["in/", "all/", "--links", "follow"]);
+    run(&house, &["in/", "all/", "--symlinks", "files"]);
     assert_eq!(tree(&house.path().join("all"))["link"], b"outside");
     for name in ["in/a", "in/loop"] {
         fs::remove_file(house.path().join(name)).unwrap();
     }
     let said = run(&house, &["in/", "out/"]);
     let expected = "there is nothing to copy: `in/` matches only links that lead out of it, such as `";
-    assert!(said.err.contains(expected) && said.err.contains("`--links follow` copies"), "{}", said.err);
-    run_well(&house, &["in/", "alone/", "--links", "follow"]);
+    assert!(said.err.contains(expected) && said.err.contains("`--symlinks files` copies"), "{}", said.err);
+    run_well(&house, &["in/", "alone/", "--symlinks", "files"]);
     assert_eq!(tree(&house.path().join("alone"))["link"], b"outside");
 }
 

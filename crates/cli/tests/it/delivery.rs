@@ -343,7 +343,7 @@ fn messages_that_a_sink_could_not_accept_return_from_the_spool() {
         folder.join("rest.yaml"),
         "sources: { kept: { spool: { path: spool, follow: false } } }\n\
          pipelines: { again: { from: kept, to: out } }\n\
-         sinks: { out: { file: { path: out.jsonl, encode: json, on_exists: append } } }\n",
+         sinks: { out: { file: { path: out.jsonl, encode: json, existing: append } } }\n",
     )
     .unwrap();
     house.run_well(&["run", "rest.yaml", "--quiet"]);

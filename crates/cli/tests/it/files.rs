@@ -16,7 +16,7 @@ pipelines:
   main:
     from: files
     transforms:
-      - check_size: { max: 1KiB }
+      - check_size: { max_bytes: 1KiB }
       - check_type: { deny: [image/png] }
     to: kept
   others: { from: main.errors, to: refused }
@@ -115,7 +115,7 @@ fn components_that_do_not_fit_are_shown_at_their_position() {
         assert_eq!(wrong.code, Some(2));
         assert!(wrong.err.contains(message), "{}", wrong.err);
     }
-    let house = house_with(&COPY.replace("- check_size: { max: 1KiB }", "- filter: \"size > 1\""));
+    let house = house_with(&COPY.replace("- check_size: { max_bytes: 1KiB }", "- filter: \"size > 1\""));
     let wrong = house.run(&["check", "files.yaml"]);
     assert!(wrong.err.contains("`filter` takes messages, but here are files"), "{}", wrong.err);
 }
@@ -147,7 +147,7 @@ sources: { files: { files: { path: in } } }
 pipelines:
   main: { from: files, transforms: [hash], to: kept }
 sinks:
-  kept: { directory: { path: out, on_exists: error } }
+  kept: { directory: { path: out, existing: error } }
 ",
     );
     let content = |number: usize| number.to_string().repeat(40_000);
@@ -215,7 +215,7 @@ pipelines:
   main:
     from: files
     transforms:
-      - check_size: { min: 1B }
+      - check_size: { min_bytes: 1B }
       - exec: { command: sh, args: ['-c', 'printf new > made; touch -r in/log made; mv made in/log'] }
     to: out
 sinks: { out: { directory: { path: out } } }

@@ -342,7 +342,7 @@ fn the_addresses_of_sockets_are_checked_before_the_run() {
         "pipeline.yaml",
         "sources: { in: { socket: { address: 'tpc://localhost:1' } } }\n\
          pipelines: { main: { from: in, to: out } }\n\
-         sinks: { out: { http: { address: 'ftp://x' } } }\n",
+         sinks: { out: { http: { url: 'ftp://x' } } }\n",
     )]);
     let said = common::said(house.command(&["check", "pipeline.yaml"]).output().unwrap());
     assert_ne!(said.code, Some(0));

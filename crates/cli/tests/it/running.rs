@@ -570,7 +570,7 @@ sinks: { o: discard }
 fn the_password_and_the_query_of_an_address_are_not_shown() {
     let configuration = "sources: { s: { generate: { lines: [a] } } }
 pipelines: { main: { from: s, to: { failover: [b, o] } } }
-sinks: { b: { http: { address: 'http://me:pw1secret@127.0.0.1:1/x?token=pw2secret' } }, o: discard }
+sinks: { b: { http: { url: 'http://me:pw1secret@127.0.0.1:1/x?token=pw2secret' } }, o: discard }
 ";
     let house = House::with(&[("c.yaml", configuration)]);
     for json in [&["run", "c.yaml"][..], &["run", "c.yaml", "--json"]] {

@@ -104,11 +104,11 @@ pipelines:
 sinks:
   user:
     http:
-      address: http://USER-88d1e2:PASS-c4fe17@{address}/in?t=QUERY-90ab3f
+      url: http://USER-88d1e2:PASS-c4fe17@{address}/in?t=QUERY-90ab3f
       headers: {{ X-Api-Key: HEADER-1b2c3d, X-Other: '${{file:secret}}' }}
       encode: json
   bearer:
-    http: {{ address: 'http://{address}/${{PLANTED}}', auth: {{ bearer: BEARER-77aa00 }}, encode: json }}
+    http: {{ url: 'http://{address}/${{PLANTED}}', auth: {{ bearer: BEARER-77aa00 }}, encode: json }}
 "
     )
 }
@@ -176,11 +176,11 @@ fn secrets_are_not_served() {
 #[test]
 fn secrets_are_not_in_mistakes() {
     let mistakes = [
-        "sinks: { out: { http: { address: 'http://USER-88d1e2:PASS-c4fe17@h:port/in?t=QUERY-90ab3f' } } }",
-        "sinks: { out: { http: { address: 'htp://USER-88d1e2:PASS-c4fe17@h/in?t=QUERY-90ab3f' } } }",
-        "sinks: { out: { http: { address: 'http://h', auth: { bearer: BEARER-77aa00, tokn: 1 } } } }",
-        "sinks: { out: { http: { address: 'http://h', headers: { X-Api-Key: HEADER-1b2c3d }, timeout: '${PLANTED}' } } }",
-        "sinks: { out: { http: { address: 'http://h', method: '${PLANTED}', headers: { a: '${file:secret}', 'b ': 1 } } } }",
+        "sinks: { out: { http: { url: 'http://USER-88d1e2:PASS-c4fe17@h:port/in?t=QUERY-90ab3f' } } }",
+        "sinks: { out: { http: { url: 'htp://USER-88d1e2:PASS-c4fe17@h/in?t=QUERY-90ab3f' } } }",
+        "sinks: { out: { http: { url: 'http://h', auth: { bearer: BEARER-77aa00, tokn: 1 } } } }",
+        "sinks: { out: { http: { url: 'http://h', headers: { X-Api-Key: HEADER-1b2c3d }, timeout: '${PLANTED}' } } }",
+        "sinks: { out: { http: { url: 'http://h', method: '${PLANTED}', headers: { a: '${file:secret}', 'b ': 1 } } } }",
     ];
     let expressions = [
         "set: { x: \"a + '${PLANTED}\" }",

@@ -53,7 +53,7 @@ fn an_unreadable_file_is_reported_in_a_sentence() {
         (&["none"], 3, "there is no"),
         (&["short", "--range", "0:6"], 3, "not within the file, which has 5 bytes"),
         (&["short", "--range", "5"], 2, "FROM:TO"),
-        (&["short", "--cache-limit", "1GiB"], 2, "--cache"),
+        (&["short", "--max-cache-bytes", "1GiB"], 2, "--cache"),
     ] {
         let said = house.run(&[&["sparse", "read"], arguments].concat());
         assert!(said.code == Some(code) && said.err.contains(wanted), "{arguments:?}: {said:?}");

@@ -101,8 +101,7 @@ fn configured(source: &str, sink: &str) -> House {
 
 #[test]
 fn a_message_source_reads_no_link_in_the_place_of_a_listed_file() {
-    let house =
-        configured("{ file: { path: 'in/**/*' } }", "{ file: { path: out/all, on_exists: replace } }");
+    let house = configured("{ file: { path: 'in/**/*' } }", "{ file: { path: out/all, existing: replace } }");
     assert_no_secret(&house, &["run", "c.yaml"], all);
 }
 

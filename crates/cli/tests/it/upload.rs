@@ -147,7 +147,7 @@ fn bodies_folders_and_parameters_of_requests_are_taken() {
 #[test]
 fn wrong_requests_are_rejected_and_nothing_of_them_is_kept() {
     let house = house();
-    let options = ["--max-file", "80KiB", "--max-request", "200KiB", "--max-files", "3"];
+    let options = ["--max-file-bytes", "80KiB", "--max-request-bytes", "200KiB", "--max-files", "3"];
     let server = Server::start(&house, &options);
     for (path, code) in [
         ("/", "NOT_FOUND"),
@@ -164,8 +164,8 @@ fn wrong_requests_are_rejected_and_nothing_of_them_is_kept() {
     let half = &large[..70 << 10];
     let small: &[u8] = b"";
     for (files, limit) in [
-        (vec![("a", half), ("b", &large[..])], "max_file"),
-        (vec![("a", half), ("b", half), ("c", half)], "max_request"),
+        (vec![("a", half), ("b", &large[..])], "max_file_bytes"),
+        (vec![("a", half), ("b", half), ("c", half)], "max_request_bytes"),
         (vec![("a", small), ("b", small), ("c", small), ("d", small)], "max_files"),
     ] {
         let (status, answer_body) = server.upload("/photos/archive", &files);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::Mistake;
+use thalweg_config::{List, Mistake};
 
 use super::Dialect;
 use crate::columns::{FieldType, Typing, unknown_types};
@@ -24,7 +24,7 @@ pub struct CsvOptions {
     types: BTreeMap<String, FieldType>,
     /// The texts that mean NULL. By default these are `-` and the empty text, in columns with a type other
     /// than text.
-    null_values: Option<Vec<String>>,
+    null_values: Option<List<String>>,
     /// True to remove white space around values. The default is `false`.
     trim: bool,
     /// True to accept records with a wrong number of values: missing values at the end are NULL, and excess

@@ -12,7 +12,7 @@ use arrow_array::{Array, BinaryViewArray};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::Mistake;
+use thalweg_config::{List, Mistake};
 use thalweg_record::{Batch, INTRINSIC, Outputs, PAYLOAD, PayloadWriter};
 
 mod flat;
@@ -55,7 +55,7 @@ impl From<Written> for Encoding {
             Written::Format(format) => EncodeOptions {
                 format,
                 fields: None,
-                exclude: Vec::new(),
+                exclude: List::default(),
                 nulls: None,
                 nested: None,
                 root: None,
@@ -84,12 +84,11 @@ struct EncodeOptions {
     /// later message with a value in another field leaves by the `errors` output. Give `fields` to have the
     /// same columns in every run.
     #[serde(default)]
-    #[schemars(length(min = 1))]
-    fields: Option<Vec<String>>,
+    fields: Option<List<String, 1>>,
     /// The fields that are not written if `fields` is not given. A name also excludes the fields whose names
     /// begin with it and a dot. `*` matches any characters. The default is none.
     #[serde(default)]
-    exclude: Vec<String>,
+    exclude: List<String>,
     /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`. `keep`
     /// needs `fields`: a message itself does not tell which other fields exist. To keep the `null` members of
     /// JSON messages, use `parse_json` with `nulls: keep` instead: `omit` leaves these as they are.

@@ -52,7 +52,7 @@ impl Framing {
     pub fn check(&self, limit: ByteSize) -> Vec<Mistake> {
         let mut mistakes: Vec<Mistake> = check_limit(limit).into_iter().collect();
         if self.timeout.is_some() && self.start_pattern.is_none() {
-            let mistake = Mistake::new("framing", "`timeout` means nothing without `start_pattern`.");
+            let mistake = Mistake::new("framing", "`timeout` has no effect without `start_pattern`.");
             mistakes.push(mistake.help("Remove it, or say in `start_pattern` how messages begin."));
         }
         mistakes

@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     file.flush()?;
     let text = format!(
-        "sources: {{ measured: {{ objects: {{ url: '{}/*.bin', slice: 1MB }} }} }}\n\
+        "sources: {{ measured: {{ objects: {{ url: '{}/*.bin', slice_size: 1MB }} }} }}\n\
          pipelines: {{ main: {{ from: measured, transforms: [measurements: {{}}, filter: 'value < 500'], to: sum }} }}\n\
          sinks: {{ sum: {{ sum: {{}} }} }}\n",
         folder.display()

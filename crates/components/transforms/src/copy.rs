@@ -39,7 +39,7 @@ pub struct Copy {
     /// puts the copy after it, and `prepend` puts the copy before it; both join them as text. If either of
     /// the two is missing, the result is the other.
     #[serde(default)]
-    mode: Mode,
+    existing: Existing,
     /// The text between two values that are joined. The default is empty.
     #[serde(default)]
     separator: String,
@@ -50,7 +50,7 @@ pub struct Copy {
 
 #[derive(Debug, Clone, std::marker::Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum Existing {
     /// The copy replaces the present value.
     #[default]
     Replace,
@@ -70,7 +70,7 @@ pipelines:
     from: service
     transforms:
       - parse_logfmt: {}
-      - copy: { from: level, into: msg, mode: prepend, separator: ": " }
+      - copy: { from: level, into: msg, existing: prepend, separator: ": " }
       - copy: { from: msg }
     to: screen
 sinks:
@@ -83,13 +83,15 @@ sinks:
             let message = "Both names must end in `.*`, or neither.";
             mistakes
                 .push(Mistake::new("into", message).help("For example `{from: \"a.*\", into: \"b.*\"}`."));
-        } else if group(&self.from).is_some() && (self.mode != Mode::Replace || self.skip_empty) {
+        } else if group(&self.from).is_some() && (self.existing != Existing::Replace || self.skip_empty) {
             let message = "A group of fields (`.*`) can only be copied unchanged.";
-            mistakes.push(Mistake::new("mode", message).help("Leave out `mode` and `skip_empty`."));
+            mistakes.push(Mistake::new("existing", message).help("Leave out `existing` and `skip_empty`."));
         }
-        if !self.separator.is_empty() && self.mode == Mode::Replace {
+        if !self.separator.is_empty() && self.existing == Existing::Replace {
             let message = "`separator` has an effect only if texts are joined.";
-            mistakes.push(Mistake::new("separator", message).help("Say `mode: append` or `mode: prepend`."));
+            mistakes.push(
+                Mistake::new("separator", message).help("Say `existing: append` or `existing: prepend`."),
+            );
         }
         mistakes
     }
@@ -112,13 +114,13 @@ impl TransformConfig for Copy {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let Self { from, into, mode, separator, skip_empty } = self.clone();
+        let Self { from, into, existing, separator, skip_empty } = self.clone();
         let input = Input { field: from, skip_empty };
-        if mode == Mode::Replace && !skip_empty {
+        if existing == Existing::Replace && !skip_empty {
             return Ok(Box::new(Copier { from: input.field, into, known: None }));
         }
         let slot = Slot::new(&into, FieldType::Text);
-        Ok(Box::new(Joiner { input, into, mode, separator: separator.into_bytes(), slot }))
+        Ok(Box::new(Joiner { input, into, existing, separator: separator.into_bytes(), slot }))
     }
 }
 
@@ -182,7 +184,7 @@ fn nothing(rows: usize) -> BinaryViewArray {
 struct Joiner {
     input: Input,
     into: String,
-    mode: Mode,
+    existing: Existing,
     separator: Vec<u8>,
     slot: Slot,
 }
@@ -193,7 +195,7 @@ impl Transform for Joiner {
             out.send(batch);
             return Ok(());
         };
-        if self.mode == Mode::Replace {
+        if self.existing == Existing::Replace {
             return Ok(self.slot.put(batch, from, Vec::new(), out)?);
         }
         let into = bytes_of(&batch, &self.into);
@@ -208,7 +210,7 @@ impl Transform for Joiner {
                     None => out.extend_from_slice(added),
                     Some(there) => {
                         let (first, second) =
-                            if self.mode == Mode::Append { (there, added) } else { (added, there) };
+                            if self.existing == Existing::Append { (there, added) } else { (added, there) };
                         out.extend_from_slice(first);
                         out.extend_from_slice(&self.separator);
                         out.extend_from_slice(second);
@@ -234,7 +236,9 @@ mod tests {
 
     #[test]
     fn it_conforms() {
-        for yaml in ["into: a", "from: nothing", "{into: a, mode: append}", "{from: a, mode: prepend}"] {
+        for yaml in
+            ["into: a", "from: nothing", "{into: a, existing: append}", "{from: a, existing: prepend}"]
+        {
             testing::transform_conforms::<Copy>(yaml, &["a", "", "b"]);
         }
     }
@@ -279,12 +283,13 @@ mod tests {
 
     #[test]
     fn texts_are_joined() {
-        let given = testing::apply::<Copy>("{from: b, mode: append, separator: ', '}", [example()]);
+        let given = testing::apply::<Copy>("{from: b, existing: append, separator: ', '}", [example()]);
         assert_eq!(given.payloads(Output::Main), ["p, x", "q, y", "r"]);
-        let given = testing::apply::<Copy>("{into: b, mode: prepend, separator: '-'}", [example()]);
+        let given = testing::apply::<Copy>("{into: b, existing: prepend, separator: '-'}", [example()]);
         let joined: Vec<_> = given.main().into_iter().map(|row| row["b"].clone()).collect();
         assert_eq!(joined, ["p-x", "q-y", "r"]);
-        let given = testing::apply::<Copy>("{from: b, into: c, mode: append, separator: '-'}", [example()]);
+        let given =
+            testing::apply::<Copy>("{from: b, into: c, existing: append, separator: '-'}", [example()]);
         assert_eq!(given.main()[1..], [json!({"b": "y", "c": "y"}), json!({"a": ""})]);
     }
 
@@ -301,7 +306,7 @@ mod tests {
         let mistakes = |yaml: &str| testing::messages(testing::options::<Copy>(yaml).check());
         assert_eq!(mistakes("{from: 'a.*'}"), ["Both names must end in `.*`, or neither."]);
         assert_eq!(
-            mistakes("{from: 'a.*', into: 'b.*', mode: append}"),
+            mistakes("{from: 'a.*', into: 'b.*', existing: append}"),
             ["A group of fields (`.*`) can only be copied unchanged."]
         );
         assert_eq!(mistakes("separator: x"), ["`separator` has an effect only if texts are joined."]);

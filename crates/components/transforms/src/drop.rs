@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
 use crate::selection::Selection;
@@ -12,7 +13,7 @@ use crate::selection::Selection;
 /// payload stays as it is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Drop(Vec<String>);
+pub struct Drop(List<String>);
 
 impl Component for Drop {
     const NAME: &'static str = "drop";
@@ -37,7 +38,7 @@ impl TransformConfig for Drop {
     }
 
     fn fields(&self) -> Vec<String> {
-        self.0.clone()
+        self.0.to_vec()
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {
@@ -45,7 +46,7 @@ impl TransformConfig for Drop {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(Box::new(Selection::without(self.0.clone())))
+        Ok(Box::new(Selection::without(self.0.to_vec())))
     }
 }
 

@@ -11,6 +11,7 @@ use arrow_schema::{DataType, FieldRef, SchemaRef};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -34,8 +35,7 @@ pub struct Flatten {
     separator: String,
     /// The fields to flatten. A name also chooses the fields whose names begin with it and a dot. `*` matches
     /// any characters. The default is all fields.
-    #[schemars(length(min = 1))]
-    fields: Option<Vec<String>>,
+    fields: Option<List<String, 1>>,
     /// True to keep the nested fields beside the flattened ones, which then have another separator. With the
     /// separator `\.`, `encode: json` writes names with dots. The default is `false`.
     keep: bool,

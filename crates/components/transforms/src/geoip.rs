@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use maxminddb::{PathElement, Reader};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, Share};
 
@@ -35,8 +36,7 @@ pub struct GeoIp {
     /// array), `location-hash` (a geohash of twelve characters), `proxy` and `satellite` (true or false). The
     /// default is `[city, country, continent, location-hash]`.
     #[serde(default = "usual")]
-    #[schemars(length(min = 1))]
-    fields: Vec<Fact>,
+    fields: List<Fact, 1>,
     /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
@@ -44,8 +44,8 @@ pub struct GeoIp {
     opened: Arc<Mutex<Weak<Database>>>,
 }
 
-fn usual() -> Vec<Fact> {
-    vec![Fact::City, Fact::Country, Fact::Continent, Fact::LocationHash]
+fn usual() -> List<Fact, 1> {
+    vec![Fact::City, Fact::Country, Fact::Continent, Fact::LocationHash].into()
 }
 
 /// A fact about an address.
@@ -147,7 +147,13 @@ impl TransformConfig for GeoIp {
 impl GeoIp {
     /// Creates the options for other transforms, which look up these facts.
     pub(crate) fn of(database: PathBuf, fields: Vec<Fact>) -> Self {
-        Self { input: Input::default(), database, fields, prefix: String::new(), opened: Arc::default() }
+        Self {
+            input: Input::default(),
+            database,
+            fields: fields.into(),
+            prefix: String::new(),
+            opened: Arc::default(),
+        }
     }
 
     /// Reads the database, for looking up the facts.
@@ -156,7 +162,7 @@ impl GeoIp {
     /// If it cannot be read.
     pub(crate) fn lookup(&self, memory: &Share) -> Result<Lookup, Error> {
         let found = vec![None; self.fields.len()];
-        Ok(Lookup { database: self.open(memory)?, facts: self.fields.clone(), last: None, found })
+        Ok(Lookup { database: self.open(memory)?, facts: self.fields.to_vec(), last: None, found })
     }
 
     /// Reads the database, or shares that of another worker of the run.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use grok::{Grok, Pattern};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -26,8 +27,7 @@ pub struct ParseGrok {
     #[serde(flatten)]
     input: Input,
     /// The patterns, which are tried in this order.
-    #[schemars(length(min = 1))]
-    patterns: Vec<String>,
+    pattern: List<String, 1>,
     /// Additional patterns by name: `{PORT: '\d{1,5}'}`. They override default patterns of the same name.
     #[serde(default)]
     definitions: BTreeMap<String, String>,
@@ -78,11 +78,11 @@ impl ParseGrok {
         for (name, definition) in &self.definitions {
             grok.add_pattern(name.as_str(), definition.as_str());
         }
-        self.patterns.iter().map(|text| self.compile_one(&grok, text)).collect()
+        self.pattern.iter().map(|text| self.compile_one(&grok, text)).collect()
     }
 
     fn compile_one(&self, grok: &Grok, text: &str) -> Result<Compiled, Mistake> {
-        let mistake = |message: String, help: &str| Mistake::new("patterns", message).help(help);
+        let mistake = |message: String, help: &str| Mistake::new("pattern", message).help(help);
         let pattern = grok.compile(text, self.named_only).map_err(|error| match error {
             grok::Error::DefinitionNotFound(name) => mistake(
                 format!("`{}` uses `{name}`, which is not a known pattern.", shortened(text)),
@@ -137,7 +137,7 @@ pipelines:
   main:
     from: access
     transforms:
-      - parse_grok: { patterns: ['^%{COMMONAPACHELOG}$'] }
+      - parse_grok: { pattern: ['^%{COMMONAPACHELOG}$'] }
     to: screen
 sinks:
   screen: { stdout: { encode: json } }
@@ -242,13 +242,13 @@ mod tests {
 
     #[test]
     fn it_conforms() {
-        let yaml = "patterns: ['^%{INT:n:int}$', 'x(?<rest>.*)']";
+        let yaml = "pattern: ['^%{INT:n:int}$', 'x(?<rest>.*)']";
         testing::transform_conforms::<ParseGrok>(yaml, &["1", "", "xy", "x"]);
     }
 
     #[test]
     fn the_first_pattern_that_matches_makes_the_fields() {
-        let yaml = r"patterns:
+        let yaml = r"pattern:
 - '^(?P<datacenter>[^\.]+?)\.(?P<host>[^\.]+?)\.gauge-(?P<application>[^\.]+?)\.(?P<measurement>[^\s]+?)\s%{NUMBER:gauge:float}\s*%{INT:time}'
 - '^(?P<datacenter>[^\.]+?)\.(?P<host>[^\.]+?)\.(?P<measurement>[^\s]+?)\s%{NUMBER:value:float}\s*%{INT:time}'";
         let lines = ["us.web.gauge-app.cpu 42.1 1497005802", "us.web.this.is.it 12.0 1497003802", "nothing"];
@@ -275,27 +275,27 @@ mod tests {
         };
         assert_eq!(
             one(
-                "patterns: ['%{COMMONAPACHELOG}']",
+                "pattern: ['%{COMMONAPACHELOG}']",
                 r#"::1 - ann [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 -"#
             ),
             json!({"auth": "ann", "clientip": "::1", "httpversion": "1.0", "ident": "-", "request": "/a", "response": "200",
                    "timestamp": "10/Oct/2000:13:55:36 -0700", "verb": "GET"})
         );
-        let yaml = "{patterns: ['%{COLOUR:c}'], definitions: {COLOUR: 'red|blue'}}";
+        let yaml = "{pattern: ['%{COLOUR:c}'], definitions: {COLOUR: 'red|blue'}}";
         assert_eq!(one(yaml, "a blue one"), json!({"c": "blue"}));
-        assert_eq!(one("{patterns: ['%{INT} %{HOST}'], named_only: false}", "7 web")["INT"], "7");
-        assert_eq!(one("patterns: ['(a %{INT:x}|b %{WORD:x})']", "b cd"), json!({"x": "cd"}));
+        assert_eq!(one("{pattern: ['%{INT} %{HOST}'], named_only: false}", "7 web")["INT"], "7");
+        assert_eq!(one("pattern: ['(a %{INT:x}|b %{WORD:x})']", "b cd"), json!({"x": "cd"}));
         assert_eq!(
-            one("{patterns: ['<(?<a>.*?)>(?<b>x)?'], keep_empty: true}", "<>"),
+            one("{pattern: ['<(?<a>.*?)>(?<b>x)?'], keep_empty: true}", "<>"),
             json!({"a": "", "b": ""})
         );
-        assert_eq!(one("patterns: ['<(?<a>.*?)>(?<b>x)?']", "<>"), json!({}));
+        assert_eq!(one("pattern: ['<(?<a>.*?)>(?<b>x)?']", "<>"), json!({}));
     }
 
     #[test]
     fn a_path_is_found_behind_a_word_of_a_mebibyte() {
         let one =
-            |line: &str| testing::apply::<ParseGrok>("patterns: ['%{PATH:p}']", [testing::batch([line])]);
+            |line: &str| testing::apply::<ParseGrok>("pattern: ['%{PATH:p}']", [testing::batch([line])]);
         let word = "a".repeat(1 << 20);
         assert_eq!(one(&word).errors()[0].1, "does not match the pattern");
         for (line, path) in [
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn all_patterns_that_come_along_are_right() {
         for (name, _) in grok::patterns() {
-            let yaml = format!("patterns: ['%{{{name}:x}}']");
+            let yaml = format!("pattern: ['%{{{name}:x}}']");
             let mistakes = testing::options::<ParseGrok>(&yaml).check();
             assert!(mistakes.is_empty(), "{name}: {}", mistakes[0].message);
         }
@@ -321,17 +321,17 @@ mod tests {
     fn mistakes_name_the_pattern() {
         let mistake = |yaml: &str| testing::options::<ParseGrok>(yaml).check()[0].message.clone();
         assert_eq!(
-            mistake("patterns: ['%{NOTHING:x}']"),
+            mistake("pattern: ['%{NOTHING:x}']"),
             "`%{NOTHING:x}` uses `NOTHING`, which is not a known pattern."
         );
         assert_eq!(
-            mistake("{patterns: ['%{INT:x}'], default_patterns: false}"),
+            mistake("{pattern: ['%{INT:x}'], default_patterns: false}"),
             "`%{INT:x}` uses `INT`, which is not a known pattern."
         );
-        assert_eq!(mistake("patterns: ['%{INT}']"), "`%{INT}` names no field.");
-        assert!(mistake("patterns: ['(%{INT:x}']").starts_with("`(%{INT:x}` is not a pattern: "));
+        assert_eq!(mistake("pattern: ['%{INT}']"), "`%{INT}` names no field.");
+        assert!(mistake("pattern: ['(%{INT:x}']").starts_with("`(%{INT:x}` is not a pattern: "));
         assert_eq!(
-            mistake("{patterns: ['%{A:x}'], definitions: {A: '%{A}'}}"),
+            mistake("{pattern: ['%{A:x}'], definitions: {A: '%{A}'}}"),
             "The patterns in `%{A:x}` use each other in a circle."
         );
     }

@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use memchr::{memchr2, memchr3};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -33,7 +34,7 @@ pub struct ParseLogfmt {
     types: BTreeMap<String, FieldType>,
     /// The texts that mean NULL. By default these are `-` and the empty text, in fields with a type other
     /// than text.
-    null_values: Option<Vec<String>>,
+    null_values: Option<List<String>>,
     /// The maximum number of different keys. A message with a further key leaves by the `errors` output. The
     /// default is 1024.
     max_fields: usize,

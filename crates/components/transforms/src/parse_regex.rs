@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::Pattern;
+use thalweg_config::{List, Pattern};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -34,7 +34,7 @@ pub struct ParseRegex {
     types: BTreeMap<String, FieldType>,
     /// The texts that mean NULL. By default these are `-` and the empty text, in fields with a type other
     /// than text.
-    null_values: Option<Vec<String>>,
+    null_values: Option<List<String>>,
     /// The field to parse. The default is the payload.
     #[serde(default = "crate::payload")]
     field: String,

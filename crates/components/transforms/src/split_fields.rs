@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -29,8 +30,7 @@ pub struct SplitFields {
     #[schemars(length(min = 1))]
     delimiter: String,
     /// The names of the fields, in the order of the parts. An empty name skips its part.
-    #[schemars(length(min = 1))]
-    fields: Vec<String>,
+    fields: List<String, 1>,
     /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(testing::refused::<SplitFields>("{fields: [a], delimiter: ''}"), "`delimiter` is empty.");
         assert_eq!(
             testing::refused::<SplitFields>("{fields: [a], delimter: ','}"),
-            "`delimter` is not an option here. Did you mean `delimiter`?"
+            "Unknown option `delimter`. Did you mean `delimiter`?"
         );
         let valid = testing::options::<SplitFields>("{fields: [a], prefix: x, field: y}");
         assert_eq!(testing::messages(valid.check()), [""; 0]);

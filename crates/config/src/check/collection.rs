@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::schema::{Layers, array, by_pattern, properties, property};
 use super::wording::{list, subject};
-use super::{Checker, Context, Found};
+use super::{Checker, Context, Found, former};
 use crate::{Diagnostic, Key, Node, nearest};
 
 impl<'s> Checker<'s> {
@@ -66,19 +66,8 @@ impl<'s> Checker<'s> {
             {
                 self.node(value, schema, &inner, mistakes);
             } else if closed {
-                let message = match context.name {
-                    Some(name) => format!("`{name}` has no option `{}`.", key.name),
-                    None => format!("`{}` is not an option here.", key.name),
-                };
-                let free = || properties(layers).filter(|name| node.get(name).is_none());
-                let near = nearest(&key.name, free());
+                let (near, mistake) = self.unknown_option(node, key, layers, context);
                 suggested.extend(near);
-                let mut mistake = Diagnostic::new(key.span, message);
-                mistake.label("unknown option").help(match near {
-                    Some(near) => format!("Did you mean `{near}`?"),
-                    None if properties(layers).next().is_none() => "It takes no options.".to_owned(),
-                    None => format!("It accepts {}.", list(properties(layers), "and")),
-                });
                 mistakes.push(mistake);
             }
         }
@@ -95,5 +84,33 @@ impl<'s> Checker<'s> {
             }
             mistakes.push(mistake);
         }
+    }
+
+    /// Reports an unknown key, and returns the name that was probably meant.
+    fn unknown_option<'a>(
+        &self,
+        node: &Node,
+        key: &Key,
+        layers: &'a Layers<'s>,
+        context: &Context<'_>,
+    ) -> (Option<&'a str>, Diagnostic) {
+        let free = || properties(layers).filter(|name| node.get(name).is_none());
+        if let Some((name, mistake)) =
+            former::option(&key.name, key.span, free().collect::<Vec<_>>().into_iter())
+        {
+            return (Some(name), mistake);
+        }
+        let message = match context.name {
+            Some(name) => format!("`{name}` has no option `{}`.", key.name),
+            None => format!("Unknown option `{}`.", key.name),
+        };
+        let near = nearest(&key.name, free());
+        let mut mistake = Diagnostic::new(key.span, message);
+        mistake.label("unknown option").help(match near {
+            Some(near) => format!("Did you mean `{near}`?"),
+            None if properties(layers).next().is_none() => "It takes no options.".to_owned(),
+            None => format!("It accepts {}.", list(properties(layers), "and")),
+        });
+        (near, mistake)
     }
 }

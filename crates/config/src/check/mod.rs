@@ -26,6 +26,7 @@ use crate::{Diagnostic, Diagnostics, Node, Span, Value};
 mod choose;
 mod collection;
 mod fit;
+mod former;
 mod number;
 mod schema;
 mod text;

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::schema::{self, Layers, array, constants, has_type, types};
-use super::{Checker, Context};
+use super::{Checker, Context, former};
 use crate::{Diagnostic, Node, Span, Value, nearest, scalar};
 
 /// The most names that a message lists.
@@ -149,6 +149,9 @@ impl<'s> Checker<'s> {
             mistake.help(format!("It can be {}.", list(names.iter().chain(tags).copied(), "or")));
             return mistake;
         };
+        if let Some(mistake) = former::value(text, node.span, names.iter().chain(tags).copied()) {
+            return mistake;
+        }
         let shown = self.shown(node);
         let message = match context.name {
             Some(name) => format!("`{name}` cannot be {shown}."),

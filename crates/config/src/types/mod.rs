@@ -6,7 +6,7 @@
 pub(crate) mod byte_range;
 pub(crate) mod byte_size;
 mod file_mode;
-mod paths;
+mod list;
 pub(crate) mod pattern;
 mod text_type;
 pub(crate) mod time_span;
@@ -14,6 +14,6 @@ pub(crate) mod time_span;
 pub use byte_range::ByteRange;
 pub use byte_size::ByteSize;
 pub use file_mode::FileMode;
-pub use paths::Paths;
+pub use list::List;
 pub use pattern::Pattern;
 pub use time_span::TimeSpan;

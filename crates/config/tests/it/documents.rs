@@ -92,7 +92,7 @@ fn tags_of_the_core_schema_are_known_and_others_are_refused() {
         json(parsed("a: !!str 5\nb: !!int '7'\nc: ! 5\n").root()),
         serde_json::json!({"a": "5", "b": 7, "c": "5"})
     );
-    assert!(refused("a: !secret x").contains("The tag `!secret` means nothing here."));
+    assert!(refused("a: !secret x").contains("The tag `!secret` has no effect here."));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn all_mistakes_of_structure_are_told_at_once() {
     let messages: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
     assert_eq!(
         messages,
-        ["The key `a` is given twice.", "There is no anchor `c`.", "The tag `!e` means nothing here."]
+        ["The key `a` is given twice.", "There is no anchor `c`.", "The tag `!e` has no effect here."]
     );
 }
 

@@ -199,7 +199,7 @@ transforms:
       pattern: '[a-z'
 drain: 10 parsecs
 "), @r#"
-  × `memroy` is not an option here.
+  × Unknown option `memroy`.
    ╭─[pipeline.yaml:1:1]
  1 │ memroy: 1GiB
    · ───┬──

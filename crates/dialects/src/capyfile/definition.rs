@@ -67,10 +67,10 @@ pub(super) fn unknown_keys(
                 report.mistake(key.span, message).help(format!("Did you mean `{near}`?"));
             }
             Some(near) => {
-                let message = format!("`{}` means nothing in {whose}. Did you mean `{near}`?", key.name);
+                let message = format!("`{}` has no effect in {whose}. Did you mean `{near}`?", key.name);
                 report.remark(key.span, message);
             }
-            None => report.remark(key.span, format!("`{}` means nothing in {whose}.", key.name)),
+            None => report.remark(key.span, format!("`{}` has no effect in {whose}.", key.name)),
         }
     }
 }

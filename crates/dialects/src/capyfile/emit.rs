@@ -106,7 +106,7 @@ fn step(operation: &Operation<'_>, component: &'static str, node: &Node) -> Step
         component,
         operation: operation.kind.operation,
         index: operation.index,
-        sizes: ["min", "max"].map(size),
+        sizes: ["min_bytes", "max_bytes"].map(size),
         reports_end: node.get("exec").is_none_or(|options| options.get("output").is_some()),
     }
 }

@@ -157,7 +157,7 @@ fn delays(keys: Keys, node: &Node, report: &mut Report) {
         if value.text().is_some_and(is_go_duration) {
             report.remark(
                 key_of(keys, node, key).map_or(value.span, |key| key.span),
-                format!("`{key}` means nothing here: nothing is polled."),
+                format!("`{key}` has no effect here: nothing is polled."),
             );
         } else {
             let written = value.text().unwrap_or_else(|| value.kind());
@@ -232,7 +232,7 @@ fn unknown_parameter(kind: &OperationKind, name: &str, span: Span, report: &mut 
         Some(near) => {
             report.mistake(span, format!("{message}.")).help(format!("Did you mean `{near}`?"));
         }
-        None => report.remark(span, format!("{message}, and means nothing.")),
+        None => report.remark(span, format!("{message}, and has no effect.")),
     }
 }
 

@@ -74,7 +74,7 @@ fn source(
     ];
     for (name, span) in idle {
         if let Some(span) = span {
-            values.report.remark(span, format!("`{name}` means nothing where files are read."));
+            values.report.remark(span, format!("`{name}` has no effect where files are read."));
         }
     }
     let mut options = Made::new(operation.span);

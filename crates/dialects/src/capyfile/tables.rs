@@ -230,7 +230,7 @@ pub const KINDS: &[OperationKind] = &[
     kind(
         Operation::FilesystemInputWrite,
         "filesystem_input_write",
-        "transform `write` with `on_exists: replace`",
+        "transform `write` with `existing: replace`",
         &[
             rule("destination", Text, Required, "`path`"),
             rule(
@@ -280,7 +280,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "`output_cleanup` of `exec`. Temporary files are always removed; values other than `keep_files` and `remove_files` are mistakes",
     ),
     ("maxPacketSize", "`concurrency` of the pipeline, in files: the smallest value of all its operations"),
-    ("ioTickDelay", "*accepted, and means nothing:* nothing is polled"),
-    ("handlerTickDelay", "*accepted, and means nothing:* nothing is polled"),
-    ("statusTickDelay", "*accepted, and means nothing:* nothing is polled"),
+    ("ioTickDelay", "*accepted, and has no effect:* nothing is polled"),
+    ("handlerTickDelay", "*accepted, and has no effect:* nothing is polled"),
+    ("statusTickDelay", "*accepted, and has no effect:* nothing is polled"),
 ];

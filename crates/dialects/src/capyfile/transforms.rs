@@ -65,7 +65,7 @@ fn idle_cleanup(operation: &Operation<'_>, values: &mut Values<'_>) {
         | (_, Cleanup::Keep) => {}
         (_, Cleanup::Remove) => {
             let message = format!(
-                "`cleanupPolicy` means nothing at `{}`, which makes no file that could be removed.",
+                "`cleanupPolicy` has no effect at `{}`, which makes no file that could be removed.",
                 operation.kind.name
             );
             values.report.remark(span, message);
@@ -75,7 +75,7 @@ fn idle_cleanup(operation: &Operation<'_>, values: &mut Values<'_>) {
 
 fn size(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) -> Option<&'static str> {
     let given = ["minFileSize", "maxFileSize"].map(|name| operation.parameter(name).is_some());
-    let bounds = [("minFileSize", "min"), ("maxFileSize", "max")];
+    let bounds = [("minFileSize", "min_bytes"), ("maxFileSize", "max_bytes")];
     let mut is_wrong = false;
     let mut from = SourceType::Value;
     let mut bytes = [None; 2];
@@ -93,7 +93,7 @@ fn size(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
                     }
                     // A negative bound is none, but it counts as given.
                     Err(_) => {
-                        options.text("min", "0B", bound.span);
+                        options.text("min_bytes", "0B", bound.span);
                     }
                 }
             }
@@ -142,7 +142,7 @@ fn mime(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
                 *span,
                 match list.from {
                     SourceType::Value => {
-                        format!("`{}` means nothing: types are compared without it.", parameters.trim())
+                        format!("`{}` has no effect: types are compared without it.", parameters.trim())
                     }
                     _ => "Parameters of types mean nothing: types are compared without them.".to_owned(),
                 },
@@ -313,7 +313,7 @@ fn write(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made)
         true => "{original_stem}{retyped_suffix}",
         false => "{id}{mime_suffix}",
     };
-    options.text("name", name, span).text("on_exists", "replace", operation.span);
+    options.text("name", name, span).text("existing", "replace", operation.span);
     Some("write")
 }
 

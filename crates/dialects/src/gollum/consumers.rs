@@ -185,7 +185,7 @@ impl Reading<'_> {
     }
 
     fn permissions(&self, options: &mut Made) {
-        self.texts(options, &[("Permissions", "permissions")]);
+        self.texts(options, &[("Permissions", "mode")]);
     }
 
     /// Returns the framing. `keeps_all` is true if the consumer leaves binary lengths and delimiters in the
@@ -267,7 +267,7 @@ impl Reading<'_> {
         }
         let with_fields = settings.flag("SetMetadata").unwrap_or(false);
         let layout = settings.text_or("TimestampFormat", "2006-01-02T15:04:05.000 MST");
-        options.flag("fields", with_fields, settings.at("SetMetadata"));
+        options.flag("add_fields", with_fields, settings.at("SetMetadata"));
         if with_fields {
             options.flag("codes", true, settings.span);
             if !old {

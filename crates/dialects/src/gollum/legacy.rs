@@ -225,7 +225,7 @@ impl Reader<'_> {
                     self.report.mistake(key.span, message).help(instead);
                 }
                 OptionSupport::Idle(why) | OptionSupport::Used(why) => {
-                    self.report.remark(key.span, format!("`{}` means nothing here: {why}.", rule.name));
+                    self.report.remark(key.span, format!("`{}` has no effect here: {why}.", rule.name));
                 }
             }
             return;

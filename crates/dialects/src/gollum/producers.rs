@@ -86,9 +86,9 @@ impl Writing<'_> {
         }
     }
 
-    fn send_buffer(&self, options: &mut Made) {
+    fn send_buffer_size(&self, options: &mut Made) {
         if let Some(kib) = self.settings.number("ConnectionBufferSizeKB").filter(|kib| *kib > 0) {
-            options.text("send_buffer", format!("{kib}KiB"), self.settings.at("ConnectionBufferSizeKB"));
+            options.text("send_buffer_size", format!("{kib}KiB"), self.settings.at("ConnectionBufferSizeKB"));
         }
     }
 
@@ -126,8 +126,8 @@ impl Writing<'_> {
             self.report.remark(settings.at("FileOverwrite"), message);
             overwrite = false;
         }
-        let on_exists = if overwrite { "replace" } else { "append" };
-        options.text("on_exists", on_exists, settings.at("FileOverwrite"));
+        let existing = if overwrite { "replace" } else { "append" };
+        options.text("existing", existing, settings.at("FileOverwrite"));
         options.flag("atomic", false, settings.span);
         for (name, option) in [("Permissions", "mode"), ("FolderPermissions", "folder_mode")] {
             if let Some(mode) = settings.text(name) {
@@ -193,14 +193,14 @@ impl Writing<'_> {
             rotate.number("digits", digits, settings.at("Rotation/ZeroPadding"));
         }
         if settings.flag("Rotation/Compress") == Some(true) {
-            rotate.text("compress", "gzip", settings.at("Rotation/Compress"));
+            rotate.text("compression", "gzip", settings.at("Rotation/Compress"));
         }
         let positive = |name: &str| settings.number(name).filter(|number| *number > 0);
         if let Some(count) = positive("Prune/Count") {
             rotate.number("keep", count, settings.at("Prune/Count"));
         }
         if let Some(hours) = positive("Prune/AfterHours") {
-            rotate.text("keep_for", format!("{hours}h"), settings.at("Prune/AfterHours"));
+            rotate.text("keep_age", format!("{hours}h"), settings.at("Prune/AfterHours"));
         }
         if let Some(mib) = positive("Prune/TotalSizeMB") {
             rotate.text("keep_bytes", made::size_mib(mib), settings.at("Prune/TotalSizeMB"));
@@ -214,7 +214,7 @@ impl Writing<'_> {
         let address = settings.text_or("Address", "http://localhost:80");
         // Go takes an address without a host for this machine.
         let address = if address.starts_with(':') { format!("localhost{address}") } else { address };
-        options.text("address", address, settings.at("Address"));
+        options.text("url", address, settings.at("Address"));
         if settings.flag("RawData").unwrap_or(true) {
             options.flag("raw_request", true, settings.at("RawData"));
             settings.idle(&["Encoding"], "where payloads are whole requests (`RawData`)", self.report);
@@ -236,7 +236,7 @@ impl Writing<'_> {
             options.put("framing", framing);
         }
         self.time(&mut options, "TimeoutSec", "timeout", 1000);
-        self.send_buffer(&mut options);
+        self.send_buffer_size(&mut options);
         options
     }
 
@@ -261,7 +261,7 @@ impl Writing<'_> {
         } else {
             settings.idle(&["AckTimeoutMs"], "without `Acknowledge`", self.report);
         }
-        self.send_buffer(&mut options);
+        self.send_buffer_size(&mut options);
         options
     }
 

@@ -139,7 +139,7 @@ impl Settings {
             return;
         }
         if let OptionSupport::Idle(why) = rule.support {
-            report.remark(key, format!("`{}` means nothing here: {why}.", rule.name));
+            report.remark(key, format!("`{}` has no effect here: {why}.", rule.name));
             return;
         }
         self.values.insert(rule.name, Setting { key, node: node.clone() });
@@ -228,7 +228,7 @@ impl Settings {
     /// Adds remarks on settings that mean nothing together with the others, and marks them as read.
     pub(super) fn idle(&self, names: &[&'static str], why: &str, report: &mut Report) {
         for name in names.iter().filter(|name| self.has(name)) {
-            report.remark(self.at(name), format!("`{name}` means nothing {why}."));
+            report.remark(self.at(name), format!("`{name}` has no effect {why}."));
         }
         self.read.borrow_mut().extend(names);
     }

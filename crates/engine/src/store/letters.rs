@@ -491,7 +491,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         let letters = |count| vec![letter(b"text"); count];
-        for when_full in [WhenFull::Block, WhenFull::Fail] {
+        for when_full in [WhenFull::Wait, WhenFull::Error] {
             let limits = DeadLetterLimits { max_count: 5, when_full, ..DeadLetterLimits::default() };
             store.add_letters(&letters(3), &limits).unwrap();
             assert_eq!(store.add_letters(&letters(3), &limits).unwrap(), Added::Full);

@@ -21,11 +21,10 @@ pub(super) const TARGET: Target = Target {
 
 static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
     vec![
-        transform::<ParseGrok>("{ patterns: ['%{COMMONAPACHELOG}'] }").kept(),
-        transform::<ParseGrok>("{ patterns: ['^%{IP:ip} %{NUMBER:n:int} %{NUMBER:f:float}', '%{URI:uri}'] }")
+        transform::<ParseGrok>("{ pattern: ['%{COMMONAPACHELOG}'] }").kept(),
+        transform::<ParseGrok>("{ pattern: ['^%{IP:ip} %{NUMBER:n:int} %{NUMBER:f:float}', '%{URI:uri}'] }")
             .kept(),
-        transform::<ParseGrok>("{ patterns: ['%{QUOTEDSTRING:text} %{PATH:path}'], keep_empty: true }")
-            .kept(),
+        transform::<ParseGrok>("{ pattern: ['%{QUOTEDSTRING:text} %{PATH:path}'], keep_empty: true }").kept(),
         transform::<ParseRegex>("{ pattern: '(?<word>\\w+)(?: (?<number>\\d+))?' }").kept(),
         transform::<Extract>("{ pattern: '(\\d+)[^,]*,', into: digits }").kept(),
     ]

@@ -72,8 +72,8 @@ enum Received {
 
 fn received(head: &Parts, pieces: &[&[u8]], accept: Accept) -> Received {
     let limits = Limits {
-        max_file: ByteSize(MAX_FILE as u64),
-        max_request: ByteSize(MAX_REQUEST as u64),
+        max_file_bytes: ByteSize(MAX_FILE as u64),
+        max_request_bytes: ByteSize(MAX_REQUEST as u64),
         max_files: MAX_FILES,
         patience: Duration::from_secs(30),
     };

@@ -70,7 +70,7 @@ fn use_state(kind: usize, saved: Value) -> Result<(), Error> {
         2 => transform::<AddSequence>("{ into: number }", saved),
         3 => transform::<AddId>("{ kind: sequence }", saved),
         4 => transform::<Sample>("{ one_in: 2 }", saved),
-        5 => transform::<Dedupe>("{ keys: [payload], within: 5m }", saved),
+        5 => transform::<Dedupe>("{ keys: [payload], max_age: 5m }", saved),
         6 => transform::<Pack>("{ name: 'part-{number}.log', max_count: 2 }", saved),
         7 => sink::<FileConfig>("{ path: 'FOLDER/all.log' }", saved),
         8 => sink::<ObjectsSink>("{ url: 'FOLDER/all.log' }", saved),

@@ -34,7 +34,7 @@ static SOURCES: LazyLock<Vec<SyslogSource>> = LazyLock::new(|| {
         "{}",
         "{ format: rfc3164, payload: message }",
         "{ format: rfc5424, codes: true, max_fields: 3, prefix: s. }",
-        "{ payload: message, fields: false }",
+        "{ payload: message, add_fields: false }",
     ];
     all.map(options).into()
 });

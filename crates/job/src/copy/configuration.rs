@@ -9,7 +9,7 @@ use thalweg_redact::with_variables;
 use super::endpoints::{Endpoints, shown};
 use super::pace::Pace;
 use super::rows::{Encode, Parse, Rows};
-use super::{CopyOptions, Links};
+use super::{CopyOptions, ObjectLinks};
 
 /// The name of the source.
 const SOURCE: &str = "origin";
@@ -101,17 +101,16 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
     let (mut from, mut to) = urls(options, endpoints, &mut line, command);
     let transforms = transforms(options, &mut line, command, &mut to);
     if let Some(existing) = options.existing {
-        to.put("on_exists", line.option("--existing", existing.name()));
+        to.put("existing", line.option("--existing", existing.name()));
     }
     if let Some(kind) = &options.content_type {
         to.put("content_type", line.option("--content-type", kind));
     }
-    if options.links == Some(Links::Follow) {
-        let span = line.option("--links", "follow").span;
-        from.put("follow_links", Node::plain(span, "true"));
+    if options.symlinks == Some(ObjectLinks::Files) {
+        from.put("symlinks", line.option("--symlinks", "files"));
     }
-    if let Some(slice) = &options.pace.slice {
-        from.put("slice", line.option("--slice", slice));
+    if let Some(slice) = &options.pace.slice_size {
+        from.put("slice_size", line.option("--slice-size", slice));
     }
     if let Some(size) = &options.pace.part_size {
         to.put("part_size", line.option("--part-size", size));

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::configuration::SINK;
 use super::endpoints::Endpoints;
-use super::{CopyOptions, Links};
+use super::{CopyOptions, ObjectLinks};
 use crate::error::LoadError;
 use crate::identity::Identity;
 
@@ -215,7 +215,7 @@ fn name(options: &CopyOptions, endpoints: &Endpoints) -> String {
         plain(&endpoints.to),
         options.include,
         options.exclude,
-        options.links == Some(Links::Follow),
+        options.symlinks == Some(ObjectLinks::Files),
         options.existing.map(super::Existing::name),
         options.content_type,
         rows.parse.map(|parse| format!("{parse:?}")),

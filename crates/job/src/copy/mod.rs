@@ -21,6 +21,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use thalweg_config::{ByteSize, Document, Node};
 use thalweg_engine::{Graph, Handle};
+pub use thalweg_files::sources::objects::ObjectLinks;
 use thalweg_files::sources::objects::{ObjectsSource, is_sendable};
 
 use crate::error::{LoadError, RunError};
@@ -48,8 +49,8 @@ pub struct CopyOptions {
     pub include: Vec<String>,
     /// Patterns of the objects not to copy.
     pub exclude: Vec<String>,
-    /// The treatment of links that lead out of a folder of this machine. They are skipped without it.
-    pub links: Option<Links>,
+    /// The action for links in a folder of this machine. Without it, those that lead out are skipped.
+    pub symlinks: Option<ObjectLinks>,
     /// The treatment of an object that exists.
     pub existing: Option<Existing>,
     /// The content type of written objects.
@@ -98,16 +99,6 @@ impl Existing {
             Self::Error => "error",
         }
     }
-}
-
-/// The treatment of links that lead out of the folder that is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Links {
-    /// They are not copied, and a warning names the first.
-    Skip,
-    /// The files that they lead to are copied.
-    Follow,
 }
 
 impl CopyOptions {
@@ -168,7 +159,7 @@ impl<'a> CopyJob<'a> {
         let mut graph = thalweg_engine::read(&document, &crate::registry())?;
         graph.memory = options.memory.unwrap_or(graph.memory);
         let source = ObjectsSource::new(&endpoints.from, options.include.clone(), options.exclude.clone())
-            .following_links(options.links == Some(Links::Follow));
+            .symlinks(options.symlinks.unwrap_or_default());
         Ok(Self { options, document, graph, cores: options.threads.unwrap_or_else(cores), endpoints, source })
     }
 

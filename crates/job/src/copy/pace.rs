@@ -61,7 +61,7 @@ pub struct PaceOptions {
     /// The number of slices between readers and writers.
     pub queue: Option<usize>,
     /// The size of a read request for rows.
-    pub slice: Option<String>,
+    pub slice_size: Option<String>,
     /// The size of a written part.
     pub part_size: Option<String>,
 }

@@ -38,7 +38,7 @@ pub fn all() -> Vec<Outlet> {
     };
     let with_copy = |component, steps| Outlet { read: Some(with_copy), ..case(component, steps) };
     vec![
-        case("check_size", &["check_size: { min: 1B }"]),
+        case("check_size", &["check_size: { min_bytes: 1B }"]),
         case("check_time", &["check_time: { min_modified: '2000-01-01T00:00:00Z' }"]),
         case("check_type", &["check_type: { deny: ['image/*'] }"]),
         case("compress", &["compress: { format: gzip }"]),

@@ -69,7 +69,7 @@ pub const ALL: &[Transform] = &[
     any("pack", "{ name: 'part-{number}', max_count: 3 }"),
     one("parse_csv", "{ columns: [a, b] }"),
     some("parse_csv", "{ header: true }"),
-    one("parse_grok", "{ patterns: ['^%{WORD:word}'] }"),
+    one("parse_grok", "{ pattern: ['^%{WORD:word}'] }"),
     // Types follow from the values of a batch.
     Transform { is_free_of_batches: false, ..one("parse_json", "{}") },
     one("parse_json", "{ types: { a: text, n: text, m: text } }"),

@@ -132,13 +132,13 @@ fn server(name: &'static str, component: &'static str) -> Outlet {
 fn servers() -> Vec<Outlet> {
     vec![
         Outlet {
-            sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 5s } }",
+            sinks: "out: { http: { url: 'http://{address}/', batch: lines, timeout: 5s } }",
             keeps_order: false,
             server: Some(|| Server::http(Mood::Well)),
             ..server("http", "http")
         },
         Outlet {
-            sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 5s } }",
+            sinks: "out: { http: { url: 'http://{address}/', batch: lines, timeout: 5s } }",
             keeps_order: false,
             server: Some(|| Server::http(Mood::Failing)),
             ..server("http, failing server", "http")
@@ -171,7 +171,7 @@ fn several() -> Vec<Outlet> {
         Outlet {
             name: "failover",
             component: "file",
-            sinks: "broken: { http: { address: 'http://{address}/', batch: lines } }\n  \
+            sinks: "broken: { http: { url: 'http://{address}/', batch: lines } }\n  \
                     out: { file: { path: out/all.jsonl } }",
             to: "{ failover: [broken, out] }",
             delivery: Delivery::AtLeastOnce,
@@ -254,7 +254,7 @@ pub fn stored() -> Vec<Outlet> {
 pub fn hanging() -> Vec<Outlet> {
     vec![
         Outlet {
-            sinks: "out: { http: { address: 'http://{address}/', batch: lines, timeout: 500ms } }",
+            sinks: "out: { http: { url: 'http://{address}/', batch: lines, timeout: 500ms } }",
             keeps_order: false,
             server: Some(|| Server::http(Mood::Hanging)),
             ..server("http, hanging server", "http")

@@ -18,7 +18,7 @@ use thalweg_sparse::{RemoteError, RemoteFile};
 #[command(after_help = "Examples:
   thalweg sparse read https://example.org/large.zip --range -65536: --log | xxd | tail
   thalweg sparse read s3://bucket/large.tif --range 0:1024 --range 1M:1100K --output parts.bin
-  thalweg sparse read big.parquet --range -8: --cache /var/cache/parts --cache-limit 1GiB
+  thalweg sparse read big.parquet --range -8: --cache /var/cache/parts --max-cache-bytes 1GiB
   thalweg sparse stat https://example.org/large.zip
   thalweg sparse stat /var/cache/parts")]
 pub struct Arguments {

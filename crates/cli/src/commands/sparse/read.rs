@@ -40,7 +40,7 @@ pub struct Arguments {
     /// The most disk space for the cache, for example `1GiB`. The least recently used data is removed first.
     /// Without it, there is no limit.
     #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::size)]
-    cache_limit: Option<ByteSize>,
+    max_cache_bytes: Option<ByteSize>,
     /// Print each request when it has ended: its purpose, its range, the status of the reply, the bytes
     /// received and the time it took.
     #[arg(long)]
@@ -69,7 +69,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     let origin = Origin::from_url(&arguments.url).map_err(|error| CommandError::Usage(error.to_string()))?;
     let mut options = RemoteOptions { pool: Some(Pool::new(MEMORY)), ..RemoteOptions::default() };
     if let Some(folder) = &arguments.cache {
-        let limit = arguments.cache_limit.map(|limit| limit.0);
+        let limit = arguments.max_cache_bytes.map(|limit| limit.0);
         let cache = Cache::new(folder, limit).map_err(|error| {
             CommandError::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
         })?;

@@ -317,7 +317,7 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     explains("| `internal_logs` | what was not written is lost | - |", "says what is not promised"),
     shown(
-        "A file that a transform rewrites in its place (`strip_metadata` with `in_place`) is not sent again by `watch`.",
+        "A file that a transform rewrites in its place (`strip_metadata` with `in_place`) is not sent again by `follow`.",
         &[
             "files: a_watched_file_that_the_run_rewrites_is_not_sent_again_and_one_that_others_change_is",
             "files: in_place_the_run_knows_the_new_file_and_leaves_one_that_others_have_changed",
@@ -329,7 +329,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &["local: a_file_that_was_rewritten_with_the_same_beginning_is_read_again"],
     ),
     shown(
-        "A file that is renamed out of the search is read until it was quiet for `rotate_wait`.",
+        "A file that is renamed out of the search is read until it was quiet for `rotate_timeout`.",
         &[
             "local: a_renamed_file_is_read_for_as_long_as_its_writer_may_need",
             "local: a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning",
@@ -510,7 +510,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `directory`, `objects` of files | `on_exists` decides; by default files of the same name are replaced | by default a file of the same name becomes `NAME-2` |",
+        "| `directory`, `objects` of files | `existing` decides; by default files of the same name are replaced | by default a file of the same name becomes `NAME-2` |",
         &[
             "files: what_is_done_with_a_file_that_is_there_is_what_was_asked_for",
             "files: two_files_of_one_name_are_both_there_and_those_of_former_runs_are_replaced",
@@ -700,7 +700,7 @@ pub(super) const PROMISES: &[Promise] = &[
         &["cli: a_letter_of_a_killed_run_is_there_once"],
     ),
     shown(
-        "When the limits of `dead_letters` are reached, nothing more is acknowledged and the run says so: it waits, and fails when its input ends (`when_full: block`), or fails at once (`fail`).",
+        "When the limits of `dead_letters` are reached, nothing more is acknowledged and the run says so: it waits, and fails when its input ends (`when_full: wait`), or fails at once (`error`).",
         &[
             "cli: a_run_whose_dead_letters_are_full_says_so_and_acknowledges_nothing_more",
             "engine: letters_that_do_not_fit_are_refused_as_a_whole_unless_the_oldest_are_to_be_dropped",

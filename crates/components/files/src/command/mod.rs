@@ -39,7 +39,7 @@ pub struct Command {
     /// The maximum run time. `None`: unlimited.
     pub timeout: Option<Duration>,
     /// How many bytes of output to keep, counted from the end.
-    pub max_output: usize,
+    pub max_output_bytes: usize,
 }
 
 /// Why a program failed.
@@ -70,7 +70,7 @@ impl Command {
             environment: Vec::new(),
             directory: None,
             timeout: None,
-            max_output: 64 << 10,
+            max_output_bytes: 64 << 10,
         }
     }
 
@@ -83,7 +83,7 @@ impl Command {
         let (mut running, pipe) =
             self.start().await.map_err(|error| self.failure(self.not_started(error), ""))?;
         let mut output =
-            Output { pipe: Some(pipe), last: VecDeque::new(), most: self.max_output, cut: false };
+            Output { pipe: Some(pipe), last: VecDeque::new(), most: self.max_output_bytes, cut: false };
         let timeout = async {
             match self.timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,
@@ -320,10 +320,10 @@ mod tests {
     #[tokio::test]
     async fn of_much_output_the_end_is_kept_and_the_pipe_never_full() {
         let mut command = shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; exit 1");
-        command.max_output = 10;
+        command.max_output_bytes = 10;
         // The line feed at the end counts as a byte.
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … ine 19999");
-        command.max_output = 0;
+        command.max_output_bytes = 0;
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1");
     }
 

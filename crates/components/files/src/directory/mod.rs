@@ -32,7 +32,7 @@ use thalweg_stream::io_error::io_error;
 
 use draft::Draft;
 use names::{Names, Taken};
-use options::{Kept, OnExists};
+use options::{Existing, Kept};
 use path::{path_below, same_content};
 use presence::Presence;
 use sparse_copy::copy_file;
@@ -40,7 +40,7 @@ use sparse_copy::copy_file;
 /// One worker that writes into a folder.
 pub struct Directory {
     options: DirectoryOptions,
-    on_exists: OnExists,
+    existing: Existing,
     /// The names that the run has written, shared by all workers.
     names: Arc<Names>,
     /// Keeps the names for later runs, if there is a state.
@@ -57,12 +57,12 @@ impl Directory {
     pub fn new(options: DirectoryOptions, names: Arc<Names>, context: &Context, is_last: bool) -> Self {
         let journal = context.journal.clone().filter(|_| context.resumes);
         names.spill_to(&context.temporary);
-        let on_exists = options.on_exists.unwrap_or(match context.starts_over {
-            true => OnExists::Replace,
-            false => OnExists::Rename,
+        let existing = options.existing.unwrap_or(match context.starts_over {
+            true => Existing::Replace,
+            false => Existing::Rename,
         });
         let presence = Presence::of(&options.path);
-        Self { options, on_exists, names, journal, resumes: context.resumes, is_last, presence }
+        Self { options, existing, names, journal, resumes: context.resumes, is_last, presence }
     }
 
     /// Writes the file unless an existing one stays. Returns the folder of the file.
@@ -73,7 +73,7 @@ impl Directory {
         let mut number = 1;
         loop {
             let candidate = names::numbered(&wanted, number);
-            match self.names.take(self.journal.as_ref(), &candidate, file, self.on_exists)? {
+            match self.names.take(self.journal.as_ref(), &candidate, file, self.existing)? {
                 Ok(replaces) => match draft.publish(&candidate, replaces) {
                     Ok(()) => return Ok(folder.to_owned()),
                     // Another process was faster: the name is taken now. The loop checks the name again.

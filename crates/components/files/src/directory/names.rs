@@ -18,7 +18,7 @@ use thalweg_record::{File, Origin};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::given::{Given, Table};
-use super::options::OnExists;
+use super::options::Existing;
 
 /// The names that a run has written, each as a hash of eight bytes, with the hash of the place that its file
 /// came from. If two names have the same hash, the second file gets another name without need. For a million
@@ -129,10 +129,10 @@ impl Names {
         journal: Option<&Journal>,
         path: &Path,
         file: &File,
-        on_exists: OnExists,
+        existing: Existing,
     ) -> Result<Result<bool, Taken>, Error> {
         let has_key = file.origin().key.is_some();
-        if on_exists == OnExists::Overwrite && !has_key {
+        if existing == Existing::Overwrite && !has_key {
             return Ok(Ok(true));
         }
         let is_given = self.is_given(path)?;
@@ -147,19 +147,19 @@ impl Names {
             Claim::Unknown if !is_there() => !self.give(path)?,
             Claim::New | Claim::Same | Claim::Unknown => is_given,
         };
-        Ok(match on_exists {
-            OnExists::Overwrite => Ok(true),
-            OnExists::Replace | OnExists::Rename if is_other => Err(Taken::NextName),
-            OnExists::Replace | OnExists::Rename if claim == Claim::Unknown && is_there() => {
+        Ok(match existing {
+            Existing::Overwrite => Ok(true),
+            Existing::Replace | Existing::Rename if is_other => Err(Taken::NextName),
+            Existing::Replace | Existing::Rename if claim == Claim::Unknown && is_there() => {
                 Err(Taken::NextNameIfOther)
             }
-            OnExists::Replace if is_read_from(path, file) => Err(Taken::NextName),
-            OnExists::Replace => Ok(true),
-            OnExists::Rename if claim == Claim::Same && is_there() => Err(Taken::NextNameIfOther),
-            OnExists::Rename if is_there() => Err(Taken::NextName),
-            OnExists::Skip if is_other || is_there() => Err(Taken::LeftAlone),
-            OnExists::Error if is_other || is_there() => Err(Taken::Refused),
-            OnExists::Rename | OnExists::Skip | OnExists::Error => Ok(false),
+            Existing::Replace if is_read_from(path, file) => Err(Taken::NextName),
+            Existing::Replace => Ok(true),
+            Existing::Rename if claim == Claim::Same && is_there() => Err(Taken::NextNameIfOther),
+            Existing::Rename if is_there() => Err(Taken::NextName),
+            Existing::Skip if is_other || is_there() => Err(Taken::LeftAlone),
+            Existing::Error if is_other || is_there() => Err(Taken::Refused),
+            Existing::Rename | Existing::Skip | Existing::Error => Ok(false),
         })
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::Mistake;
 
 use crate::file_template::{FileTemplate, Variable};
@@ -22,12 +23,12 @@ pub struct DirectoryOptions {
     pub name: FileTemplate,
     /// The action if a file of that name exists. The default is `replace`; for files of a source that gets
     /// them only once, such as uploads, and beside `remove`, it is `rename`.
-    pub on_exists: Option<OnExists>,
+    pub existing: Option<Existing>,
     /// The properties to keep beside the content: `times` (last modified, last read) and `mode`
     /// (permissions). The default is both. A copy is never more accessible than its source: new folders have
     /// at most the permissions of the folders that they are copies of.
     #[serde(default = "all_of_it")]
-    pub keep: Vec<Kept>,
+    pub keep: List<Kept>,
     /// Whether each file is flushed to the disk before it counts as delivered. The default is `false`.
     /// Flushing takes about a millisecond for each file, or more.
     #[serde(default)]
@@ -37,7 +38,7 @@ pub struct DirectoryOptions {
 /// The action if the file exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OnExists {
+pub enum Existing {
     /// Replaces files from before the run. A file that this run has written is never replaced: the second
     /// file of that name becomes `name-2.jpg`. The same applies to other files in a folder that is being
     /// read, and, with `--state`, to files that earlier runs wrote from another input file.
@@ -78,6 +79,6 @@ fn its_name_and_folder() -> FileTemplate {
     FileTemplate::of([Variable::Folder, Variable::Name])
 }
 
-fn all_of_it() -> Vec<Kept> {
-    vec![Kept::Times, Kept::Mode]
+fn all_of_it() -> List<Kept> {
+    vec![Kept::Times, Kept::Mode].into()
 }

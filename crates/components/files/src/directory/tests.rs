@@ -73,7 +73,7 @@ async fn the_file_that_was_checked_is_the_one_that_is_written() {
     folder.writer("").apply(&mut file).await.unwrap();
     assert_eq!(folder.read("out/a"), "small");
     // It is not kept open any longer.
-    folder.writer("on_exists: overwrite").apply(&mut file).await.unwrap();
+    folder.writer("existing: overwrite").apply(&mut file).await.unwrap();
     assert_eq!(folder.read("out/a"), "much larger, and not checked");
 }
 
@@ -108,7 +108,7 @@ async fn two_files_of_one_name_are_both_there_and_those_of_former_runs_are_repla
 
 #[tokio::test]
 async fn what_is_done_with_a_file_that_is_there_is_what_was_asked_for() {
-    for (on_exists, names, first) in [
+    for (existing, names, first) in [
         ("replace", vec!["a"], "new"),
         ("overwrite", vec!["a"], "new"),
         ("rename", vec!["a", "a-2"], "old"),
@@ -117,9 +117,9 @@ async fn what_is_done_with_a_file_that_is_there_is_what_was_asked_for() {
     ] {
         let folder = Folder::new();
         folder.put("out/a", "old");
-        let mut writer = folder.writer(&format!("on_exists: {on_exists}"));
+        let mut writer = folder.writer(&format!("existing: {existing}"));
         let applied = writer.apply(&mut file_of("a", b"new")).await;
-        assert_eq!(code(applied), (on_exists == "error").then_some(UNWRITABLE), "{on_exists}");
+        assert_eq!(code(applied), (existing == "error").then_some(UNWRITABLE), "{existing}");
         assert_eq!(
             (folder.names("out"), folder.read("out/a")),
             (names.iter().map(ToString::to_string).collect(), first.into())
@@ -202,7 +202,7 @@ async fn a_temporary_file_is_not_copied() {
     let mut writer = folder.writer("");
     writer.apply(&mut file).await.unwrap();
     writer.apply(&mut file).await.unwrap();
-    folder.writer("on_exists: overwrite").apply(&mut file).await.unwrap();
+    folder.writer("existing: overwrite").apply(&mut file).await.unwrap();
     drop((file, temporary));
     assert_eq!(folder.names("out"), ["a", "a-2"]);
     assert_eq!(folder.read("out/a-2"), "made");
@@ -215,7 +215,7 @@ async fn what_a_run_that_was_cut_off_had_written_is_known_again() {
     folder.put("out/a", "text");
     folder.put("out/b", "other");
     let options: DirectoryOptions =
-        options(&format!("{{ path: {}, on_exists: error }}", folder.path("out").display()));
+        options(&format!("{{ path: {}, existing: error }}", folder.path("out").display()));
     let mut writer = Directory::new(options, Arc::default(), &Context { resumes: true, ..context() }, true);
     writer.apply(&mut file_of("a", b"text")).await.unwrap();
     assert_eq!(code(writer.apply(&mut file_of("b", b"text")).await), Some(UNWRITABLE));
@@ -237,9 +237,9 @@ impl Runs {
     }
 
     /// Writes files, each given by its path or, without a slash, as an upload of that name and content.
-    async fn run(&self, on_exists: &str, files: &[&str]) {
+    async fn run(&self, existing: &str, files: &[&str]) {
         let path = self.folder.path("out");
-        let yaml = format!("{{ path: {}, name: '{{name}}', on_exists: {on_exists} }}", path.display());
+        let yaml = format!("{{ path: {}, name: '{{name}}', existing: {existing} }}", path.display());
         let context = Context { resumes: true, journal: Some(self.journal.clone()), ..context() };
         let mut writer = Directory::new(options(&yaml), Arc::default(), &context, true);
         for file in files {
@@ -263,15 +263,15 @@ fn texts(files: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn a_run_never_replaces_what_an_earlier_one_of_its_state_wrote_from_another_file() {
-    for on_exists in ["replace", "rename"] {
+    for existing in ["replace", "rename"] {
         let runs = Runs::new();
         ["a", "b", "c"].iter().for_each(|name| drop(runs.folder.put(&format!("{name}/x.txt"), name)));
-        runs.run(on_exists, &["a/x.txt"]).await;
-        runs.run(on_exists, &["b/x.txt"]).await;
+        runs.run(existing, &["a/x.txt"]).await;
+        runs.run(existing, &["b/x.txt"]).await;
         // The delivery of these was not saved, so they come again, in another order.
-        runs.run(on_exists, &["c/x.txt", "b/x.txt", "a/x.txt"]).await;
+        runs.run(existing, &["c/x.txt", "b/x.txt", "a/x.txt"]).await;
         let expected = [("x-2.txt", "b"), ("x-3.txt", "c"), ("x.txt", "a")];
-        assert_eq!(runs.written(), texts(&expected), "{on_exists}");
+        assert_eq!(runs.written(), texts(&expected), "{existing}");
     }
 }
 
@@ -298,11 +298,11 @@ async fn uploads_of_one_name_in_two_runs_are_both_there() {
 
 #[tokio::test]
 async fn of_two_uploads_one_gets_a_name_that_an_earlier_run_gave_away_and_that_is_free_again() {
-    for (on_exists, second) in [
-        (OnExists::Replace, Taken::NextName),
-        (OnExists::Rename, Taken::NextName),
-        (OnExists::Skip, Taken::LeftAlone),
-        (OnExists::Error, Taken::Refused),
+    for (existing, second) in [
+        (Existing::Replace, Taken::NextName),
+        (Existing::Rename, Taken::NextName),
+        (Existing::Skip, Taken::LeftAlone),
+        (Existing::Error, Taken::Refused),
     ] {
         let runs = Runs::new();
         runs.run("replace", &["x=one"]).await;
@@ -311,8 +311,8 @@ async fn of_two_uploads_one_gets_a_name_that_an_earlier_run_gave_away_and_that_i
         fs::remove_file(&path).unwrap();
         let (names, upload) = (Names::default(), file_of("x", b"two"));
         // Two workers take the name before either of them has written.
-        let take = || names.take(Some(&runs.journal), &path, &upload, on_exists).unwrap();
-        let replaces = on_exists == OnExists::Replace;
+        let take = || names.take(Some(&runs.journal), &path, &upload, existing).unwrap();
+        let replaces = existing == Existing::Replace;
         assert_eq!((take(), take()), (Ok(replaces), Err(second)));
     }
 }
@@ -347,10 +347,10 @@ async fn what_a_killed_run_left_is_removed_by_the_next_file_of_that_name_unless_
 
 #[tokio::test]
 async fn a_file_that_is_built_again_replaces_what_it_was_before() {
-    for on_exists in ["replace", "overwrite", "rename", "skip", "error"] {
+    for existing in ["replace", "overwrite", "rename", "skip", "error"] {
         let runs = Runs::new();
         let context = Context { resumes: true, journal: Some(runs.journal.clone()), ..context() };
-        let yaml = format!("{{ path: {}, on_exists: {on_exists} }}", runs.folder.path("out").display());
+        let yaml = format!("{{ path: {}, existing: {existing} }}", runs.folder.path("out").display());
         for (name, key, content) in [("x-1", "1", "old"), ("x-2", "1", "new"), ("x-3", "2", "next")] {
             let mut origin = Origin::new("main.pack".into(), name.into(), 3);
             origin.key = Some(key.into());
@@ -358,7 +358,7 @@ async fn a_file_that_is_built_again_replaces_what_it_was_before() {
             let mut writer = Directory::new(options(&yaml), Arc::default(), &context, true);
             writer.apply(&mut file).await.unwrap();
         }
-        assert_eq!(runs.written(), texts(&[("x-1", "new"), ("x-3", "next")]), "{on_exists}");
+        assert_eq!(runs.written(), texts(&[("x-1", "new"), ("x-3", "next")]), "{existing}");
     }
 }
 

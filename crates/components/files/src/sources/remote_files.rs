@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, Paths};
+use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRanges};
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
@@ -27,13 +27,13 @@ pub struct RemoteFilesConfig {
     /// Options of a store follow as a query (`?region=eu-central-1`). Credentials come from the environment,
     /// or from where the store's own tools keep them.
     #[schemars(example = "https://example.org/large.zip")]
-    url: Paths,
+    url: List<String>,
     /// A folder that keeps fetched ranges. Ranges in this cache are not fetched again. Several processes may
     /// share it. By default there is no cache.
     cache: Option<PathBuf>,
     /// The maximum size of the cache in bytes. The ranges that were not used for the longest time are removed
     /// first. By default there is no limit.
-    cache_limit: Option<ByteSize>,
+    max_cache_bytes: Option<ByteSize>,
 }
 
 impl Component for RemoteFilesConfig {
@@ -52,12 +52,12 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let wrong = self.url.all().iter().filter_map(|url| Origin::from_url(url).err());
+        let wrong = self.url.iter().filter_map(|url| Origin::from_url(url).err());
         let mut mistakes: Vec<Mistake> =
             wrong.map(|error| Mistake::new("url", format!("{error}."))).collect();
-        if self.cache_limit.is_some() && self.cache.is_none() {
+        if self.max_cache_bytes.is_some() && self.cache.is_none() {
             mistakes.push(
-                Mistake::new("cache_limit", "There is no cache to limit.").help("Add `cache: FOLDER`."),
+                Mistake::new("max_cache_bytes", "There is no cache to limit.").help("Add `cache: FOLDER`."),
             );
         }
         mistakes
@@ -76,7 +76,7 @@ impl SourceConfig for RemoteFilesConfig {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let mut options = RemoteOptions::default();
         if let Some(folder) = &self.cache {
-            let cache = Cache::new(folder, self.cache_limit.map(|limit| limit.0)).map_err(|error| {
+            let cache = Cache::new(folder, self.max_cache_bytes.map(|limit| limit.0)).map_err(|error| {
                 Error::permanent(format!("the cache `{}` cannot be used: {error}", folder.display()))
             })?;
             options.cache = Some(cache);
@@ -86,7 +86,7 @@ impl SourceConfig for RemoteFilesConfig {
         // the rest.
         options.pool = Some(Pool::with_account(budget.limit() / 4, BudgetAccount::new(&budget)));
         options.budget = Some(budget);
-        Ok(Box::new(RemoteFiles { urls: self.url.all().to_vec(), options }))
+        Ok(Box::new(RemoteFiles { urls: self.url.to_vec(), options }))
     }
 }
 
@@ -214,8 +214,8 @@ mod tests {
     fn what_is_no_url_is_a_mistake() {
         assert_eq!(options::<RemoteFilesConfig>("url: 'gopher://x/y'").check()[0].option, "url");
         assert_eq!(
-            options::<RemoteFilesConfig>("{ url: 'https://x/y', cache_limit: 1GiB }").check()[0].option,
-            "cache_limit"
+            options::<RemoteFilesConfig>("{ url: 'https://x/y', max_cache_bytes: 1GiB }").check()[0].option,
+            "max_cache_bytes"
         );
     }
 }

@@ -17,10 +17,10 @@ use crate::content;
 pub struct CheckSize {
     /// The minimum size of a file. Without it there is no minimum.
     #[schemars(example = "1B")]
-    min: Option<ByteSize>,
+    min_bytes: Option<ByteSize>,
     /// The maximum size of a file. Without it there is no maximum.
     #[schemars(example = "10MiB")]
-    max: Option<ByteSize>,
+    max_bytes: Option<ByteSize>,
 }
 
 impl Component for CheckSize {
@@ -32,21 +32,21 @@ pipelines:
   main:
     from: photos
     transforms:
-      - check_size: { min: 1B, max: 10MiB }
+      - check_size: { min_bytes: 1B, max_bytes: 10MiB }
     to: kept
 sinks:
   kept: { directory: { path: kept } }
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        match (self.min, self.max) {
+        match (self.min_bytes, self.max_bytes) {
             (None, None) => vec![
-                Mistake::new("", "`check_size` says neither `min` nor `max`.")
-                    .help("Give it at least one of them, as `check_size: { max: 10MiB }`."),
+                Mistake::new("", "`check_size` says neither `min_bytes` nor `max_bytes`.")
+                    .help("Give it at least one of them, as `check_size: { max_bytes: 10MiB }`."),
             ],
             (Some(min), Some(max)) if min.0 > max.0 => {
                 let message = format!("No file has at least {min} and at most {max}.");
-                vec![Mistake::new("min", message).help("Exchange them.")]
+                vec![Mistake::new("min_bytes", message).help("Exchange them.")]
             }
             _ => Vec::new(),
         }
@@ -55,7 +55,8 @@ sinks:
 
 impl FileTransformConfig for CheckSize {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
-        let (min, max) = (self.min.unwrap_or(ByteSize(0)), self.max.unwrap_or(ByteSize(u64::MAX)));
+        let (min, max) =
+            (self.min_bytes.unwrap_or(ByteSize(0)), self.max_bytes.unwrap_or(ByteSize(u64::MAX)));
         Ok(Box::new(Checking { min, max }))
     }
 }
@@ -95,7 +96,7 @@ mod tests {
             [(1, Some("FILE_SIZE_IS_TOO_SMALL")), (2, None), (4, None), (5, Some("FILE_SIZE_IS_TOO_BIG"))]
         {
             let mut file = file_of("x", &vec![0; length]);
-            let applied = apply_to_file::<CheckSize>("{ min: 2B, max: 4B }", &mut file).await;
+            let applied = apply_to_file::<CheckSize>("{ min_bytes: 2B, max_bytes: 4B }", &mut file).await;
             assert_eq!(applied.err().and_then(|problem| problem.code), code, "{length}");
         }
     }
@@ -107,12 +108,12 @@ mod tests {
         std::fs::write(&path, "1").unwrap();
         let mut file = file_at(&path);
         std::fs::write(&path, "12345").unwrap();
-        let problem = apply_to_file::<CheckSize>("{ max: 4B }", &mut file).await.unwrap_err();
+        let problem = apply_to_file::<CheckSize>("{ max_bytes: 4B }", &mut file).await.unwrap_err();
         assert_eq!(problem.reason, "the file's size is 5B, which is greater than 4B");
         std::fs::remove_file(&path).unwrap();
         // The first one is open.
         let mut other = file.share();
-        let problem = apply_to_file::<CheckSize>("{ max: 4B }", &mut other).await.unwrap_err();
+        let problem = apply_to_file::<CheckSize>("{ max_bytes: 4B }", &mut other).await.unwrap_err();
         assert_eq!(problem.reason, "the file cannot be read: it is no longer there");
     }
 
@@ -120,12 +121,12 @@ mod tests {
     fn bounds_that_allow_all_or_nothing_are_mistakes() {
         assert_eq!(
             messages(options::<CheckSize>("{}").check()),
-            ["`check_size` says neither `min` nor `max`."]
+            ["`check_size` says neither `min_bytes` nor `max_bytes`."]
         );
         assert_eq!(
-            messages(options::<CheckSize>("{ min: 2B, max: 1B }").check()),
+            messages(options::<CheckSize>("{ min_bytes: 2B, max_bytes: 1B }").check()),
             ["No file has at least 2B and at most 1B."]
         );
-        assert!(options::<CheckSize>("{ min: 0B }").check().is_empty());
+        assert!(options::<CheckSize>("{ min_bytes: 0B }").check().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{
     Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
 };
@@ -21,10 +22,10 @@ pub struct CheckType {
     /// The allowed types. By default all types are allowed except those in `deny`.
     #[schemars(example = ["image/jpeg", "image/png"])]
     #[serde(default)]
-    allow: Vec<String>,
+    allow: List<String>,
     /// The types that are rejected, even if `allow` contains them. The default is none.
     #[serde(default)]
-    deny: Vec<String>,
+    deny: List<String>,
 }
 
 impl Component for CheckType {
@@ -47,7 +48,7 @@ sinks:
             let help = "Give it `allow` or `deny`, as `check_type: { allow: [image/*] }`.";
             return vec![Mistake::new("", "`check_type` names no type.").help(help)];
         }
-        let wrong = |option, list| {
+        let wrong = |option, list: &[String]| {
             let reason = Matcher::new(list).err()?.to_string();
             let end = if reason.ends_with('?') { "" } else { "." };
             Some(Mistake::new(option, reason + end))
@@ -59,7 +60,7 @@ sinks:
 impl FileTransformConfig for CheckType {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let matcher =
-            |list: &Vec<String>| Matcher::new(list).map_err(|error| Error::permanent(error.to_string()));
+            |list: &[String]| Matcher::new(list).map_err(|error| Error::permanent(error.to_string()));
         let allow = if self.allow.is_empty() { None } else { Some(matcher(&self.allow)?) };
         Ok(Box::new(Checking { allow, deny: matcher(&self.deny)? }))
     }

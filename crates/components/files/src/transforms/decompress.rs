@@ -32,7 +32,7 @@ pub struct Decompress {
     format: Form,
     /// The maximum size of a decompressed file. The default is 16 GiB.
     #[serde(default = "sixteen_gib")]
-    max_size: ByteSize,
+    max_bytes: ByteSize,
     /// The maximum size of a decompressed file, as a multiple of its compressed size. It applies to files
     /// that become larger than 1 MiB. gzip never reaches more than 1032. The default is 1000.
     #[serde(default = "thousand")]
@@ -69,7 +69,7 @@ pipelines:
   main:
     from: archive
     transforms:
-      - decompress: { max_size: 1GiB }
+      - decompress: { max_bytes: 1GiB }
     to: logs
 sinks:
   logs: { directory: { path: logs } }
@@ -77,9 +77,9 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
-        if self.max_size.0 == 0 {
+        if self.max_bytes.0 == 0 {
             mistakes.push(
-                Mistake::new("max_size", "`max_size` must be at least 1B.")
+                Mistake::new("max_bytes", "`max_bytes` must be at least 1B.")
                     .help("It is the maximum size of a decompressed file, for example `1GiB`."),
             );
         }
@@ -150,9 +150,9 @@ impl FileTransform for Decompressing {
 
 impl Decompressing {
     fn refuse_a_bomb(&self, size: u64, compressed: u64) -> Result<(), FileError> {
-        let Decompress { max_size, max_ratio, .. } = self.options;
-        if size > max_size.0 {
-            return Err(rejected(format!("it becomes larger than `max_size`, {max_size}")));
+        let Decompress { max_bytes, max_ratio, .. } = self.options;
+        if size > max_bytes.0 {
+            return Err(rejected(format!("it becomes larger than `max_bytes`, {max_bytes}")));
         }
         if size > UNSUSPICIOUS && size / u64::from(max_ratio) > compressed {
             let compressed = ByteSize(compressed);
@@ -272,12 +272,12 @@ mod tests {
         let expected = "the file cannot be decompressed: it becomes more than 100 times as large as its \
                         compressed form (see `max_ratio`)";
         assert_eq!(problem.reason.split_once(": its first ").unwrap().0, expected);
-        let problem = decompressed("{ max_size: 1MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap_err();
+        let problem = decompressed("{ max_bytes: 1MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap_err();
         assert_eq!(
             problem.reason,
-            "the file cannot be decompressed: it becomes larger than `max_size`, 1MiB"
+            "the file cannot be decompressed: it becomes larger than `max_bytes`, 1MiB"
         );
-        let whole = decompressed("{ max_size: 8MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap();
+        let whole = decompressed("{ max_bytes: 8MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap();
         assert_eq!((whole.0.as_str(), whole.1.len()), ("a", 8 << 20));
         // A file that stays small is allowed at any ratio.
         let small = decompressed("{ max_ratio: 1 }", "a.gz", &gzip(&vec![0; 1 << 20])).await.unwrap();
@@ -306,8 +306,8 @@ mod tests {
             )
         );
         assert_eq!(
-            messages(options::<Decompress>("{ max_size: 0, max_ratio: 0 }").check()),
-            ["`max_size` must be at least 1B.", "`max_ratio` must be at least 1."]
+            messages(options::<Decompress>("{ max_bytes: 0, max_ratio: 0 }").check()),
+            ["`max_bytes` must be at least 1B.", "`max_ratio` must be at least 1."]
         );
     }
 }

@@ -24,7 +24,7 @@ pipelines:
     from: photos
     on_error: carry
     transforms:
-      - check_size: { min: 1B }
+      - check_size: { min_bytes: 1B }
       - forget: {}
         for: with_errors
     to: kept

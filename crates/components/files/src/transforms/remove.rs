@@ -28,10 +28,10 @@ use crate::directory::names::numbered;
 ///
 /// The removed file is the current one: the file that was read, or the file that earlier transforms made of
 /// it. A file that was replaced or changed since it was found is another file: it stays where it is, with a
-/// warning. With `watch` the source sends it again; without, the next run does.
+/// warning. With `follow` the source sends it again; without, the next run does.
 ///
 /// Removed files cannot be read again. So the sinks and transforms of a graph with `remove` keep what earlier
-/// runs have written: `on_exists` of `directory`, `write`, `objects` and `upload` is `rename` by default, and
+/// runs have written: `existing` of `directory`, `write`, `objects` and `upload` is `rename` by default, and
 /// the sink `file` appends.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

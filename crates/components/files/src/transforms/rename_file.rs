@@ -34,7 +34,7 @@ pipelines:
       - rename_file: { to: "{hash}{mime_suffix}" }
     to: by_content
 sinks:
-  by_content: { directory: { path: by-content, on_exists: skip } }
+  by_content: { directory: { path: by-content, existing: skip } }
 "#;
 
     fn check(&self) -> Vec<Mistake> {

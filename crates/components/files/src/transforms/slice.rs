@@ -6,7 +6,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteRange, ByteSize};
+use thalweg_config::{ByteRange, ByteSize, List};
 use thalweg_engine::{
     Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
     Temporaries,
@@ -24,7 +24,7 @@ pub struct Slice {
     /// The ranges to keep, each from a start to an end offset in bytes: `0:1KiB`. Either offset may be left
     /// out, and a negative offset counts from the end: `-64KiB:` is the last 64 KiB. A file that is too short
     /// for a range is rejected.
-    ranges: Vec<ByteRange>,
+    ranges: List<ByteRange>,
 }
 
 impl Component for Slice {
@@ -53,7 +53,7 @@ sinks:
 
 impl FileTransformConfig for Slice {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
-        Ok(Box::new(Slicing { ranges: self.ranges.clone(), temporary: context.temporary.clone() }))
+        Ok(Box::new(Slicing { ranges: self.ranges.to_vec(), temporary: context.temporary.clone() }))
     }
 }
 

@@ -23,7 +23,7 @@ pipelines:
   main:
     from: photos
     transforms:
-      - upload: { url: "originals/", on_exists: update }
+      - upload: { url: "originals/", existing: update }
       - convert_image: { to: webp }
     to: converted
 sinks:

@@ -46,12 +46,12 @@ pub struct InternalLogs {
     /// The maximum number of records that wait to be sent. Further records are dropped and counted, and a
     /// record reports the count. The default is 10000.
     #[schemars(range(min = 1))]
-    buffer: usize,
+    max_records: usize,
 }
 
 impl Default for InternalLogs {
     fn default() -> Self {
-        Self { level: None, buffer: 10_000 }
+        Self { level: None, max_records: 10_000 }
     }
 }
 
@@ -213,7 +213,7 @@ impl Listener {
         let dropped = if waiting.is_empty() { self.dropped.swap(0, Relaxed) } else { 0 };
         if dropped > 0 {
             let message = format!(
-                "{dropped} log records were dropped: more than `buffer` ({}) were waiting to be sent on",
+                "{dropped} log records were dropped: more than `max_records` ({}) were waiting to be sent on",
                 self.bound
             );
             let fields = vec![("dropped".to_owned(), dropped.to_string())];
@@ -271,7 +271,7 @@ impl SourceConfig for InternalLogs {
         // It listens from here on, so that it receives the records of other components as they start.
         let of_log = || LogLevel::most_verbose(&std::env::var(LOG_VARIABLE).ok()?);
         let level = self.level.or_else(of_log).unwrap_or(LogLevel::Info);
-        let listener = Listener::new(level, self.buffer.max(1));
+        let listener = Listener::new(level, self.max_records.max(1));
         Ok(Box::new(Listening { listener, batch_bytes: context.batch_bytes.max(1) }))
     }
 }
@@ -420,7 +420,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_much_is_dropped_and_counted_and_nobody_waits() {
         let _alone = ALONE.lock().await;
-        let running = start::<InternalLogs>("buffer: 3", 1 << 20, Default::default());
+        let running = start::<InternalLogs>("max_records: 3", 1 << 20, Default::default());
         for number in 0..10 {
             record(&said(LogLevel::Info, &number.to_string(), &[]));
         }

@@ -47,14 +47,14 @@ impl Announce {
 pub struct UnixSocket {
     /// The permissions of the socket; by default `0770`, for its user and group, without what the umask takes
     /// away.
-    pub permissions: Option<FileMode>,
+    pub mode: Option<FileMode>,
     /// True if an abandoned socket at the path is removed first.
     pub remove_old: bool,
 }
 
 impl Default for UnixSocket {
     fn default() -> Self {
-        Self { permissions: None, remove_old: true }
+        Self { mode: None, remove_old: true }
     }
 }
 
@@ -69,7 +69,7 @@ impl UnixSocket {
             made => made?,
         };
         let removal = Removal(path.to_owned());
-        if let Some(mode) = self.permissions {
+        if let Some(mode) = self.mode {
             // Also those that the umask took away.
             fs::set_permissions(path, fs::Permissions::from_mode(mode.bits()))?;
         }
@@ -81,7 +81,7 @@ impl UnixSocket {
     fn bind(self, path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
-        fchmod(&socket, Mode::from_raw_mode(self.permissions.map_or(0o770, FileMode::bits)))?;
+        fchmod(&socket, Mode::from_raw_mode(self.mode.map_or(0o770, FileMode::bits)))?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
         if kind == SocketType::STREAM {
             listen(&socket, BACKLOG)?;

@@ -82,7 +82,7 @@ pub struct SocketOptions {
     idle_timeout: Option<TimeSpan>,
     /// The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without what the
     /// umask of the process takes away.
-    permissions: Option<FileMode>,
+    mode: Option<FileMode>,
     /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
     /// removed.
     remove_old_socket: bool,
@@ -94,7 +94,7 @@ impl Default for SocketOptions {
             max_message_bytes: defaults::limit(),
             read_timeout: defaults::half_a_minute(),
             idle_timeout: None,
-            permissions: None,
+            mode: None,
             remove_old_socket: true,
         }
     }
@@ -103,7 +103,7 @@ impl Default for SocketOptions {
 impl SocketOptions {
     /// Returns how to create a unix socket.
     pub fn unix(&self) -> UnixSocket {
-        UnixSocket { permissions: self.permissions, remove_old: self.remove_old_socket }
+        UnixSocket { mode: self.mode, remove_old: self.remove_old_socket }
     }
 
     /// Returns the options of a connection without acknowledgements, whose `write_timeout` is `read_timeout`.
@@ -126,7 +126,7 @@ pub struct DialOptions {
     /// How long connecting may take.
     pub(super) connect_timeout: TimeSpan,
     /// The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
-    pub(super) send_buffer: Option<ByteSize>,
+    pub(super) send_buffer_size: Option<ByteSize>,
     /// Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
     /// not encrypted.
     pub(super) tls: Option<TlsClient>,
@@ -134,7 +134,7 @@ pub struct DialOptions {
 
 impl Default for DialOptions {
     fn default() -> Self {
-        Self { connect_timeout: TimeSpan::seconds(5), send_buffer: None, tls: None }
+        Self { connect_timeout: TimeSpan::seconds(5), send_buffer_size: None, tls: None }
     }
 }
 

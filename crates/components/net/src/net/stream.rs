@@ -149,7 +149,7 @@ impl Dial {
         Ok(Self {
             address: address.clone(),
             timeout: options.connect_timeout.duration(),
-            send_buffer: options.send_buffer.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
+            send_buffer: options.send_buffer_size.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
             tls: options.tls.as_ref().map(TlsClient::connector).transpose()?,
         })
     }

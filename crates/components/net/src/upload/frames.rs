@@ -36,7 +36,13 @@ where
     B::Error: Display,
 {
     pub(super) fn new(body: B, limits: Limits) -> Self {
-        Self { body, taken: 0, most: limits.max_request, patience: limits.patience, waited: Duration::ZERO }
+        Self {
+            body,
+            taken: 0,
+            most: limits.max_request_bytes,
+            patience: limits.patience,
+            waited: Duration::ZERO,
+        }
     }
 
     /// Refuses a body whose declared length exceeds the limit.
@@ -46,7 +52,7 @@ where
 
     fn check(&self, length: u64) -> Result<(), Refusal> {
         match length > self.most.bytes() {
-            true => Err(too_large("a request", self.most).by("max_request")),
+            true => Err(too_large("a request", self.most).by("max_request_bytes")),
             false => Ok(()),
         }
     }
@@ -133,7 +139,8 @@ mod tests {
     /// Waits up to 30 s for each piece.
     fn frames(pauses: &[u64]) -> Frames<Pausing> {
         let patience = Duration::from_secs(30);
-        let limits = Limits { max_file: ByteSize(99), max_request: ByteSize(99), max_files: 1, patience };
+        let limits =
+            Limits { max_file_bytes: ByteSize(99), max_request_bytes: ByteSize(99), max_files: 1, patience };
         Frames::new(Pausing { pauses: pauses.iter().copied().collect(), pause: None }, limits)
     }
 

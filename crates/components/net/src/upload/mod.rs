@@ -69,9 +69,9 @@ pub enum Accept {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The largest file.
-    pub max_file: ByteSize,
+    pub max_file_bytes: ByteSize,
     /// The largest request: all files and fields, and the bytes between them.
-    pub max_request: ByteSize,
+    pub max_request_bytes: ByteSize,
     /// The largest number of files.
     pub max_files: usize,
     /// How long the body may pause, and how long the request may wait for memory.
@@ -311,7 +311,7 @@ impl Reader<'_> {
                     "a request may have at most {most} files (`max_files`)"
                 )));
             }
-            let mut storing = Storing::new(self.room, self.limits.max_file, &mut self.buffer);
+            let mut storing = Storing::new(self.room, self.limits.max_file_bytes, &mut self.buffer);
             while let Some(data) = form.data().await? {
                 storing.add(&data).await?;
             }
@@ -328,7 +328,7 @@ impl Reader<'_> {
     {
         let name = head.headers.get(CONTENT_DISPOSITION);
         let name = name.and_then(|value| name_of_file(&Value::parse(value.as_bytes())));
-        let mut storing = Storing::new(self.room, self.limits.max_file, &mut self.buffer);
+        let mut storing = Storing::new(self.room, self.limits.max_file_bytes, &mut self.buffer);
         let mut is_there = name.is_some();
         while let Some(data) = frames.next().await? {
             is_there = true;

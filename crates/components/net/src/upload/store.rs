@@ -32,7 +32,7 @@ impl<'s> Storing<'s> {
     pub(super) async fn add(&mut self, mut data: &[u8]) -> Result<(), Refusal> {
         self.size += data.len() as u64;
         if self.size > self.most.bytes() {
-            return Err(too_large("a file", self.most).by("max_file"));
+            return Err(too_large("a file", self.most).by("max_file_bytes"));
         }
         while !data.is_empty() {
             if self.buffer.len() == SMALL {

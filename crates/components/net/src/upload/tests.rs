@@ -36,9 +36,10 @@ fn head(kind: &str, others: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-fn limits(max_file: u64, max_request: u64, max_files: usize) -> Limits {
-    let [max_file, max_request] = [max_file, max_request].map(|bytes| format!("{bytes}B").parse().unwrap());
-    Limits { max_file, max_request, max_files, patience: Duration::from_secs(30) }
+fn limits(max_file_bytes: u64, max_request_bytes: u64, max_files: usize) -> Limits {
+    let [max_file_bytes, max_request_bytes] =
+        [max_file_bytes, max_request_bytes].map(|bytes| format!("{bytes}B").parse().unwrap());
+    Limits { max_file_bytes, max_request_bytes, max_files, patience: Duration::from_secs(30) }
 }
 
 struct House {
@@ -171,8 +172,8 @@ async fn what_is_cut_off_or_too_large_leaves_nothing_behind() {
         }
     }
     for (limits, limit) in [
-        (limits(SMALL as u64 * 2 - 1, most, 9), "max_file"),
-        (limits(most, SMALL as u64 * 2, 9), "max_request"),
+        (limits(SMALL as u64 * 2 - 1, most, 9), "max_file_bytes"),
+        (limits(most, SMALL as u64 * 2, 9), "max_request_bytes"),
         (limits(most, most, 2), "max_files"),
     ] {
         let refusal = refused(pieces(&whole, 1000), limits).await;

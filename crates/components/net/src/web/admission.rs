@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use hyper::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::TimeSpan;
+use thalweg_config::{List, TimeSpan};
 use thalweg_engine::{Error, Mistake};
 
 use super::htpasswd::Htpasswd;
@@ -18,7 +18,7 @@ use super::{Answer, ConnectionOptions, Request, text};
 pub struct RequestOptions {
     /// The methods that requests may have. Requests with another method are answered with 405. An empty list
     /// allows all methods.
-    methods: Vec<String>,
+    methods: List<String>,
     /// The path of a file with users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt),
     /// `-m` (MD5) or `-s` (SHA). Requests must then carry a name and password of this file (basic
     /// authentication). Other requests are answered with 401. By default no password is needed.
@@ -32,7 +32,7 @@ pub struct RequestOptions {
 impl Default for RequestOptions {
     fn default() -> Self {
         Self {
-            methods: vec!["POST".to_owned(), "PUT".to_owned()],
+            methods: vec!["POST".to_owned(), "PUT".to_owned()].into(),
             htpasswd: None,
             realm: "thalweg".to_owned(),
             keep_alive: true,
@@ -83,7 +83,7 @@ impl Admission {
             users: options.htpasswd.as_deref().map(Htpasswd::read).transpose()?,
             realm: options.realm.replace(['"', '\\'], "'"),
             path: path.map(str::to_owned),
-            methods: options.methods.clone(),
+            methods: options.methods.to_vec(),
         })
     }
 

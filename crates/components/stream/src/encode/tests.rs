@@ -247,7 +247,7 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(refused::<EncodeConfig>("jsn"), "`jsn` is not known here. Did you mean `json`?");
     assert_eq!(
         refused::<EncodeConfig>("{ format: json, nuls: keep }"),
-        "`nuls` is not an option here. Did you mean `nulls`?"
+        "Unknown option `nuls`. Did you mean `nulls`?"
     );
     assert_eq!(
         refused::<EncodeConfig>("{ format: text, template: 'a {b' }"),

@@ -17,7 +17,7 @@ use arrow_array::BooleanArray;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use thalweg_config::TimeSpan;
+use thalweg_config::{List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, INTRINSIC, PAYLOAD};
 
@@ -37,22 +37,21 @@ use thalweg_codec::keys::hash_keys;
 #[serde(deny_unknown_fields, default)]
 pub struct Dedupe {
     /// The fields that together are the key of a message. The default is `[payload]`.
-    #[schemars(length(min = 1))]
-    keys: Vec<String>,
+    keys: List<String, 1>,
     /// The maximum number of different keys to remember. When it is reached, the oldest key is forgotten. An
     /// eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary files, of 24
     /// bytes each (twice that while files are merged), and need a byte and a half in memory. The default is
     /// 100000.
     #[schemars(range(min = 1))]
-    window: usize,
+    max_keys: usize,
     /// How long to remember a key after its first message, for example `5m`. By default keys are forgotten
-    /// only when the window is full.
-    within: Option<TimeSpan>,
+    /// only when there are `max_keys`.
+    max_age: Option<TimeSpan>,
 }
 
 impl Default for Dedupe {
     fn default() -> Self {
-        Self { keys: vec![PAYLOAD.to_owned()], window: 100_000, within: None }
+        Self { keys: vec![PAYLOAD.to_owned()].into(), max_keys: 100_000, max_age: None }
     }
 }
 
@@ -66,7 +65,7 @@ pipelines:
     from: alerts
     transforms:
       - parse_logfmt: {}
-      - dedupe: { keys: [disk, host], within: 5m }
+      - dedupe: { keys: [disk, host], max_age: 5m }
     to: screen
 sinks:
   screen: { stdout: {} }
@@ -79,7 +78,7 @@ impl TransformConfig for Dedupe {
     }
 
     fn fields(&self) -> Vec<String> {
-        self.keys.clone()
+        self.keys.to_vec()
     }
 
     fn is_sequential(&self) -> bool {
@@ -91,11 +90,11 @@ impl TransformConfig for Dedupe {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        let within = self.within.map(TimeSpan::duration);
+        let max_age = self.max_age.map(TimeSpan::duration);
         Ok(Box::new(Deduper {
-            keys: self.keys.clone(),
-            seen: Seen::new(self.window, within, &context.memory, context.temporary.clone()),
-            saved: Saved::new(context.journal.clone(), self.keys.clone(), &context.name),
+            keys: self.keys.to_vec(),
+            seen: Seen::new(self.max_keys, max_age, &context.memory, context.temporary.clone()),
+            saved: Saved::new(context.journal.clone(), self.keys.to_vec(), &context.name),
             hashes: Vec::new(),
             clock: Clock::new(),
             failure: None,
@@ -132,7 +131,7 @@ struct Deduper {
 
 /// The error of a file of keys that cannot be written or read.
 fn unusable_file(error: std::io::Error) -> Error {
-    let advice = "make room in the folder for temporary files, or give a smaller `window` or more `memory`";
+    let advice = "make room in the folder for temporary files, or give a smaller `max_keys` or more `memory`";
     Error::permanent(format!(
         "the keys that do not fit into memory cannot be kept in a file: {error}; {advice}"
     ))
@@ -218,8 +217,8 @@ mod tests {
     #[test]
     fn the_first_passes_and_the_window_forgets_in_order_of_coming() {
         assert_eq!(passed("{}", &["a", "b", "a", "a", "", "b", "", "c"]), ["a", "b", "", "c"]);
-        assert_eq!(passed("window: 2", &["a", "b", "a", "c", "a", "b"]), ["a", "b", "c", "a", "b"]);
-        assert_eq!(passed("window: 1", &["a", "a", "b", "a"]), ["a", "b", "a"]);
+        assert_eq!(passed("max_keys: 2", &["a", "b", "a", "c", "a", "b"]), ["a", "b", "c", "a", "b"]);
+        assert_eq!(passed("max_keys: 1", &["a", "a", "b", "a"]), ["a", "b", "a"]);
     }
 
     #[test]
@@ -231,7 +230,10 @@ mod tests {
 
     #[test]
     fn a_window_of_nothing_is_a_mistake() {
-        assert_eq!(testing::refused::<Dedupe>("window: 0"), "`window` must be at least 1, but it is `0`.");
+        assert_eq!(
+            testing::refused::<Dedupe>("max_keys: 0"),
+            "`max_keys` must be at least 1, but it is `0`."
+        );
         assert_eq!(
             testing::refused::<Dedupe>("keys: []"),
             "`keys` needs at least 1 element, but it is empty."
@@ -302,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(folder.path()).unwrap());
         let context = Context { journal: Some(Journal::new(store, "test")), ..testing::context() };
-        let build = || testing::options::<Dedupe>("window: 1000").build(&context).unwrap();
+        let build = || testing::options::<Dedupe>("max_keys: 1000").build(&context).unwrap();
         let mut out = Outputs::new("test".into());
         let mut passed = |transform: &mut dyn Transform, lines: &[String]| {
             transform.apply(testing::batch(lines), &mut out).unwrap();
@@ -341,7 +343,7 @@ mod tests {
                 }
             }
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            prop_assert_eq!(passed(&format!("window: {window}"), &lines), expected);
+            prop_assert_eq!(passed(&format!("max_keys: {window}"), &lines), expected);
         }
     }
 
@@ -351,7 +353,7 @@ mod tests {
     fn ten_million_keys_stay_within_the_budget_and_48_mib() {
         let memory = thalweg_record::Budget::new(32 << 20).share();
         let context = Context { memory: memory.clone(), ..testing::context() };
-        let mut transform = testing::options::<Dedupe>("window: 10000000").build(&context).unwrap();
+        let mut transform = testing::options::<Dedupe>("max_keys: 10000000").build(&context).unwrap();
         let mut out = Outputs::new("test".into());
         let start = Instant::now();
         for (round, expected) in [(0, 10_000_000), (1, 0)] {

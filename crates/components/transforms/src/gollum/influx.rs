@@ -8,6 +8,7 @@ use std::io::Write as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser};
+use thalweg_config::List;
 
 use super::raw::{Raw, object};
 
@@ -26,10 +27,10 @@ pub(super) struct JsonToInflux {
     format: String,
     /// The members that become tags. The others become fields.
     #[serde(default)]
-    tags: Vec<String>,
+    tags: List<String>,
     /// The members that are left out.
     #[serde(default)]
-    ignore: Vec<String>,
+    ignore: List<String>,
 }
 
 fn measurement() -> String {

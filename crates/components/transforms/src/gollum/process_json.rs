@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::time_text::TimeText;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser};
+use thalweg_config::List;
 use thalweg_engine::Context;
 
 use super::go::write_text;
@@ -44,7 +45,7 @@ struct Directive {
     action: Action,
     /// The parameters of the change. Formats of times are those of `parse_timestamp`.
     #[serde(default)]
-    parameters: Vec<String>,
+    parameters: List<String>,
     /// For `time`: the number of bytes at the start of the text that are the time. The default is all.
     #[serde(default)]
     length: Option<usize>,
@@ -156,7 +157,7 @@ impl Directive {
         let written = |format: &String| {
             TimeText::new(format).map(Box::new).ok_or_else(|| format!("`{format}` is not a format for times"))
         };
-        let change = match (self.action, self.parameters.as_slice()) {
+        let change = match (self.action, &*self.parameters) {
             (Action::Rename, [name]) => Change::Rename(name.clone()),
             (Action::Remove, []) => Change::Remove,
             (Action::Remove, texts) => Change::RemoveTexts(texts.to_vec()),

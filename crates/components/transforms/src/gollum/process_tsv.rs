@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::time_text::TimeText;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser};
+use thalweg_config::List;
 
 use super::process_json::AGENT;
 use crate::parse_user_agent::{Fact, facts_of};
@@ -38,7 +39,7 @@ struct Directive {
     action: Action,
     /// The parameters of the change. Formats of times are those of `parse_timestamp`.
     #[serde(default)]
-    parameters: Vec<String>,
+    parameters: List<String>,
     /// For `time`: the number of bytes at the start of the column that are the time. The default is all.
     #[serde(default)]
     length: Option<usize>,
@@ -107,7 +108,7 @@ impl ProcessTsv {
 
 impl Directive {
     fn change(&self) -> Result<Change, String> {
-        let change = match (self.action, self.parameters.as_slice()) {
+        let change = match (self.action, &*self.parameters) {
             (Action::Replace, [search, with]) => Change::Replace(search.clone(), with.clone()),
             (Action::Prefix, [text]) => Change::Prefix(text.clone()),
             (Action::Postfix, [text]) => Change::Postfix(text.clone()),

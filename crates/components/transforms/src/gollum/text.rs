@@ -4,6 +4,7 @@ use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::json_columns::members;
+use thalweg_config::List;
 
 use super::go::{Style, write_raw, write_text};
 use super::printf::fixed;
@@ -69,7 +70,7 @@ fn trim_blanks(out: &mut Vec<u8>, start: usize) {
 #[serde(deny_unknown_fields)]
 pub(super) struct JsonToArray {
     /// The members' names. A missing member is empty.
-    fields: Vec<String>,
+    fields: List<String>,
     /// The text between them. The default is a comma.
     #[serde(default = "crate::comma")]
     separator: String,
@@ -107,7 +108,7 @@ impl JsonToArray {
 #[serde(deny_unknown_fields)]
 pub(super) struct SplitToJson {
     /// The names of the parts.
-    keys: Vec<String>,
+    keys: List<String>,
     /// The text between the parts. The default is `|`.
     #[serde(default = "bar")]
     #[schemars(length(min = 1))]

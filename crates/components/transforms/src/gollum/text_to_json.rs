@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::time_text::TimeText;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser};
+use thalweg_config::List;
 
 use super::go::write_text;
 
@@ -72,7 +73,7 @@ struct Transition {
     pop: bool,
     /// The actions with the text that was read.
     #[serde(default)]
-    actions: Vec<Action>,
+    actions: List<Action>,
 }
 
 /// The use of the text before a token.
@@ -192,7 +193,7 @@ impl State {
         self.rules.retain(|other| other.token != token);
         let at = self.rules.partition_point(|other| other.token.len() > token.len());
         let Transition { reread, append, include, push, pop, .. } = *rule;
-        let actions = rule.actions.clone();
+        let actions = rule.actions.to_vec();
         self.rules.insert(at, Rule { token, next, reread, append, include, push, pop, actions });
     }
 

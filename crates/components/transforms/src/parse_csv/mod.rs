@@ -11,6 +11,7 @@ mod tests;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -32,7 +33,7 @@ const VALUE: usize = 16;
 #[serde(deny_unknown_fields, default)]
 pub struct ParseCsv {
     /// The names of the columns, in order. Give either `columns` or `header: true`.
-    columns: Vec<String>,
+    columns: List<String>,
     /// True if the first record of each file names the columns. The header does not become a message. With
     /// `--state`, a later run knows the headers of the files that it continues. The headers of the last
     /// 10,000 files are kept, in at most 16 MiB. The records of a file whose header was not read, because
@@ -56,7 +57,7 @@ pub struct ParseCsv {
 impl Default for ParseCsv {
     fn default() -> Self {
         Self {
-            columns: Vec::new(),
+            columns: List::default(),
             header: false,
             max_columns: 4096,
             quote: "\"".to_owned(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -27,8 +28,7 @@ pub struct ParseJsonConfig {
     input: Input,
     /// The members that become fields. Other members are validated and skipped, which is faster. The default
     /// is all members.
-    #[schemars(length(min = 1))]
-    fields: Option<Vec<String>>,
+    fields: Option<List<String, 1>>,
     /// The types that members must have: `int`, `float`, `bool`, `text`, `timestamp` or `json`. A text that
     /// holds such a value is converted. A message with a value that does not fit leaves by the `errors`
     /// output. A `bool` may also be `yes`, `on`, `1` or their opposites. A `timestamp` is RFC 3339, the

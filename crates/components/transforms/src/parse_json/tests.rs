@@ -392,10 +392,7 @@ fn a_field_is_parsed_and_who_lacks_it_is_left_alone() {
     assert_eq!(given.payloads(Output::Main), ["1", "2", "4", "5"]);
     let given = apply::<ParseJsonConfig>("{ field: nothing }", [batch()]);
     assert_eq!(given.main().len(), 5);
-    assert_eq!(
-        refused::<ParseJsonConfig>("{ feild: j }"),
-        "`feild` is not an option here. Did you mean `field`?"
-    );
+    assert_eq!(refused::<ParseJsonConfig>("{ feild: j }"), "Unknown option `feild`. Did you mean `field`?");
 }
 
 /// With one batch, these columns would take a hundred times as much memory as the text.

@@ -6,6 +6,7 @@
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 use woothee::parser::Parser;
@@ -56,15 +57,14 @@ pub struct ParseUserAgent {
     /// - `vendor`.
     /// - `bot` and `mobile`: true or false.
     #[serde(default = "usual")]
-    #[schemars(length(min = 1))]
-    fields: Vec<Fact>,
+    fields: List<Fact, 1>,
     /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
 }
 
-fn usual() -> Vec<Fact> {
-    vec![Fact::Platform, Fact::Os, Fact::Localization, Fact::Browser]
+fn usual() -> List<Fact, 1> {
+    vec![Fact::Platform, Fact::Os, Fact::Localization, Fact::Browser].into()
 }
 
 /// A fact about a user agent.
@@ -154,7 +154,7 @@ impl TransformConfig for ParseUserAgent {
         let types = named.clone().collect();
         Ok(Box::new(UserAgentParser {
             input: self.input.clone(),
-            facts: self.fields.clone(),
+            facts: self.fields.to_vec(),
             columns: Columns::new(Typing::new(&types, None), named.map(|(name, _)| name)),
             known: HashMap::new(),
             bytes: 0,

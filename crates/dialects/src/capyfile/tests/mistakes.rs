@@ -220,7 +220,7 @@ fn a_negative_size_is_no_bound_and_bounds_that_exclude_each_other_are_a_mistake(
             "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: value, source: {least} }}, maxFileSize: {{ sourceType: value, source: {most} }} }}"
         ))
     };
-    assert!(sizes(0, -3).contains("check_size: { min: 0B }"), "{}", sizes(0, -3));
+    assert!(sizes(0, -3).contains("check_size: { min_bytes: 0B }"), "{}", sizes(0, -3));
     assert!(sizes(-3, 7).contains("max: 7B"), "{}", sizes(-3, 7));
     assert!(sizes(9, 7).contains("no file has at least"), "{}", sizes(9, 7));
 }

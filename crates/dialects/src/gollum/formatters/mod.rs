@@ -211,7 +211,7 @@ impl Modulation<'_> {
                 stateful = kind != "hash";
                 let mut options = Made::new(settings.span);
                 if settings.has("Source") {
-                    let message = "`format.Identifier` always uses the payload, so `Source` means nothing.";
+                    let message = "`format.Identifier` always uses the payload, so `Source` has no effect.";
                     self.report.remark(settings.at("Source"), message);
                 }
                 options.text("into", &spot.target, settings.at("Target"));
@@ -260,7 +260,7 @@ impl Modulation<'_> {
     fn grok(&mut self, spot: &Spot, settings: &Settings) {
         let mut options = spot.options_with_prefix(settings, "");
         let patterns = settings.list("Patterns").into_iter().map(|(text, span)| made::text(text, span));
-        options.put("patterns", made::list(patterns.collect(), settings.at("Patterns")));
+        options.put("pattern", made::list(patterns.collect(), settings.at("Patterns")));
         if settings.list("Patterns").is_empty() {
             let names = ["NamedCapturesOnly", "RemoveEmptyValues", "SkipDefaultPatterns"];
             settings.idle(&names, "without `Patterns`", self.report);

@@ -33,7 +33,7 @@ impl Modulation<'_> {
     /// Reports a `SkipIfEmpty` without effect: the transform does nothing with empty values anyway.
     pub(super) fn skips_nothing(&mut self, spot: &Spot, settings: &Settings) {
         if spot.skip_empty {
-            let message = format!("`SkipIfEmpty` means nothing for `{}`.", settings.kind.name);
+            let message = format!("`SkipIfEmpty` has no effect for `{}`.", settings.kind.name);
             self.report.remark(settings.at("SkipIfEmpty"), message);
         }
     }
@@ -69,7 +69,7 @@ impl Modulation<'_> {
         options.text("from", &spot.source, settings.at("Source"));
         options.text("into", &spot.target, settings.at("Target"));
         if mode != "replace" {
-            options.text("mode", mode, settings.at("Mode"));
+            options.text("existing", mode, settings.at("Mode"));
             if let Some(separator) = separator {
                 options.text("separator", separator, settings.at("Separator"));
             }

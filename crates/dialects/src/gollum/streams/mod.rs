@@ -109,7 +109,7 @@ impl Builder<'_> {
             let has_list = !modulated.steps.is_empty() || modulated.ends.is_some();
             if !has_list {
                 if routines.is_some() {
-                    self.report.remark(at, "`ModulatorRoutines` means nothing without `Modulators`.");
+                    self.report.remark(at, "`ModulatorRoutines` has no effect without `Modulators`.");
                 }
                 for (stream, span) in streams {
                     if let Some(branch) = self.stream(&stream, None, span) {

@@ -133,7 +133,7 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Delimiter", Text, "`framing: { delimiter: … }`"),
             used("Offset", Number, "`framing: { offset: … }`"),
             used("Size", Number, "`framing: { size: … }`"),
-            used("Permissions", Text, "`permissions` of a unix socket"),
+            used("Permissions", Text, "`mode` of a unix socket"),
             used("Acknowledge", Text, "`acknowledge`, sent for each message once it is delivered"),
             used("AckTimeoutSec", Number, "`acknowledge_timeout`"),
             idle(
@@ -151,8 +151,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("Address", Text, "`address`"),
             used("Format", Text, "`format`: `rfc3164` or `rfc5424` (also for RFC6587, which is its framing)"),
-            used("Permissions", Text, "`permissions` of a unix socket"),
-            used("SetMetadata", Flag, "`fields`, renamed to gollum's names"),
+            used("Permissions", Text, "`mode` of a unix socket"),
+            used("SetMetadata", Flag, "`add_fields`, renamed to gollum's names"),
             used("TimestampFormat", Text, "transform `format_timestamp`"),
         ],
     ),

@@ -113,7 +113,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "format.Grok",
         "transform `parse_grok`; a message that matches no pattern goes to `errors`",
         &[
-            used("Patterns", List, "`patterns`"),
+            used("Patterns", List, "`pattern`"),
             used("RemoveEmptyValues", Flag, "`keep_empty`, inverted"),
             used("NamedCapturesOnly", Flag, "`named_only`"),
             used("SkipDefaultPatterns", Flag, "`default_patterns`, inverted"),
@@ -123,7 +123,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "format.GrokToJSON",
         "transform `parse_grok`, and `encode` of its fields (v0.5)",
         &[
-            used("Patterns", List, "`patterns`"),
+            used("Patterns", List, "`pattern`"),
             used("RemoveEmptyValues", Flag, "`keep_empty`, inverted"),
             used("NamedCapturesOnly", Flag, "`named_only`"),
             used("SkipDefaultPatterns", Flag, "`default_patterns`, inverted"),

@@ -91,7 +91,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "sink `file` with `delimiter: \"\"`",
         &[
             used("File", Text, "`path`; with `*`, a sink for each stream"),
-            used("FileOverwrite", Flag, "`on_exists: replace` or `append`"),
+            used("FileOverwrite", Flag, "`existing: replace` or `append`"),
             used("Permissions", Text, "`mode`"),
             used("FolderPermissions", Text, "`folder_mode`"),
             idle("Batch/FlushTimeoutSec", Number, BATCHES),
@@ -101,9 +101,9 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Rotation/At", Text, "`rotate: { at: … }`"),
             used("Rotation/Timestamp", Text, "`rotate: { timestamp: …, numbers: if_taken }`"),
             used("Rotation/ZeroPadding", Number, "`rotate: { digits: … }`"),
-            used("Rotation/Compress", Flag, "`rotate: { compress: gzip }`"),
+            used("Rotation/Compress", Flag, "`rotate: { compression: gzip }`"),
             used("Prune/Count", Number, "`rotate: { keep: … }`, beside the file being written"),
-            used("Prune/AfterHours", Number, "`rotate: { keep_for: … }`"),
+            used("Prune/AfterHours", Number, "`rotate: { keep_age: … }`"),
             used("Prune/TotalSizeMB", Number, "`rotate: { keep_bytes: … }`"),
         ],
         &[COMMON, BATCHED],
@@ -112,7 +112,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "producer.HTTPRequest",
         "sink `http`, a request for each message",
         &[
-            used("Address", Text, "`address`"),
+            used("Address", Text, "`url`"),
             used("RawData", Flag, "`raw_request`"),
             used("Encoding", Text, "`content_type`"),
         ],
@@ -127,7 +127,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("Address", Text, "`address`"),
             used("TimeoutSec", Number, "`timeout`"),
-            used("ConnectionBufferSizeKB", Number, "`send_buffer`"),
+            used("ConnectionBufferSizeKB", Number, "`send_buffer_size`"),
             used("Partitioner", Text, PARTITIONER),
             used("Delimiter", Text, "`framing: { delimiter: … }`"),
             used("Offset", Number, "`framing: { offset: … }`"),
@@ -145,7 +145,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "sink `socket` with `framing: { by: none }`",
         &[
             used("Address", Text, "`address`"),
-            used("ConnectionBufferSizeKB", Number, "`send_buffer`"),
+            used("ConnectionBufferSizeKB", Number, "`send_buffer_size`"),
             used("Acknowledge", Text, "`acknowledge`, with `acknowledge_per: batch`"),
             used("AckTimeoutMs", Number, "`acknowledge_timeout`"),
         ],

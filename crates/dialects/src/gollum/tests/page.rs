@@ -11,7 +11,7 @@ const END: &str = "<!-- END -->\n";
 fn support(rule: &OptionRule) -> String {
     match rule.support {
         OptionSupport::Used(how) => how.to_owned(),
-        OptionSupport::Idle(why) => format!("*accepted, and means nothing:* {why}"),
+        OptionSupport::Idle(why) => format!("*accepted, and has no effect:* {why}"),
         OptionSupport::Refused(instead) => format!("*refused:* {instead}"),
     }
 }

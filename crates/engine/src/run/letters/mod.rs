@@ -189,7 +189,7 @@ impl Keeper<'_> {
             counted(limits.max_count, "letter"),
             limits.max_bytes,
         );
-        if limits.when_full == WhenFull::Block {
+        if limits.when_full == WhenFull::Wait {
             task.metrics.set_retrying(Some(text.clone()));
             let mut said: Option<Instant> = None;
             loop {
@@ -229,7 +229,7 @@ impl Drops {
             let dropped = counted(std::mem::take(&mut self.count), "dead letter");
             tracing::warn!(
                 "{dropped} dropped, the oldest first: there are more than `dead_letters` allows. \
-                 `when_full: block` or `fail` would drop none"
+                 `when_full: wait` or `error` would drop none"
             );
             self.reported = Some(Instant::now());
         }

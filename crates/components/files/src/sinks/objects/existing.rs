@@ -18,7 +18,7 @@ const SKIPPED: usize = 1000;
 
 /// Finds existing objects below a prefix.
 #[derive(Default)]
-pub(super) struct Existing {
+pub(super) struct Finder {
     window: Mutex<Window>,
 }
 
@@ -35,13 +35,13 @@ struct Window {
     is_refused: bool,
 }
 
-impl fmt::Debug for Existing {
+impl fmt::Debug for Finder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Existing")
+        f.write_str("Finder")
     }
 }
 
-impl Existing {
+impl Finder {
     /// Returns the object at a path below `prefix`, if there is one.
     ///
     /// # Errors

@@ -21,9 +21,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
-use super::existing::Existing;
+use super::existing::Finder;
 use super::parts::{Former, Noted, check, complete, held, put, send};
-use super::{OnExists, OnFailure, Target};
+use super::{Existing, OnFailure, Target};
 use crate::content::{open_found, unreadable};
 use crate::directory::names::{Claim, Names, numbered};
 use crate::file_template::FileTemplate;
@@ -34,14 +34,14 @@ pub(super) struct Files {
     pub(super) target: Target,
     /// The name of files below the target. `None` if the target is the object itself.
     pub(super) name: Option<FileTemplate>,
-    pub(super) on_exists: OnExists,
+    pub(super) existing: Existing,
     pub(super) on_failure: OnFailure,
     pub(super) memory: Share,
     pub(super) journal: Option<Journal>,
     /// The names that the run has written, shared by all workers.
     pub(super) names: Arc<Names>,
     /// The objects that the target had, shared by all workers.
-    pub(super) existing: Arc<Existing>,
+    pub(super) finder: Arc<Finder>,
 }
 
 /// The content to read parts from.
@@ -144,8 +144,8 @@ fn unfetched(error: &io::Error) -> FileError {
 impl FileTransform for Files {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         self.target.check_present().map_err(FileError::Failed)?;
-        let (path, on_exists) = self.path_of(file).await?;
-        let written = self.write(file, &path, on_exists).await.map_err(|error| self.failed(error));
+        let (path, existing) = self.path_of(file).await?;
+        let written = self.write(file, &path, existing).await.map_err(|error| self.failed(error));
         self.target.check_present().map_err(FileError::Failed)?;
         match &written {
             Ok(()) => self.note_address(file, &path),
@@ -194,7 +194,7 @@ impl Files {
     }
 
     /// Writes the file to this path, unless an existing object stays.
-    async fn write(&self, file: &File, path: &str, on_exists: OnExists) -> Result<(), FileError> {
+    async fn write(&self, file: &File, path: &str, existing: Existing) -> Result<(), FileError> {
         let from = From::of(file)?;
         let size = from.size()?;
         let limits = self.target.limits;
@@ -203,20 +203,20 @@ impl Files {
                 format!("the file has {size} bytes, and the store accepts at most {}", limits.most_bytes);
             return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
         }
-        if !matches!(on_exists, OnExists::Replace | OnExists::Rename)
+        if !matches!(existing, Existing::Replace | Existing::Rename)
             && self.is_left_alone(file, path, size).await?
         {
             self.target.counts.skipped.fetch_add(1, Relaxed);
             return Ok(());
         }
-        match self.store(file, path, from, size, on_exists).await {
+        match self.store(file, path, from, size, existing).await {
             Ok(stored) if stored.size == size => Ok(()),
             Ok(stored) => {
                 let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
                 Err(FileError::coded(UNWRITABLE, reason))
             }
             Err(FileError::Rejected(problem))
-                if problem.code == Some(REFUSED) && on_exists == OnExists::Skip =>
+                if problem.code == Some(REFUSED) && existing == Existing::Skip =>
             {
                 self.target.counts.skipped.fetch_add(1, Relaxed);
                 Ok(())
@@ -232,10 +232,10 @@ impl Files {
         path: &str,
         from: From,
         size: u64,
-        on_exists: OnExists,
+        existing: Existing,
     ) -> Result<Stored, FileError> {
         let mut target = self.target.clone();
-        target.writing.on_existing = on_exists.on_existing();
+        target.writing.on_existing = existing.on_existing();
         if target.writing.content_type.is_none() {
             target.writing.content_type = file.mime().map(|mime| mime.to_string());
         }
@@ -263,9 +263,9 @@ impl Files {
     /// Returns the path of the object of a file, and what happens to an existing object. Two files of one
     /// name do not replace each other, also if they come in two runs with one state. A file that is built
     /// again replaces the object that it was before.
-    async fn path_of(&self, file: &mut File) -> Result<(String, OnExists), FileError> {
+    async fn path_of(&self, file: &mut File) -> Result<(String, Existing), FileError> {
         let has_key = file.origin().key.is_some();
-        let is_kept = matches!(self.on_exists, OnExists::Skip | OnExists::Error);
+        let is_kept = matches!(self.existing, Existing::Skip | Existing::Error);
         let earlier = self.names.earlier(self.journal.as_ref(), file.origin())?;
         let earlier = earlier.and_then(|path| path.into_os_string().into_string().ok());
         // The configured target may have changed since.
@@ -274,7 +274,7 @@ impl Files {
             None => self.wanted_path(file)?,
         };
         if is_kept && !has_key {
-            return Ok((wanted, self.on_exists));
+            return Ok((wanted, self.existing));
         }
         let mut number = 1;
         loop {
@@ -282,14 +282,12 @@ impl Files {
             match self.names.claim(self.journal.as_ref(), &candidate, file.origin())? {
                 Claim::New if self.renames(&candidate).await? => number += 1,
                 claim @ (Claim::New | Claim::Same) => {
-                    let is_again = claim == Claim::Same && (has_key || self.on_exists == OnExists::Rename);
-                    let on_exists = if is_again { OnExists::Replace } else { self.on_exists };
-                    return Ok((candidate.to_string_lossy().into_owned(), on_exists));
+                    let is_again = claim == Claim::Same && (has_key || self.existing == Existing::Rename);
+                    let existing = if is_again { Existing::Replace } else { self.existing };
+                    return Ok((candidate.to_string_lossy().into_owned(), existing));
                 }
-                Claim::Other | Claim::Unknown if is_kept => return Ok((wanted, self.on_exists)),
-                Claim::Other | Claim::Unknown
-                    if self.name.is_none() && self.on_exists != OnExists::Rename =>
-                {
+                Claim::Other | Claim::Unknown if is_kept => return Ok((wanted, self.existing)),
+                Claim::Other | Claim::Unknown if self.name.is_none() && self.existing != Existing::Rename => {
                     let name = self.target.store.name(&wanted);
                     let reason = format!(
                         "another file was written to `{name}`: with a slash at its end, `url` is for several files"
@@ -303,11 +301,11 @@ impl Files {
 
     /// True if another file has the name, and the file is to get another one.
     async fn renames(&self, candidate: &Path) -> Result<bool, FileError> {
-        if self.on_exists != OnExists::Rename {
+        if self.existing != Existing::Rename {
             return Ok(false);
         }
         let path = candidate.to_string_lossy();
-        let found = self.existing.find(&self.target.store, &self.target.path, &path).await;
+        let found = self.finder.find(&self.target.store, &self.target.path, &path).await;
         Ok(found.map_err(|error| unwritten(&error))?.is_some())
     }
 
@@ -336,11 +334,11 @@ impl Files {
 
     /// True if the existing object must stay.
     async fn is_left_alone(&self, file: &File, path: &str, size: u64) -> Result<bool, FileError> {
-        let found = self.existing.find(&self.target.store, &self.target.path, path).await;
+        let found = self.finder.find(&self.target.store, &self.target.path, path).await;
         let Some(found) = found.map_err(|error| unwritten(&error))? else { return Ok(false) };
-        match self.on_exists {
-            OnExists::Replace | OnExists::Rename => Ok(false),
-            OnExists::Update => {
+        match self.existing {
+            Existing::Replace | Existing::Rename => Ok(false),
+            Existing::Update => {
                 let since = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
                 let there = found.state().modified.and_then(since);
                 let here = file.origin().times.modified;
@@ -348,8 +346,8 @@ impl Files {
                 let is_newer = here.zip(there).is_some_and(|(here, there)| here > there);
                 Ok(found.size() == size && !is_newer)
             }
-            OnExists::Skip => Ok(true),
-            OnExists::Error => Err(FileError::coded(REFUSED, format!("`{}` exists already", found.name()))),
+            Existing::Skip => Ok(true),
+            Existing::Error => Err(FileError::coded(REFUSED, format!("`{}` exists already", found.name()))),
         }
     }
 

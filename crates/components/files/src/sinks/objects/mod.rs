@@ -81,7 +81,7 @@ pub struct ObjectsSink {
     pub name: FileTemplate,
     /// The action if the object exists. The default is `replace`; for files of a source that gets them only
     /// once, such as uploads, and beside `remove`, it is `rename`.
-    pub on_exists: Option<OnExists>,
+    pub existing: Option<Existing>,
     /// The action if a file cannot be written for a reason that may pass, such as a store that does not
     /// answer. The default is `retry`. Messages are always retried.
     #[serde(default)]
@@ -121,7 +121,7 @@ pub struct ObjectsSink {
     /// Shared by all workers.
     #[serde(skip)]
     #[schemars(skip)]
-    existing: Arc<existing::Existing>,
+    finder: Arc<existing::Finder>,
     /// True if the drafts of former runs that no run resumes are removed. Shared by all workers: a later one
     /// must not remove the drafts of this run.
     #[serde(skip)]
@@ -132,7 +132,7 @@ pub struct ObjectsSink {
 /// The action if the object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OnExists {
+pub enum Existing {
     /// Replaces it. Two files of one name do not replace each other: the second becomes `name-2.jpg`. With
     /// `--state`, that also applies to files of different runs.
     Replace,
@@ -157,12 +157,12 @@ pub enum OnFailure {
     Reject,
 }
 
-impl OnExists {
+impl Existing {
     /// Returns the option for the store.
     fn on_existing(self) -> OnExisting {
         match self {
-            OnExists::Replace | OnExists::Update => OnExisting::Replace,
-            OnExists::Rename | OnExists::Skip | OnExists::Error => OnExisting::Keep,
+            Existing::Replace | Existing::Update => OnExisting::Replace,
+            Existing::Rename | Existing::Skip | Existing::Error => OnExisting::Keep,
         }
     }
 }
@@ -256,9 +256,9 @@ impl ObjectsSink {
             writing: Writing {
                 content_type: self.content_type.clone(),
                 on_existing: self
-                    .on_exists
-                    .filter(|on_exists| *on_exists != OnExists::Rename)
-                    .unwrap_or(OnExists::Replace)
+                    .existing
+                    .filter(|existing| *existing != Existing::Rename)
+                    .unwrap_or(Existing::Replace)
                     .on_existing(),
                 ..Writing::default()
             },
@@ -480,15 +480,15 @@ impl FileTransformConfig for ObjectsSink {
         self.names.spill_to(&context.temporary);
         Ok(Box::new(files::Files {
             name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
-            on_exists: self.on_exists.unwrap_or(match context.starts_over {
-                true => OnExists::Replace,
-                false => OnExists::Rename,
+            existing: self.existing.unwrap_or(match context.starts_over {
+                true => Existing::Replace,
+                false => Existing::Rename,
             }),
             on_failure: self.on_failure,
             memory: context.memory.clone(),
             journal: context.journal.clone(),
             names: self.names.clone(),
-            existing: self.existing.clone(),
+            finder: self.finder.clone(),
             target,
         }))
     }

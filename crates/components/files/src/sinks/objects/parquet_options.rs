@@ -20,7 +20,7 @@ pub struct Parquet {
     /// The size of a row group in bytes, at most a quarter of `memory`. The default is 1/8 of `memory`,
     /// between 64 KiB and 64 MiB. A row group is written earlier if its columns in progress take a quarter of
     /// `memory`.
-    pub(super) row_group: Option<ByteSize>,
+    pub(super) row_group_size: Option<ByteSize>,
 }
 
 /// A compression of columns.

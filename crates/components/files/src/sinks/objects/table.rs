@@ -159,7 +159,7 @@ impl Table {
 
 /// Returns the size of a row group with this budget.
 fn row_group(options: &Parquet, memory: usize) -> usize {
-    options.row_group.map_or((memory / 8).clamp(64 << 10, 64 << 20), ByteSize::as_usize).max(1)
+    options.row_group_size.map_or((memory / 8).clamp(64 << 10, 64 << 20), ByteSize::as_usize).max(1)
 }
 
 /// Returns the memory that a row group may take of a budget. The sources need the rest to fill it.
@@ -169,11 +169,11 @@ fn most(memory: usize) -> usize {
 
 /// Returns the mistake if a budget is too small for the row groups that the options ask for.
 pub(super) fn too_small(options: &Parquet, memory: usize) -> Option<String> {
-    let wanted = options.row_group.filter(|size| size.as_usize() > most(memory).max(64 << 10))?;
+    let wanted = options.row_group_size.filter(|size| size.as_usize() > most(memory).max(64 << 10))?;
     let (memory, needed) = (ByteSize(memory as u64), ByteSize(wanted.bytes().saturating_mul(4)));
     Some(format!(
-        "`row_group` is {wanted}, and a row group may take a quarter of `memory`, which is {memory}: set `memory` to at \
-         least {needed}, or a smaller `row_group`"
+        "`row_group_size` is {wanted}, and a row group may take a quarter of `memory`, which is {memory}: set `memory` to at \
+         least {needed}, or a smaller `row_group_size`"
     ))
 }
 
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_only_the_rows_that_do_not_fit_are_rejected() {
-        for yaml in ["{}", "{ compression: snappy, row_group: 1B }", "compression: none"] {
+        for yaml in ["{}", "{ compression: snappy, row_group_size: 1B }", "compression: none"] {
             let first =
                 with(vec![("name", texts([Some("a"), Some("b")])), ("age", ints([Some(1), Some(2)]))]);
             let fewer = with(vec![("age", ints([Some(3), Some(4)]))]);
@@ -341,11 +341,11 @@ mod tests {
     fn row_groups_fit_in_the_memory() {
         let too_small = |yaml: &str, memory: usize| too_small(&options(yaml), memory);
         assert_eq!(too_small("{}", 1), None);
-        assert_eq!(too_small("row_group: 1MiB", 4 << 20), None);
+        assert_eq!(too_small("row_group_size: 1MiB", 4 << 20), None);
         assert_eq!(
-            too_small("row_group: 32MiB", 4 << 20).unwrap(),
-            "`row_group` is 32MiB, and a row group may take a quarter of `memory`, which is 4MiB: set `memory` to at \
-             least 128MiB, or a smaller `row_group`"
+            too_small("row_group_size: 32MiB", 4 << 20).unwrap(),
+            "`row_group_size` is 32MiB, and a row group may take a quarter of `memory`, which is 4MiB: set `memory` to at \
+             least 128MiB, or a smaller `row_group_size`"
         );
         let budget = Budget::new(1 << 20);
         let names: Vec<String> = (0..1000).map(|n| format!("a text that is not repeated {n}")).collect();

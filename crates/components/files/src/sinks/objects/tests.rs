@@ -128,7 +128,7 @@ async fn what_is_there_is_replaced_or_left_alone_as_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let text = || fs::read_to_string(folder.path().join("x")).unwrap();
     let write = async |rest: &str, content: &str| {
-        let sink = sink(folder.path(), &format!("/', on_exists: {rest}"));
+        let sink = sink(folder.path(), &format!("/', existing: {rest}"));
         apply(&sink, &mut file_of("x", content.as_bytes())).await
     };
     write("error", "1").await.unwrap();
@@ -138,11 +138,11 @@ async fn what_is_there_is_replaced_or_left_alone_as_is_said() {
         problem.reason.replace(&folder.path().display().to_string(), "FOLDER"),
         "`FOLDER/x` exists already"
     );
-    for (on_exists, content, expected) in
+    for (existing, content, expected) in
         [("skip", "3", "1"), ("update", "4", "1"), ("update", "55", "55"), ("replace", "66", "66")]
     {
-        write(on_exists, content).await.unwrap();
-        assert_eq!(text(), expected, "{on_exists} {content}");
+        write(existing, content).await.unwrap();
+        assert_eq!(text(), expected, "{existing} {content}");
     }
     assert_eq!(below(folder.path()).1, 0);
 }
@@ -435,7 +435,7 @@ async fn csv_that_is_continued_has_one_header() {
 
 #[tokio::test]
 async fn a_complete_object_is_never_written_again() {
-    for rest in ["", ", part_size: 1B", ", on_exists: error"] {
+    for rest in ["", ", part_size: 1B", ", existing: error"] {
         let mut runs = Runs::new(rest, 1);
         runs.run(&["one", "two"], Ending::Whole).await;
         runs.run(&[], Ending::Whole).await;
@@ -472,7 +472,7 @@ async fn an_object_that_is_full_is_invisible_until_a_checkpoint_covers_it() {
 
 #[tokio::test]
 async fn an_empty_object_is_there_once_a_checkpoint_covers_it() {
-    let mut runs = Runs::new(", on_exists: error", 1);
+    let mut runs = Runs::new(", existing: error", 1);
     runs.run(&[], Ending::Uncommitted).await;
     assert_eq!(runs.objects(), []);
     runs.run(&[], Ending::Whole).await;
@@ -721,7 +721,7 @@ async fn two_outputs_of_a_file_do_not_replace_each_other_and_a_file_that_is_read
 
 #[tokio::test]
 async fn a_file_that_is_built_again_replaces_the_object_that_it_was_before() {
-    for on_exists in ["replace", "update", "skip", "error"] {
+    for existing in ["replace", "update", "skip", "error"] {
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let store = Arc::new(thalweg_engine::Store::open(state.path()).unwrap());
         let journal = Some(thalweg_engine::Journal::new(store, "out"));
@@ -730,12 +730,12 @@ async fn a_file_that_is_built_again_replaces_the_object_that_it_was_before() {
             let mut origin = Origin::new("main.pack".into(), name.into(), 3);
             origin.key = Some(key.into());
             let mut file = File::new(origin, Content::from(content.as_bytes().to_vec()));
-            let sink = sink(folder.path(), &format!("/', on_exists: {on_exists}"));
+            let sink = sink(folder.path(), &format!("/', existing: {existing}"));
             sink.files().unwrap().0.build(&context).unwrap().apply(&mut file).await.unwrap();
         }
         let expected = [("x-1", "new"), ("x-3", "next")];
         let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
-        assert_eq!(below(folder.path()).0, expected, "{on_exists}");
+        assert_eq!(below(folder.path()).0, expected, "{existing}");
     }
 }
 

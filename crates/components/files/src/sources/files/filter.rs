@@ -32,10 +32,10 @@ impl Filter {
             names: Wanted::new(&config.include, &config.exclude)
                 .map_err(|error| Error::permanent(error.to_string()))?,
             sizes: (
-                config.min_size.map_or(0, |size| size.0),
-                config.max_size.map_or(u64::MAX, |size| size.0),
+                config.min_file_bytes.map_or(0, |size| size.0),
+                config.max_file_bytes.map_or(u64::MAX, |size| size.0),
             ),
-            min_age: config.min_age.map(|age| age.0).or(config.watch.map(|_| COMPLETE_AFTER)),
+            min_age: config.min_age.map(|age| age.0).or(config.follow.then_some(COMPLETE_AFTER)),
             max_age: config.max_age.map(|age| age.0),
         })
     }

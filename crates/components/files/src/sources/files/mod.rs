@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, Paths, TimeSpan};
+use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Flow, Mistake, Reads, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, FileState, Origin, Problem, Times};
 
@@ -50,7 +50,7 @@ pub struct FilesConfig {
     /// The files to read: a path or a list of paths. Each is a file, a folder or a pattern, with `*` and `?`
     /// for parts of a name and `**` for any folders.
     #[schemars(example = "photos/**/*.jpg")]
-    pub path: Paths,
+    pub path: List<String>,
     /// Whether subfolders are read. The default is `true`.
     #[serde(default = "yes")]
     pub recursive: bool,
@@ -63,29 +63,32 @@ pub struct FilesConfig {
     /// Patterns; a file must match at least one. A pattern without `/` applies to the file's name, one with
     /// `/` to its path relative to the folder that is read. The default is no patterns: all files match.
     #[serde(default)]
-    pub include: Vec<String>,
+    pub include: List<String>,
     /// Patterns; a file must match none. The default is no patterns.
     #[serde(default)]
-    pub exclude: Vec<String>,
+    pub exclude: List<String>,
     /// Whether files and folders whose names begin with a dot are read. By default, a folder is read with
     /// them. A pattern then matches such a name only where the pattern itself has the dot.
     pub hidden: Option<bool>,
     /// The minimum size of a file in bytes. By default there is none.
-    pub min_size: Option<ByteSize>,
+    pub min_file_bytes: Option<ByteSize>,
     /// The maximum size of a file in bytes. By default there is none.
-    pub max_size: Option<ByteSize>,
-    /// The minimum time since a file was last modified. With `watch` the default is `1s`, so that a file that
-    /// is still being written is not sent: set it to more than the longest pause of those who write. Without
-    /// `watch` there is none.
+    pub max_file_bytes: Option<ByteSize>,
+    /// The minimum time since a file was last modified. With `follow` the default is `1s`, so that a file
+    /// that is still being written is not sent: set it to more than the longest pause of those who write.
+    /// Without `follow` there is none.
     #[schemars(example = "10s")]
     pub min_age: Option<TimeSpan>,
     /// The maximum time since a file was last modified. By default there is none.
     pub max_age: Option<TimeSpan>,
-    /// The interval at which to look for new and changed files, at least 10 ms. A file that a transform of
-    /// the run rewrites in its place does not count as changed. By default the source ends after the last
-    /// file.
-    #[schemars(example = "2s")]
-    pub watch: Option<TimeSpan>,
+    /// True to wait for new and changed files. A file that a transform of the run rewrites in its place does
+    /// not count as changed. With `false` (the default) the source ends after the last file.
+    #[serde(default)]
+    pub follow: bool,
+    /// With `follow`: the time between two searches for new and changed files, at least 10 ms. The default is
+    /// 1 s.
+    #[serde(default = "second")]
+    pub poll_interval: TimeSpan,
     /// The order in which the files of a folder are sent. The default is `any`; with `--state` it is always
     /// `name`.
     #[serde(default)]
@@ -118,11 +121,15 @@ fn yes() -> bool {
     true
 }
 
+fn second() -> TimeSpan {
+    TimeSpan::seconds(1)
+}
+
 impl Component for FilesConfig {
     const NAME: &'static str = "files";
     const EXAMPLE: &'static str = r#"
 sources:
-  photos: { files: { path: "photos/**/*.jpg", min_size: 1B } }
+  photos: { files: { path: "photos/**/*.jpg", min_file_bytes: 1B } }
 pipelines:
   main: { from: photos, to: backup }
 sinks:
@@ -135,12 +142,12 @@ sinks:
         for (option, patterns) in patterns {
             mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));
         }
-        mistakes.extend(self.path.all().iter().filter_map(|text| pattern::mistake("path", text)));
-        if let (Some(min), Some(max)) = (self.min_size, self.max_size)
+        mistakes.extend(self.path.iter().filter_map(|text| pattern::mistake("path", text)));
+        if let (Some(min), Some(max)) = (self.min_file_bytes, self.max_file_bytes)
             && min.0 > max.0
         {
             let message = format!("No file has at least {min} and at most {max}.");
-            mistakes.push(Mistake::new("min_size", message).help("Exchange them."));
+            mistakes.push(Mistake::new("min_file_bytes", message).help("Exchange them."));
         }
         mistakes
     }
@@ -152,14 +159,13 @@ impl SourceConfig for FilesConfig {
     }
 
     fn reads(&self) -> Vec<Reads> {
-        let all = self.path.all().iter().flat_map(|text| Reads::of(text));
+        let all = self.path.iter().flat_map(|text| Reads::of(text));
         all.map(|reads| reads.filtered(&self.include, &self.exclude)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let roots = self
             .path
-            .all()
             .iter()
             .map(|text| Root::new(text))
             .collect::<Result<Vec<_>, _>>()
@@ -172,7 +178,7 @@ impl SourceConfig for FilesConfig {
             by_name,
             has_reported_links: AtomicBool::new(false),
             rejected: Mutex::default(),
-            rewritten: self.watch.map(|_| Arc::default()),
+            rewritten: self.follow.then(Arc::default),
         }))
     }
 }
@@ -184,9 +190,9 @@ struct Files {
     by_name: bool,
     /// True if links that were skipped have been reported.
     has_reported_links: AtomicBool,
-    /// The entries that were rejected. With `watch`, each pass meets them again.
+    /// The entries that were rejected. With `follow`, each pass meets them again.
     rejected: Mutex<HashSet<PathBuf>>,
-    /// The files that the run itself rewrites. Only with `watch`: other runs meet each file once.
+    /// The files that the run itself rewrites. Only with `follow`: other runs meet each file once.
     rewritten: Option<Arc<Rewritten>>,
 }
 
@@ -208,8 +214,10 @@ impl Source for Files {
             if self.by_name {
                 pass.save_finished(out);
             }
-            let Some(TimeSpan(pause)) = self.config.watch else { return Ok(()) };
-            if out.sleep(pause.max(Duration::from_millis(10))).await {
+            if !self.config.follow {
+                return Ok(());
+            }
+            if out.sleep(self.config.poll_interval.duration().max(Duration::from_millis(10))).await {
                 return Ok(());
             }
             pass.begin_next();
@@ -234,7 +242,7 @@ impl Files {
             let mut walk = match Walk::new(root, walking) {
                 Ok(walk) => walk,
                 // The file may be created later.
-                Err(error) if self.config.watch.is_some() && error.kind() == ErrorKind::NotFound => continue,
+                Err(error) if self.config.follow && error.kind() == ErrorKind::NotFound => continue,
                 Err(error) if root.is_pattern() && error.kind() == ErrorKind::NotFound => {
                     self.unmatched(out, root);
                     continue;
@@ -242,8 +250,7 @@ impl Files {
                 Err(error) => return Err(io_error("read", root.base(), &error)),
             };
             pass.enter(number);
-            if self.send(&mut walk, out, pass).await? == 0 && root.is_pattern() && self.config.watch.is_none()
-            {
+            if self.send(&mut walk, out, pass).await? == 0 && root.is_pattern() && !self.config.follow {
                 self.unmatched(out, root);
             }
         }
@@ -295,7 +302,7 @@ impl Files {
             }
             out.send_files(group.take(), checkpoint).await?;
         }
-        // With `watch`, only once.
+        // With `follow`, only once.
         if !links.is_empty() && !self.has_reported_links.swap(true, Relaxed) {
             links.report(&source, "`symlinks: files`");
         }

@@ -1,6 +1,6 @@
 //! Decides which files are new.
 //!
-//! A pass walks all folders once. A later pass, of the same run with `watch` or of the next run, sends files
+//! A pass walks all folders once. A later pass, of the same run with `follow` or of the next run, sends files
 //! that were created, moved there or modified since. These are the files whose *change time* (Unix's ctime)
 //! is not before the start of the previous pass. The saved state is therefore one point in time, however many
 //! files there are. (Rejected: saving the time of each file, which grows with the number of files.) Clocks

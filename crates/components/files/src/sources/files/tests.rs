@@ -83,7 +83,7 @@ async fn a_folder_is_all_that_is_in_it_and_a_pattern_what_it_matches() {
         ("{ path: DIR/**/*.jpg, hidden: true }", vec![".hidden/f.jpg", "a.jpg", "b/.g.jpg", "b/c.jpg"]),
         ("path: [DIR/a.jpg, DIR/b/d]", vec!["a.jpg", "b/d/e.png"]),
         ("{ path: DIR, include: ['*.jpg'], exclude: ['b/*'] }", vec![".hidden/f.jpg", "a.jpg"]),
-        ("{ path: DIR, min_size: 6B, max_size: 8B }", vec!["b/.g.jpg", "b/c.jpg"]),
+        ("{ path: DIR, min_file_bytes: 6B, max_file_bytes: 8B }", vec!["b/.g.jpg", "b/c.jpg"]),
         ("{ path: DIR, min_age: 1h }", vec![]),
         ("{ path: DIR/*, max_age: 1h }", vec!["a.jpg"]),
         ("path: DIR/*.gif", vec![]),
@@ -190,7 +190,8 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
 #[tokio::test]
 async fn while_it_watches_new_files_come_when_they_are_old_enough() {
     let folder = Folder::with(&["a"]);
-    let running = folder.start("{ path: DIR, watch: 20ms, min_age: 200ms }", &BTreeMap::new());
+    let running =
+        folder.start("{ path: DIR, follow: true, poll_interval: 20ms, min_age: 200ms }", &BTreeMap::new());
     let next = async || match running.main.take().await {
         Some((_, Arrived::Files(files))) => {
             let names: Vec<String> = files.iter().map(|file| folder.name_of(file)).collect();
@@ -212,7 +213,8 @@ async fn while_it_watches_new_files_come_when_they_are_old_enough() {
 async fn what_cannot_be_read_is_rejected_once_however_often_a_folder_is_looked_at() {
     let folder = Folder::with(&[]);
     symlink("loop", folder.path("loop")).unwrap();
-    let running = folder.start("{ path: DIR, watch: 10ms, min_age: 1ms }", &BTreeMap::new());
+    let running =
+        folder.start("{ path: DIR, follow: true, poll_interval: 10ms, min_age: 1ms }", &BTreeMap::new());
     let Some((_, Arrived::Files(rejected))) = running.errors.take().await else { panic!("no file came") };
     assert_eq!(rejected.iter().map(|file| folder.name_of(file)).collect::<Vec<_>>(), ["loop"]);
     rejected.into_iter().for_each(|file| file.settle(Outcome::Delivered));
@@ -231,7 +233,7 @@ async fn what_cannot_be_read_is_rejected_once_however_often_a_folder_is_looked_a
 async fn a_watched_file_that_is_still_written_is_not_sent() {
     let folder = Folder::with(&[]);
     folder.put("a", "");
-    let running = folder.start("{ path: DIR, watch: 10ms }", &BTreeMap::new());
+    let running = folder.start("{ path: DIR, follow: true, poll_interval: 10ms }", &BTreeMap::new());
     let mut text = String::new();
     for line in 0..40 {
         text += &format!("line {line}\n");
@@ -249,7 +251,10 @@ async fn a_watched_file_that_is_still_written_is_not_sent() {
 #[tokio::test]
 async fn a_watched_file_that_the_run_rewrites_is_not_sent_again_and_one_that_others_change_is() {
     let folder = Folder::with(&["a"]);
-    let running = folder.start("{ path: DIR, watch: 10ms, min_age: 0s, order: name }", &BTreeMap::new());
+    let running = folder.start(
+        "{ path: DIR, follow: true, poll_interval: 10ms, min_age: 0s, order: name }",
+        &BTreeMap::new(),
+    );
     let next = async || {
         let Some((_, Arrived::Files(mut files))) = running.main.take().await else { panic!("no file came") };
         files.remove(0)

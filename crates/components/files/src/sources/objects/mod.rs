@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, Paths, TimeSpan};
+use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
 };
@@ -30,7 +30,7 @@ use thalweg_stream::links::LinksOut;
 ///
 /// With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new
 /// and changed objects, by the modification times of the store and the ETags of recent objects: see
-/// `tolerance`. Files in local folders are sent again in each run, because a new file may have an old
+/// `max_delay`. Files in local folders are sent again in each run, because a new file may have an old
 /// modification time.
 ///
 /// A server cannot make a listing endless: a page that repeats is an error, and so are 1,000 pages in a row
@@ -46,18 +46,18 @@ pub struct ObjectsSource {
     /// (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from where the store's
     /// own tools keep them.
     #[schemars(example = &"s3://bucket/logs/**/*.csv")]
-    pub url: Paths,
+    pub url: List<String>,
     /// Patterns; an object must match at least one. A pattern without `/` applies to the last part of the
     /// object's name, one with `/` to the whole name below the prefix. The default is no patterns: all
     /// objects match.
     #[serde(default)]
-    pub include: Vec<String>,
+    pub include: List<String>,
     /// Patterns; an object must match none. The default is no patterns.
     #[serde(default)]
-    pub exclude: Vec<String>,
+    pub exclude: List<String>,
     /// The size of a request in bytes, at most 1 GiB. The default is a sixteenth of the memory, at most 8
     /// MiB.
-    pub slice: Option<ByteSize>,
+    pub slice_size: Option<ByteSize>,
     /// The maximum number of slices to request at the same time. By default the source adapts the number to
     /// the store.
     #[schemars(range(min = 1))]
@@ -71,11 +71,22 @@ pub struct ObjectsSource {
     /// they take, for example `24h`. The source remembers the first 1000 objects of that time; further ones
     /// are sent again by the next run.
     #[serde(default = "ten_minutes")]
-    pub tolerance: TimeSpan,
-    /// Whether links in a folder of this machine that lead to files outside of it are read. The default is
-    /// `false`: they are skipped. Links to folders are never followed.
+    pub max_delay: TimeSpan,
+    /// The action for symbolic links in a folder of this machine. The default is `inside`.
     #[serde(default)]
-    pub follow_links: bool,
+    pub symlinks: ObjectLinks,
+}
+
+/// The action for symbolic links in a folder of this machine. Links to folders are never followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectLinks {
+    /// Reads files through links that stay in the folder that is read. Skips links that lead out of it.
+    #[default]
+    Inside,
+    /// Reads files through all links. A user who may write into the folder can then have any file read that
+    /// this process may read.
+    Files,
 }
 
 fn ten_minutes() -> TimeSpan {
@@ -95,15 +106,15 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
-        for url in self.url.all() {
+        for url in &self.url {
             mistakes.extend(Location::new(url).err().map(|why| Mistake::new("url", format!("{why}."))));
         }
         for (option, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
             mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));
         }
-        if self.slice.is_some_and(|slice| slice.bytes() == 0 || slice > ByteSize::gib(1)) {
+        if self.slice_size.is_some_and(|slice| slice.bytes() == 0 || slice > ByteSize::gib(1)) {
             let message = "A slice must have between 1 byte and 1 GiB.";
-            mistakes.push(Mistake::new("slice", message));
+            mistakes.push(Mistake::new("slice_size", message));
         }
         mistakes
     }
@@ -115,7 +126,7 @@ impl SourceConfig for ObjectsSource {
     }
 
     fn reads(&self) -> Vec<thalweg_engine::Reads> {
-        let local = self.url.all().iter().map(|url| url.strip_prefix("file://").unwrap_or(url));
+        let local = self.url.iter().map(|url| url.strip_prefix("file://").unwrap_or(url));
         let all = local.filter(|url| !url.contains("://")).flat_map(thalweg_engine::Reads::of);
         all.map(|reads| reads.filtered(&self.include, &self.exclude)).collect()
     }
@@ -126,11 +137,11 @@ impl SourceConfig for ObjectsSource {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let pace = Pace {
-            slice: self.slice.map(ByteSize::as_usize),
+            slice: self.slice_size.map(ByteSize::as_usize),
             at_once: self.readers,
             window: self.queue.map(|queue| queue.saturating_add(self.readers.unwrap_or(1))),
         };
-        let locations = self.url.all().iter().map(|url| Location::new(url)).collect::<Result<Vec<_>, _>>();
+        let locations = self.url.iter().map(|url| Location::new(url)).collect::<Result<Vec<_>, _>>();
         let locations: Arc<[Location]> = locations.map_err(Error::permanent)?.into();
         let show = |name, count: fn(&Counts) -> u64| {
             let locations = locations.clone();
@@ -146,8 +157,8 @@ impl SourceConfig for ObjectsSource {
             names: Wanted::new(&self.include, &self.exclude)
                 .map_err(|error| Error::permanent(error.to_string()))?,
             done: 0,
-            tolerance: self.tolerance.duration(),
-            follows_links: self.follow_links,
+            tolerance: self.max_delay.duration(),
+            follows_links: self.symlinks == ObjectLinks::Files,
             reads: Reads::new(self.readers, pace, context.memory.budget()),
         }))
     }
@@ -185,16 +196,16 @@ impl Selection {
 impl ObjectsSource {
     /// Creates a source with these options, and the defaults for the others.
     pub fn new(url: &str, include: Vec<String>, exclude: Vec<String>) -> Self {
-        let url = Paths::One(url.to_owned());
+        let url = vec![url.to_owned()].into();
         Self {
             url,
-            include,
-            exclude,
-            slice: None,
+            include: include.into(),
+            exclude: exclude.into(),
+            slice_size: None,
             readers: None,
             queue: None,
-            tolerance: ten_minutes(),
-            follow_links: false,
+            max_delay: ten_minutes(),
+            symlinks: ObjectLinks::default(),
         }
     }
 
@@ -204,7 +215,7 @@ impl ObjectsSource {
     /// The mistake in a URL.
     pub fn is_many(&self) -> Result<bool, String> {
         let mut count = 0;
-        for url in self.url.all() {
+        for url in &self.url {
             count += if matches!(Location::new(url)?.wanted, Selection::One(_)) { 1 } else { 2 };
         }
         Ok(count > 1)
@@ -212,8 +223,8 @@ impl ObjectsSource {
 
     /// Follows links in folders of this machine, or skips those that lead out.
     #[must_use]
-    pub fn following_links(self, follow_links: bool) -> Self {
-        Self { follow_links, ..self }
+    pub fn symlinks(self, symlinks: ObjectLinks) -> Self {
+        Self { symlinks, ..self }
     }
 
     /// Lists the objects that a first run would send. Calls `each` with the name relative to the folder and
@@ -228,7 +239,7 @@ impl ObjectsSource {
         let mut link = None;
         let names =
             Wanted::new(&self.include, &self.exclude).map_err(|error| Error::permanent(error.to_string()))?;
-        for url in self.url.all() {
+        for url in &self.url {
             let location = Location::new(url).map_err(Error::permanent)?;
             match &location.wanted {
                 Selection::One(path) => {
@@ -238,7 +249,8 @@ impl ObjectsSource {
                     }
                 }
                 Selection::Below { prefix, folder, .. } => {
-                    let mut listing = location.store.list(prefix).following_links(self.follow_links);
+                    let mut listing =
+                        location.store.list(prefix).following_links(self.symlinks == ObjectLinks::Files);
                     while let Some(entry) = listing.next_entry().await.map_err(|error| failure(&error))? {
                         let object = match entry {
                             Entry::Object(object) => object,
@@ -268,7 +280,7 @@ impl ObjectsSource {
     pub fn reads(&self, url: &str) -> Result<bool, String> {
         let names = Wanted::new(&self.include, &self.exclude).map_err(|error| error.to_string())?;
         let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
-        for url in self.url.all() {
+        for url in &self.url {
             let location = Location::new(url)?;
             if location.store.origin("").key() != store.origin("").key() {
                 continue;
@@ -430,7 +442,7 @@ impl Objects {
             let resume = checkpoint(location, &position).filter(|_| in_order);
             out.send_files(group.take(), resume).await?;
         }
-        links.report(out.name(), "`follow_links: true`, or `--links follow` of `copy`,");
+        links.report(out.name(), "`symlinks: files`, or `--symlinks files` of `copy`,");
         if listing.repeated() > 0 {
             let name = location.store.name(prefix);
             tracing::warn!(

@@ -23,7 +23,7 @@ impl Csv {
     /// error here: the run reports it.
     pub async fn columns_of(&self, object: &Object) -> Option<Vec<String>> {
         if !self.columns.is_empty() {
-            return Some(self.columns.clone());
+            return Some(self.columns.to_vec());
         }
         let mut head = vec![0; usize::try_from(object.size()).unwrap_or(MOST).min(MOST)];
         object.read(0, &mut head).await.ok()?;

@@ -13,7 +13,7 @@ use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteSize, List};
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading,
     Received, SourceOutput,
@@ -48,7 +48,7 @@ mod tests;
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {
     /// The names of the columns, in order. By default the first record of each file names them.
-    columns: Vec<String>,
+    columns: List<String>,
     /// True if the first record of each file is a header, which does not become a message. The default is
     /// `true` without `columns`, and `false` with them. With both, the header is skipped and `columns` gives
     /// the names.
@@ -73,7 +73,7 @@ pub struct Csv {
 impl Default for Csv {
     fn default() -> Self {
         Self {
-            columns: Vec::new(),
+            columns: List::default(),
             header: None,
             max_columns: 4096,
             quote: "\"".to_owned(),
@@ -117,7 +117,7 @@ impl FileReaderConfig for Csv {
             dialect: self.options.dialect(&self.quote),
             arenas: Arenas::new(context.batch_bytes),
             columns: Columns::new(self.options.typing(), &self.columns),
-            names: self.columns.clone(),
+            names: self.columns.to_vec(),
             awaits_header: false,
             scratch: String::new(),
             lines: Vec::new(),

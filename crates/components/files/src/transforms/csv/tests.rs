@@ -109,7 +109,7 @@ fn options_that_make_no_sense_are_mistakes() {
     );
     assert_eq!(
         refused::<Csv>("{ field: x }"),
-        "`field` is not an option here. It accepts `columns`, `header`, `max_columns`, `quote`, `delimiter`, `types`, `null_values`, `trim`, `flexible`, `compression` and `max_message_bytes`."
+        "Unknown option `field`. It accepts `columns`, `header`, `max_columns`, `quote`, `delimiter`, `types`, `null_values`, `trim`, `flexible`, `compression` and `max_message_bytes`."
     );
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
     Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
     Temporaries,
@@ -50,7 +50,7 @@ pub struct Exec {
     /// the command supports it. The default is none.
     #[serde(default)]
     #[schemars(example = ["-o", "/tmp/{id}.webp", "{path}"])]
-    args: Vec<FileTemplate>,
+    args: List<FileTemplate>,
     /// The path to which the command writes its result. The file then has that content and that name. By
     /// default the file continues, with the changes that the command makes to it in its place.
     output: Option<FileTemplate>,
@@ -71,7 +71,7 @@ pub struct Exec {
     one_at_a_time: bool,
     /// How much of the end of a failing command's output is shown in the reason. The default is 64 KiB.
     #[serde(default = "enough")]
-    max_output: ByteSize,
+    max_output_bytes: ByteSize,
 }
 
 /// How the file at `output` is treated afterwards.
@@ -181,14 +181,14 @@ impl FileTransform for Running {
             .filter(|output| options.output_cleanup == Cleanup::Remove && !is_of(file, output));
         let removed = removed.map(|output| Temporary::new(output.clone()));
         let origin = file.origin().clone();
-        // Changes of the file while the command runs count as its work: `watch` does not send it again.
+        // Changes of the file while the command runs count as its work: `follow` does not send it again.
         let is_changed = is_found(file, output.as_deref().or(file.path()).unwrap_or(Path::new("")));
         let change = is_changed.then(|| origin.begin_change());
         let command = Command {
             environment: options.env.clone().into_iter().collect(),
             directory: options.directory.clone(),
             timeout: options.timeout.map(|timeout| timeout.0),
-            max_output: usize::try_from(options.max_output.0).unwrap_or(usize::MAX),
+            max_output_bytes: usize::try_from(options.max_output_bytes.0).unwrap_or(usize::MAX),
             ..Command::new(program, arguments)
         };
         command.run().await.map_err(|failure| failure.into_file_error(FAILED))?;

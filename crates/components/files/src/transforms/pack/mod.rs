@@ -39,10 +39,10 @@ use thalweg_stream::encode::EncodeConfig;
 /// Combines messages into files.
 ///
 /// Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before
-/// it exceeds `max_size`, when it has `max_count` messages, when it is older than `max_age`, and at the end
-/// of the run. Finished files continue to components that take files, such as the sink `directory`. A message
-/// is acknowledged when its file is delivered. With `--state`, messages that their source reads again are
-/// acknowledged by a checkpoint, which has the unfinished file.
+/// it exceeds `max_file_bytes`, when it has `max_count` messages, when it is older than `max_age`, and at the
+/// end of the run. Finished files continue to components that take files, such as the sink `directory`. A
+/// message is acknowledged when its file is delivered. With `--state`, messages that their source reads again
+/// are acknowledged by a checkpoint, which has the unfinished file.
 ///
 /// A file of up to 1 MiB is kept in memory, a larger one in a temporary file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -62,7 +62,7 @@ pub struct Pack {
     /// The maximum size of the messages in a file, before compression. The default is 8 MiB. A message is
     /// never split; a larger message gets a file of its own.
     #[serde(default = "eight_mebibytes")]
-    max_size: ByteSize,
+    max_file_bytes: ByteSize,
     /// The maximum number of messages in a file. By default there is no limit.
     #[serde(default)]
     max_count: Option<NonZeroU64>,
@@ -111,8 +111,8 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.encode.mistakes();
-        if self.max_size.bytes() == 0 {
-            mistakes.push(Mistake::new("max_size", "The size of a file cannot be 0."));
+        if self.max_file_bytes.bytes() == 0 {
+            mistakes.push(Mistake::new("max_file_bytes", "The size of a file cannot be 0."));
         }
         if self.max_age.is_some_and(|age| age.duration().is_zero()) {
             mistakes.push(Mistake::new("max_age", "`max_age` cannot be 0."));
@@ -139,7 +139,7 @@ impl TransformConfig for Pack {
             encoded: Outputs::new(component.clone()),
             delimited: Delimited::new(&self.delimiter),
             delimiter: self.delimiter.len() as u64,
-            max_size: self.max_size.bytes(),
+            max_file_bytes: self.max_file_bytes.bytes(),
             max_count: self.max_count.map_or(u64::MAX, NonZeroU64::get),
             max_age: self.max_age.map(TimeSpan::duration),
             is_repeatable: context.resumes && context.resends && context.starts_over,
@@ -163,7 +163,7 @@ struct Packing {
     delimited: Delimited,
     /// The length of the delimiter, in bytes.
     delimiter: u64,
-    max_size: u64,
+    max_file_bytes: u64,
     max_count: u64,
     max_age: Option<Duration>,
     /// True if all messages of a file that is not saved come again, and get the same number.
@@ -286,7 +286,8 @@ impl Packing {
                 None => self.begin(&batch).map_err(unwritable)?,
             };
             let rest = payload.slice(from, payload.len() - from);
-            let fitting = self.delimited.fitting(&rest, self.max_size.saturating_sub(file.bytes)) as u64;
+            let fitting =
+                self.delimited.fitting(&rest, self.max_file_bytes.saturating_sub(file.bytes)) as u64;
             // A message larger than a whole file gets a file of its own.
             let least = u64::from(file.count == 0);
             let count = fitting.min(self.max_count - file.count).max(least) as usize;
@@ -298,7 +299,7 @@ impl Packing {
                 file.ack.merge(ack.split());
                 from += count;
             }
-            let is_full = count == 0 || file.bytes >= self.max_size || file.count >= self.max_count;
+            let is_full = count == 0 || file.bytes >= self.max_file_bytes || file.count >= self.max_count;
             self.file = Some(file);
             if is_full {
                 self.finish_file(out)?;

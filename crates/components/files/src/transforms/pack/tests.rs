@@ -38,8 +38,10 @@ fn texts(files: &[File]) -> Vec<(String, String)> {
 
 #[test]
 fn files_are_finished_when_they_are_full() {
-    let files =
-        pack("{ name: 'p{number}', max_size: 6B }", [batch(["ab", "c", "d"]), batch(["long line", "e"])]);
+    let files = pack(
+        "{ name: 'p{number}', max_file_bytes: 6B }",
+        [batch(["ab", "c", "d"]), batch(["long line", "e"])],
+    );
     let expected = [("p1", "ab\nc\n"), ("p2", "d\n"), ("p3", "long line\n"), ("p4", "e\n")];
     assert_eq!(texts(&files), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
     let files = pack("{ name: 'p{number:2}', max_count: 2, delimiter: ';' }", [batch(["a", "b", "c"])]);
@@ -60,7 +62,7 @@ fn each_file_of_csv_has_its_header() {
 #[test]
 fn small_contents_stay_in_memory_under_a_lease_and_large_ones_do_not() {
     let context = context();
-    let mut packing = options::<Pack>("{ name: p, max_size: 3MiB }").build(&context).unwrap();
+    let mut packing = options::<Pack>("{ name: p, max_file_bytes: 3MiB }").build(&context).unwrap();
     let mut out = Outputs::new("test".into());
     packing.apply(batch([vec![b'x'; 100_000]]), &mut out).unwrap();
     packing.finish(&mut out).unwrap();
@@ -127,7 +129,7 @@ fn options_that_make_no_sense_are_mistakes() {
     let count = |yaml: &str| messages(options::<Pack>(yaml).check());
     assert_eq!(count("{ name: p }"), [""; 0]);
     assert_eq!(
-        count("{ name: p, max_size: 0B, max_age: 0s }"),
+        count("{ name: p, max_file_bytes: 0B, max_age: 0s }"),
         ["The size of a file cannot be 0.", "`max_age` cannot be 0."]
     );
     assert_eq!(
@@ -165,7 +167,7 @@ proptest! {
     #[test]
     fn all_messages_come_out_in_order_and_each_batch_is_answered_once_when_its_files_are(
         batches in prop::collection::vec(prop::collection::vec("[a-z]{0,20}", 1..8), 0..12),
-        max_size in 1..60usize,
+        max_file_bytes in 1..60usize,
         max_count in 1..10usize,
         failing in any::<prop::sample::Index>(),
         backwards in any::<bool>(),
@@ -179,7 +181,7 @@ proptest! {
             }));
             batch
         });
-        let yaml = format!("{{ name: '{{number}}', max_size: {max_size}B, max_count: {max_count} }}");
+        let yaml = format!("{{ name: '{{number}}', max_file_bytes: {max_file_bytes}B, max_count: {max_count} }}");
         let mut files = pack(&yaml, given);
         let texts = texts(&files);
         let lines: Vec<&str> = texts.iter().flat_map(|(_, text)| text.lines()).collect();
@@ -190,7 +192,7 @@ proptest! {
         for (number, (name, text)) in texts.iter().enumerate() {
             let count = text.lines().count();
             prop_assert_eq!(name, &(number + 1).to_string());
-            prop_assert!(count > 0 && count <= max_count && (text.len() <= max_size || count == 1));
+            prop_assert!(count > 0 && count <= max_count && (text.len() <= max_file_bytes || count == 1));
             file_of.extend(std::iter::repeat_n(number, count));
         }
         let mut ends = Vec::new();

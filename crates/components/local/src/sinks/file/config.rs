@@ -66,7 +66,7 @@ pub struct FileConfig {
     pub atomic: bool,
     /// How to treat a file that existed before the run. The default is `auto`.
     #[serde(default)]
-    pub on_exists: OnExists,
+    pub existing: Existing,
     /// When to wait until the data is on the disk. This protects against a power failure of the machine. If
     /// only the process is killed, acknowledged messages are never lost, whatever this is set to. The default
     /// is `finish`.
@@ -135,7 +135,7 @@ pub struct Rotate {
     /// file stays uncompressed, unlike with the `compression` of the sink. By default files are not
     /// compressed.
     #[serde(default)]
-    pub compress: Compression,
+    pub compression: Compression,
     /// The maximum number of finished files to keep. The oldest are removed. By default all are kept.
     #[serde(default)]
     #[schemars(range(min = 1))]
@@ -143,7 +143,7 @@ pub struct Rotate {
     /// The maximum age of finished files, for example `7d`. Older files are removed whenever a file is
     /// finished. By default all are kept.
     #[serde(default)]
-    pub keep_for: Option<TimeSpan>,
+    pub keep_age: Option<TimeSpan>,
     /// The maximum size in bytes of all finished files together, for example `10GiB`. The oldest are removed.
     /// By default all are kept.
     #[serde(default)]
@@ -161,7 +161,7 @@ impl Rotate {
             numbers: self.numbers,
             digits: self.digits.unwrap_or(digits).into(),
             timestamp: self.timestamp.clone(),
-            pack: self.compress,
+            pack: self.compression,
         }
     }
 
@@ -224,7 +224,7 @@ impl JsonSchema for TimeOfDay {
 /// How to treat a file that existed before the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum OnExists {
+pub enum Existing {
     /// `append` in a run that keeps checkpoints (`--state`), or with a source that takes messages as a
     /// service does (`http`, `socket`, `pipe` and others): the messages of earlier runs never come again.
     /// Otherwise `replace`.
@@ -236,9 +236,9 @@ pub enum OnExists {
     /// new numbered file is started.
     Append,
     /// Stop with an error.
-    Fail,
+    Error,
     /// Keep the file, and put a number into the name of the new one: `out-00001.jsonl`.
-    Number,
+    Rename,
 }
 
 /// When to wait for the disk.
@@ -319,10 +319,10 @@ sinks:
                 mistakes.push(Mistake::new("rotate", "`every` cannot be 0."));
             }
             mistakes.extend(rotate.name_mistakes());
-            if rotate.compress != Compression::None && self.compression != Compression::None {
+            if rotate.compression != Compression::None && self.compression != Compression::None {
                 let mistake = Mistake::new(
                     "rotate",
-                    "`compress` is not needed: `compression` already compresses the files.",
+                    "`rotate.compression` is not needed: `compression` already compresses the files.",
                 );
                 mistakes.push(mistake.help("Remove one of the two."));
             }
@@ -376,9 +376,9 @@ impl SinkConfig for FileConfig {
                 budget: context.memory.budget().clone(),
                 root: (!self.path.is_constant()).then(|| constant_folder(self.path.prefix()).into()),
             },
-            on_exists: match self.on_exists {
-                OnExists::Auto if context.resumes || !context.starts_over => OnExists::Append,
-                OnExists::Auto => OnExists::Replace,
+            existing: match self.existing {
+                Existing::Auto if context.resumes || !context.starts_over => Existing::Append,
+                Existing::Auto => Existing::Replace,
                 other => other,
             },
             fsync: self.fsync,
@@ -390,7 +390,7 @@ impl SinkConfig for FileConfig {
             keep: rotate.map_or_else(Keep::default, |rotate| Keep {
                 count: rotate.keep,
                 bytes: rotate.keep_bytes.map(ByteSize::bytes),
-                time: rotate.keep_for.map(TimeSpan::duration),
+                time: rotate.keep_age.map(TimeSpan::duration),
             }),
             most_open: most_open(self.max_open_files),
             idle: self.idle_timeout.map(|span| span.duration()),

@@ -37,7 +37,7 @@ use thalweg_engine::{Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::Batch;
 
 use crate::clock::Clock;
-pub use config::{FileConfig, Fsync, OnExists, Rotate, TimeOfDay};
+pub use config::{Existing, FileConfig, Fsync, Rotate, TimeOfDay};
 use files::{Files, Saved, Settings};
 pub use names::Numbers;
 pub use thalweg_codec::compress::Compression;

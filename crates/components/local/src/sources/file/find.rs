@@ -55,7 +55,7 @@ pub struct Found {
     pub identity: Identity,
     /// Its size in bytes.
     pub size: u64,
-    /// True if it is to be ignored because it was not changed for the time of `ignore_older`.
+    /// True if it is to be ignored because it was not changed for the time of `max_age`.
     pub is_old: bool,
     /// Opens it.
     pub beneath: Beneath,
@@ -97,7 +97,7 @@ pub struct Finder {
     paths: Vec<String>,
     /// Patterns of files not to read. True if the pattern applies to the name alone.
     excluded: Vec<(Pattern, bool)>,
-    ignore_older: Option<Duration>,
+    max_age: Option<Duration>,
     symlinks: Symlinks,
     /// The regular expressions for paths to read and for paths not to read.
     regexes: (Option<Regex>, Option<Regex>),
@@ -105,15 +105,11 @@ pub struct Finder {
 
 impl Finder {
     /// Creates a finder for these paths or patterns. It skips files that `exclude` matches or that were not
-    /// changed for `ignore_older`.
+    /// changed for `max_age`.
     ///
     /// # Errors
     /// If a pattern is malformed; [`pattern::mistake`] has the message for users.
-    pub fn new(
-        paths: Vec<String>,
-        exclude: &[String],
-        ignore_older: Option<Duration>,
-    ) -> Result<Self, Error> {
+    pub fn new(paths: Vec<String>, exclude: &[String], max_age: Option<Duration>) -> Result<Self, Error> {
         let parse = |text: &String| match Pattern::new(text) {
             Ok(pattern) => Ok((pattern, !text.contains('/'))),
             Err(error) => {
@@ -122,7 +118,7 @@ impl Finder {
             }
         };
         let excluded = exclude.iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Self { paths, excluded, ignore_older, symlinks: Symlinks::default(), regexes: (None, None) })
+        Ok(Self { paths, excluded, max_age, symlinks: Symlinks::default(), regexes: (None, None) })
     }
 
     /// Says which links are followed.
@@ -155,7 +151,7 @@ impl Finder {
 
     fn is_old(&self, metadata: &Metadata) -> bool {
         let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
-        self.ignore_older.zip(age).is_some_and(|(limit, age)| age > limit)
+        self.max_age.zip(age).is_some_and(|(limit, age)| age > limit)
     }
 
     /// Searches the file system.

@@ -27,7 +27,7 @@ const CROWDED: Duration = Duration::from_millis(10);
 /// The number of polls for which a deleted file must be quiet before it is dropped.
 const LINGER: u32 = 20;
 
-/// The number of renamed files that are kept for `rotate_wait`. Each has an open handle.
+/// The number of renamed files that are kept for `rotate_timeout`. Each has an open handle.
 const RENAMED: usize = 64;
 
 /// The shortest time between two requests for a checkpoint.
@@ -321,7 +321,7 @@ impl Files {
         let mut at = 0;
         while let Some(tail) = self.tails.get_mut(at) {
             let is_kept = kept_since.is_some_and(|since| tail.active >= since) && !tail.is_deleted();
-            let linger = if is_kept { self.config.rotate_wait.duration() } else { linger };
+            let linger = if is_kept { self.config.rotate_timeout.duration() } else { linger };
             let is_done =
                 tail.is_gone && tail.active.elapsed() >= linger && !tail.has_news().unwrap_or(false);
             if !is_done {

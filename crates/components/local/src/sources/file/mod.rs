@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
+use thalweg_config::{ByteSize, List, Pattern as Regex, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
 };
@@ -57,12 +57,12 @@ pub struct FileSource {
     /// `logs/**/*.log`, `[ a.log, b/*.log ]`. `*` matches any characters of a name, `?` one character,
     /// `[a-c]` one of these characters, `**` any folders. A name that begins with a dot matches only if the
     /// pattern contains that dot.
-    pub path: Paths,
+    pub path: List<String>,
     /// Patterns of files not to read, for example `*.gz`. A pattern without `/` applies to the name in any
     /// folder; a pattern with `/` applies to the whole path. With `follow`, exclude the files that rotation
     /// compresses: `app.log.1.gz` is a different file from `app.log.1`, and would be read again.
     #[serde(default)]
-    pub exclude: Vec<String>,
+    pub exclude: List<String>,
     /// A regular expression for paths. Of the files that `path` finds, only those that match it are read.
     #[serde(default)]
     pub include_regex: Option<Regex>,
@@ -103,11 +103,11 @@ pub struct FileSource {
     /// With `follow`: how long a file that was renamed out of the search must be quiet before it is no longer
     /// read. Its writer keeps it open until it has noticed, perhaps until its next line. The default is `5m`.
     /// Of several such files, the 64 youngest are kept for this time.
-    #[serde(default = "default_rotate_wait")]
-    pub rotate_wait: TimeSpan,
+    #[serde(default = "default_rotate_timeout")]
+    pub rotate_timeout: TimeSpan,
     /// Ignores files that were not changed for this time, for example `7d`. By default no file is ignored.
     #[serde(default)]
-    pub ignore_older: Option<TimeSpan>,
+    pub max_age: Option<TimeSpan>,
     /// The action for symbolic links that a pattern finds. The default is `inside`: a link that leads out of
     /// the constant folder at the beginning of the pattern is skipped. `path` itself may be a link.
     #[serde(default)]
@@ -126,7 +126,7 @@ fn default_poll_interval() -> TimeSpan {
     TimeSpan::milliseconds(250)
 }
 
-fn default_rotate_wait() -> TimeSpan {
+fn default_rotate_timeout() -> TimeSpan {
     TimeSpan::from(Duration::from_mins(5))
 }
 
@@ -170,7 +170,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.framing.check(self.max_message_bytes);
-        let paths = self.path.all().to_vec();
+        let paths = self.path.to_vec();
         if paths.is_empty() || paths.iter().any(String::is_empty) {
             let mistake = Mistake::new("path", "No path is given.");
             mistakes.push(mistake.help("Write a path such as `logs/*.log`."));
@@ -197,7 +197,7 @@ impl SourceConfig for FileSource {
     }
 
     fn reads(&self) -> Vec<Reads> {
-        let all = self.path.all().iter().flat_map(|text| Reads::of(text));
+        let all = self.path.iter().flat_map(|text| Reads::of(text));
         let has_regex = self.include_regex.is_some() || self.exclude_regex.is_some();
         let filtered = all.map(|reads| {
             let mut reads = reads.filtered(&[], &self.exclude);
@@ -209,9 +209,9 @@ impl SourceConfig for FileSource {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        let ignore_older = self.ignore_older.map(TimeSpan::duration);
+        let max_age = self.max_age.map(TimeSpan::duration);
         Ok(Box::new(Files {
-            finder: Finder::new(self.path.all().to_vec(), &self.exclude, ignore_older)?
+            finder: Finder::new(self.path.to_vec(), &self.exclude, max_age)?
                 .with_symlinks(self.symlinks)
                 .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),

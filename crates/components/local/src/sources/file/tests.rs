@@ -228,7 +228,7 @@ fn mistakes_in_the_options_are_found() {
     );
     assert_eq!(
         mistakes("{ path: a, framing: { timeout: 1s } }"),
-        "`timeout` means nothing without `start_pattern`."
+        "`timeout` has no effect without `start_pattern`."
     );
     assert_eq!(mistakes("path: []"), "No path is given.");
     assert_eq!(
@@ -374,7 +374,7 @@ async fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() 
     let folder = Folder::new();
     folder.write("a.log", "1\n");
     let mut following =
-        Following::start(&folder.yaml("a.log", &format!("{FOLLOW}, rotate_wait: 400ms")), State::new());
+        Following::start(&folder.yaml("a.log", &format!("{FOLLOW}, rotate_timeout: 400ms")), State::new());
     following.expect(&["1"]).await;
     folder.rename("a.log", "a.log.1");
     folder.append("a.log.1", "2\nwithout end");

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::List;
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, KnownFields, Mistake, Reading, Source, SourceConfig, SourceOutput,
 };
@@ -45,8 +46,7 @@ pub struct GenerateConfig {
     /// `%T` mean the same as `%s`. The default is `%256s`.
     message: Option<MessagePattern>,
     /// Messages to send as they are, in turn. It replaces `message`.
-    #[schemars(length(min = 1))]
-    lines: Option<Vec<String>>,
+    lines: Option<List<String, 1>>,
     /// The characters of random texts. The default is the letters and digits of ASCII.
     #[schemars(length(min = 1))]
     characters: String,

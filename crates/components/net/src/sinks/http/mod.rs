@@ -55,7 +55,7 @@ const GIVE_UP_AFTER: usize = 3;
 pub struct HttpConfig {
     /// The URL of the requests, for example `https://logs.example.com/in`. A URL without a scheme uses
     /// `http://`.
-    address: String,
+    url: String,
     /// The HTTP method of the requests.
     #[serde(default = "post")]
     method: String,
@@ -72,7 +72,7 @@ pub struct HttpConfig {
     /// `application/json` for `batch: array`, and otherwise `text/plain; charset=utf-8`.
     #[serde(default)]
     content_type: Option<String>,
-    /// The credentials of the requests: `user` and `password`, or `bearer`. By default those of `address`
+    /// The credentials of the requests: `user` and `password`, or `bearer`. By default those of `url`
     /// (`https://USER:PASSWORD@HOST`) are sent, if it has any.
     #[serde(default)]
     auth: Option<Auth>,
@@ -87,12 +87,11 @@ pub struct HttpConfig {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1024))]
     concurrency: Option<usize>,
-    /// TLS options, for an address with `https://`. By default certificates that the system trusts are
-    /// accepted.
+    /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
     #[serde(default)]
     tls: TlsClient,
     /// Whether each message is a complete request: request line, headers and body. The request is sent to the
-    /// host of `address`, with its scheme. The other parts are sent as they are, except for headers that are
+    /// host of `url`, with its scheme. The other parts are sent as they are, except for headers that are
     /// given here: `headers` replaces those of the same name, and credentials replace those of the message.
     #[serde(default)]
     raw_request: bool,
@@ -144,12 +143,12 @@ fn post() -> String {
 
 impl HttpConfig {
     fn url(&self) -> Result<Url, String> {
-        let text = match self.address.contains("://") {
-            true => self.address.clone(),
-            false => format!("http://{}", self.address),
+        let text = match self.url.contains("://") {
+            true => self.url.clone(),
+            false => format!("http://{}", self.url),
         };
-        // The address may contain a password, so it is not shown.
-        let url = Url::parse(&text).map_err(|error| format!("The address is not a URL: {error}."))?;
+        // The URL may contain a password, so it is not shown.
+        let url = Url::parse(&text).map_err(|error| format!("It is not a URL: {error}."))?;
         match url.scheme() {
             "http" | "https" if url.has_host() => Ok(url),
             other => Err(format!("`{other}` is not a scheme of HTTP.")),
@@ -182,7 +181,7 @@ impl HttpConfig {
         Ok(headers)
     }
 
-    /// Returns the header with the credentials of `auth`, or else of the address, if there are any.
+    /// Returns the header with the credentials of `auth`, or else of the URL, if there are any.
     fn authorization(&self) -> Result<Option<HeaderValue>, String> {
         let basic = |user: &[u8], password: &[u8]| {
             format!("Basic {}", STANDARD.encode([user, b":".as_slice(), password].concat()))
@@ -282,15 +281,14 @@ pipelines:
   away: { from: messages, to: other }
   back: { from: received, to: all }
 sinks:
-  other: { http: { address: "http://127.0.0.1:18081/in", batch: lines, compression: gzip } }
+  other: { http: { url: "http://127.0.0.1:18081/in", batch: lines, compression: gzip } }
   all: { file: { path: out/received.jsonl } }
 "#;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.encode.mistakes();
         if let Err(message) = self.url() {
-            mistakes
-                .push(Mistake::new("address", message).help("For example `https://logs.example.com/in`."));
+            mistakes.push(Mistake::new("url", message).help("For example `https://logs.example.com/in`."));
         }
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("headers", message).help("For example `{ X-Source: thalweg }`."));

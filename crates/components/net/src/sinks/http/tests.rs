@@ -145,7 +145,7 @@ async fn write(sink: &mut Box<dyn Sink>, messages: &[&str]) -> (Vec<(u32, String
 async fn it_conforms() {
     for options in ["", ", batch: lines", ", batch: array, encode: json", ", compression: gzip"] {
         let server = Server::start(&[204]).await;
-        sink_conforms::<HttpConfig>(&format!("{{ address: {}{options} }}", server.address)).await;
+        sink_conforms::<HttpConfig>(&format!("{{ url: {}{options} }}", server.address)).await;
         assert!(server.got().len() >= 2);
     }
 }
@@ -154,7 +154,7 @@ async fn it_conforms() {
 async fn each_message_is_a_request() {
     let server = Server::start(&[]).await;
     let yaml = format!(
-        "{{ address: '{}/in?x=1', method: PUT, concurrency: 1, content_type: text/csv, headers: {{ X-A: b }}, \
+        "{{ url: '{}/in?x=1', method: PUT, concurrency: 1, content_type: text/csv, headers: {{ X-A: b }}, \
          auth: {{ user: me, password: pw }} }}",
         server.address
     );
@@ -178,7 +178,7 @@ async fn a_batch_is_a_request() {
         ("batch: lines, auth: { bearer: token }", "1\n{\"a\":2}\n", "application/x-ndjson"),
         ("batch: array", "[1,{\"a\":2}]", "application/json"),
     ] {
-        let mut sink = open(&format!("{{ address: {}, {options} }}", server.address)).await;
+        let mut sink = open(&format!("{{ url: {}, {options} }}", server.address)).await;
         write(&mut sink, &["1", "{\"a\":2}"]).await;
         let got = server.got().pop().unwrap();
         assert_eq!(
@@ -187,7 +187,7 @@ async fn a_batch_is_a_request() {
         );
     }
     assert_eq!(server.got()[0].headers["authorization"], "Bearer token");
-    let mut sink = open(&format!("{{ address: {}, batch: lines, compression: gzip }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, batch: lines, compression: gzip }}", server.address)).await;
     write(&mut sink, &["one", "two"]).await;
     let got = server.got().pop().unwrap();
     let mut text = String::new();
@@ -198,14 +198,14 @@ async fn a_batch_is_a_request() {
 #[tokio::test]
 async fn what_is_refused_for_now_is_sent_again_and_nothing_else_is() {
     let server = Server::start(&[200, 429, 503, 500, 200]).await;
-    let mut sink = open(&format!("{{ address: {}, concurrency: 1 }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, concurrency: 1 }}", server.address)).await;
     let (rejected, errors) = write(&mut sink, &["one", "two", "three"]).await;
     assert_eq!(rejected, []);
     // After the first 429 the sink repeats the request itself: the first message was progress.
     assert_eq!(errors, [ErrorKind::Overloaded, ErrorKind::Temporary]);
     assert_eq!(server.bodies(), ["one", "two", "two", "two", "two", "three"]);
     let server = Server::start(&[429, 200]).await;
-    let mut sink = open(&format!("{{ address: {}, batch: lines }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, batch: lines }}", server.address)).await;
     let (_, errors) = write(&mut sink, &["one", "two"]).await;
     assert_eq!((errors, server.bodies()), (vec![ErrorKind::Overloaded], vec!["one\ntwo\n".to_owned(); 2]));
 }
@@ -216,7 +216,7 @@ async fn a_few_failures_do_not_stop_the_other_messages_of_a_batch() {
     let answers: Vec<u16> = (0..1100).map(|number| if number % 20 == 7 { 500 } else { 200 }).collect();
     let server = Server::start(&answers).await;
     for options in ["", ", concurrency: 1"] {
-        let mut sink = open(&format!("{{ address: {}{options} }}", server.address)).await;
+        let mut sink = open(&format!("{{ url: {}{options} }}", server.address)).await;
         let before = server.got().len();
         let messages: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
         let texts: Vec<&str> = messages.iter().map(String::as_str).collect();
@@ -242,7 +242,7 @@ async fn a_redirection_from_https_is_not_followed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = format!("http://{}/in", other.address);
     let server = Server::with(listener, &[302], Duration::ZERO, Some(tls), &to);
-    let yaml = format!("{{ address: 'https://{}', tls: {{ ca: {certificate} }} }}", server.address);
+    let yaml = format!("{{ url: 'https://{}', tls: {{ ca: {certificate} }} }}", server.address);
     let (rejected, errors) = write(&mut open(&yaml).await, &["secret"]).await;
     assert_eq!((rejected.len(), errors, server.got().len()), (1, Vec::new(), 1));
     assert!(other.got().is_empty());
@@ -259,7 +259,7 @@ async fn credentials_of_the_configuration_replace_those_of_a_message() {
         ("me:a%20b@", "", "Basic bWU6YSBi"),
         ("", "", "Basic RVZJTA=="),
     ] {
-        let yaml = format!("{{ address: 'http://{address}{}', raw_request: true{options} }}", server.address);
+        let yaml = format!("{{ url: 'http://{address}{}', raw_request: true{options} }}", server.address);
         write(&mut open(&yaml).await, &[message]).await;
         let got = server.got().pop().unwrap();
         let sent: Vec<_> = got.headers.get_all("authorization").iter().collect();
@@ -272,20 +272,20 @@ async fn credentials_of_the_configuration_replace_those_of_a_message() {
 #[tokio::test]
 async fn no_message_contains_a_secret() {
     let secrets = ["SEKRET", "U0VLUkVU"];
-    let place = |at: &str| format!("address: 'http://u:SEKRET1@{at}/in?token=SEKRET2'");
+    let place = |at: &str| format!("url: 'http://u:SEKRET1@{at}/in?token=SEKRET2'");
     let headers = "headers: { X-Key: SEKRET3, X-Other: SEKRET4 }";
     let mut texts = Vec::new();
     // Mistakes.
     for yaml in [
-        "{ address: 'http://u:SEKRET@host:port/?a=SEKRET' }",
-        "{ address: 'http://u:SEK/SEKRET@host:port' }",
-        "{ address: 'u:SEKRET@ho st' }",
-        "{ address: 'ftp://u:SEKRET@host' }",
-        "{ address: a, headers: { X-Key: \"SEKRET\\n\" } }",
-        "{ address: a, auth: { bearer: \"SEKRET\\n\" } }",
-        "{ address: a, auth: { bearer: SEKRET, user: SEKRET, password: SEKRET } }",
-        "{ address: a, auth: { password: SEKRET } }",
-        "{ address: a, content_type: \"SEKRET\\n\" }",
+        "{ url: 'http://u:SEKRET@host:port/?a=SEKRET' }",
+        "{ url: 'http://u:SEK/SEKRET@host:port' }",
+        "{ url: 'u:SEKRET@ho st' }",
+        "{ url: 'ftp://u:SEKRET@host' }",
+        "{ url: a, headers: { X-Key: \"SEKRET\\n\" } }",
+        "{ url: a, auth: { bearer: \"SEKRET\\n\" } }",
+        "{ url: a, auth: { bearer: SEKRET, user: SEKRET, password: SEKRET } }",
+        "{ url: a, auth: { password: SEKRET } }",
+        "{ url: a, content_type: \"SEKRET\\n\" }",
     ] {
         let found: Vec<String> =
             options::<HttpConfig>(yaml).check().iter().map(|mistake| format!("{mistake:?}")).collect();
@@ -323,7 +323,7 @@ async fn no_message_contains_a_secret() {
     }
     // A secret that is also a part of other words.
     let server = Server::start(&[404]).await;
-    let yaml = format!("{{ address: 'http://{}/', auth: {{ bearer: ot }}, {headers} }}", server.address);
+    let yaml = format!("{{ url: 'http://{}/', auth: {{ bearer: ot }}, {headers} }}", server.address);
     let text = fails(yaml, "x").await;
     assert!(text.contains("answered 404 Not Found: POST / Some(\"Bearer …\")"), "{text}");
     for text in texts {
@@ -334,7 +334,7 @@ async fn no_message_contains_a_secret() {
 #[tokio::test]
 async fn what_is_refused_for_good_is_rejected_with_the_answer() {
     let server = Server::start(&[404, 200, 302]).await;
-    let mut sink = open(&format!("{{ address: {}, concurrency: 1 }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, concurrency: 1 }}", server.address)).await;
     let (rejected, errors) = write(&mut sink, &["one", "two", "three"]).await;
     assert!(errors.is_empty());
     let rows: Vec<u32> = rejected.iter().map(|(row, _)| *row).collect();
@@ -343,7 +343,7 @@ async fn what_is_refused_for_good_is_rejected_with_the_answer() {
     assert!(reason.contains("answered 404 Not Found: answer 0 long") && reason.len() < 400, "{reason}");
     assert_eq!(server.got().len(), 3);
     let server = Server::start(&[413]).await;
-    let mut sink = open(&format!("{{ address: {}, batch: array }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, batch: array }}", server.address)).await;
     assert_eq!(write(&mut sink, &["1", "2"]).await.0.len(), 2);
 }
 
@@ -352,7 +352,7 @@ async fn a_server_that_is_down_at_first_gets_it_later_and_one_that_is_silent_is_
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let mut sink = open(&format!("{{ address: {address} }}")).await;
+    let mut sink = open(&format!("{{ url: {address} }}")).await;
     let messages = batch(["one"]);
     let error = within(sink.write(&messages, &mut Rejects::default())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Temporary);
@@ -362,7 +362,7 @@ async fn a_server_that_is_down_at_first_gets_it_later_and_one_that_is_silent_is_
     assert_eq!(server.bodies(), ["one"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener, &[], Duration::from_secs(60), None);
-    let mut sink = open(&format!("{{ address: {}, timeout: 50ms }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, timeout: 50ms }}", server.address)).await;
     let error = within(sink.write(&messages, &mut Rejects::default())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
 }
@@ -371,7 +371,7 @@ async fn a_server_that_is_down_at_first_gets_it_later_and_one_that_is_silent_is_
 async fn requests_are_under_way_at_once_up_to_the_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener, &[], Duration::from_millis(20), None);
-    let mut sink = open(&format!("{{ address: {}, concurrency: 8 }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: {}, concurrency: 8 }}", server.address)).await;
     let messages: Vec<String> = (0..64).map(|number| format!("message {number}")).collect();
     let texts: Vec<&str> = messages.iter().map(String::as_str).collect();
     write(&mut sink, &texts).await;
@@ -380,19 +380,17 @@ async fn requests_are_under_way_at_once_up_to_the_limit() {
     assert_eq!(bodies, messages);
     assert_eq!(server.most.lock().unwrap().1, 8);
     let in_flight = |yaml: &str| options::<HttpConfig>(yaml).in_flight();
-    assert_eq!(in_flight("{ address: a }"), InFlight::One);
-    assert_eq!(in_flight("{ address: a, batch: lines }"), InFlight::Adaptive(MOST));
-    assert_eq!(in_flight("{ address: a, batch: lines, concurrency: 3 }"), InFlight::Fixed(3));
+    assert_eq!(in_flight("{ url: a }"), InFlight::One);
+    assert_eq!(in_flight("{ url: a, batch: lines }"), InFlight::Adaptive(MOST));
+    assert_eq!(in_flight("{ url: a, batch: lines, concurrency: 3 }"), InFlight::Fixed(3));
 }
 
 #[tokio::test]
 async fn whole_requests_are_sent_to_another_host() {
     let server = Server::start(&[]).await;
-    let mut sink = open(&format!(
-        "{{ address: 'http://{}/ignored', raw_request: true, concurrency: 1 }}",
-        server.address
-    ))
-    .await;
+    let mut sink =
+        open(&format!("{{ url: 'http://{}/ignored', raw_request: true, concurrency: 1 }}", server.address))
+            .await;
     let (rejected, _) = write(
         &mut sink,
         &["PUT /a?b=c HTTP/1.1\r\nHost: other\r\nX-A: 1\r\n\r\nbody", "rubbish", "GET / HTTP/1.0\n\n"],
@@ -420,12 +418,11 @@ async fn tls_is_spoken() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener, &[], Duration::ZERO, Some(tls));
     for trust in [format!("ca: {certificate}"), "insecure: true".to_owned()] {
-        let mut sink =
-            open(&format!("{{ address: 'https://{}', tls: {{ {trust} }} }}", server.address)).await;
+        let mut sink = open(&format!("{{ url: 'https://{}', tls: {{ {trust} }} }}", server.address)).await;
         write(&mut sink, &["secret"]).await;
     }
     assert_eq!(server.bodies(), ["secret", "secret"]);
-    let mut sink = open(&format!("{{ address: 'https://{}' }}", server.address)).await;
+    let mut sink = open(&format!("{{ url: 'https://{}' }}", server.address)).await;
     let error = within(sink.write(&batch(["secret"]), &mut Rejects::default())).await.unwrap_err();
     assert!(error.full().ends_with("invalid peer certificate: UnknownIssuer"), "{}", error.full());
 }
@@ -433,30 +430,30 @@ async fn tls_is_spoken() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<HttpConfig>(yaml).check());
-    assert_eq!(mistakes("{ address: 'ftp://a' }"), ["`ftp` is not a scheme of HTTP."]);
-    assert_eq!(mistakes("{ address: 'http://' }"), ["The address is not a URL: empty host."]);
-    assert_eq!(mistakes("{ address: a, headers: { 'a b': c } }"), ["`a b` cannot be a header."]);
-    assert_eq!(mistakes("{ address: a, method: 'a b' }"), ["`a b` is not a method."]);
-    assert_eq!(mistakes("{ address: a, auth: {} }"), ["`auth` is a user with a password, or a token."]);
+    assert_eq!(mistakes("{ url: 'ftp://a' }"), ["`ftp` is not a scheme of HTTP."]);
+    assert_eq!(mistakes("{ url: 'http://' }"), ["It is not a URL: empty host."]);
+    assert_eq!(mistakes("{ url: a, headers: { 'a b': c } }"), ["`a b` cannot be a header."]);
+    assert_eq!(mistakes("{ url: a, method: 'a b' }"), ["`a b` is not a method."]);
+    assert_eq!(mistakes("{ url: a, auth: {} }"), ["`auth` is a user with a password, or a token."]);
     assert_eq!(
-        mistakes("{ address: a, auth: { user: a, bearer: b } }"),
+        mistakes("{ url: a, auth: { user: a, bearer: b } }"),
         ["`auth` is a user with a password, or a token."]
     );
     assert_eq!(
-        mistakes("{ address: a, auth: { bearer: a, password: b } }"),
+        mistakes("{ url: a, auth: { bearer: a, password: b } }"),
         ["`auth` is a user with a password, or a token."]
     );
     assert_eq!(
-        mistakes("{ address: a, auth: { bearer: \"a\\nb\" } }"),
+        mistakes("{ url: a, auth: { bearer: \"a\\nb\" } }"),
         ["`bearer` has a character that a header cannot have, such as a line feed."]
     );
     assert_eq!(
-        mistakes("{ address: a, raw_request: true, batch: lines }"),
+        mistakes("{ url: a, raw_request: true, batch: lines }"),
         ["A message that is a whole request is sent as it is."]
     );
-    assert_eq!(mistakes("{ address: a, tls: { key: b } }"), ["`certificate` and `key` belong together."]);
+    assert_eq!(mistakes("{ url: a, tls: { key: b } }"), ["`certificate` and `key` belong together."]);
     assert_eq!(
-        refused::<HttpConfig>("{ address: a, concurrency: 0 }"),
+        refused::<HttpConfig>("{ url: a, concurrency: 0 }"),
         "`concurrency` must be at least 1, but it is `0`."
     );
 }

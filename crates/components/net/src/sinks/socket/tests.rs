@@ -348,7 +348,8 @@ impl Receiver {
 #[tokio::test]
 async fn a_server_that_does_not_read_is_overloaded() {
     let (listener, address) = listen().await;
-    let mut sink = open(&format!("{{ address: {address}, write_timeout: 50ms, send_buffer: 8KiB }}")).await;
+    let mut sink =
+        open(&format!("{{ address: {address}, write_timeout: 50ms, send_buffer_size: 8KiB }}")).await;
     let large = "x".repeat(16 << 20);
     let error = write(&mut sink, &[&large]).await.unwrap_err();
     assert_eq!(error.kind(), thalweg_engine::ErrorKind::Overloaded);

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
@@ -56,7 +56,7 @@ pub struct WebsocketConfig {
     /// only pages from the server's own host and port may connect. Clients that send no `Origin` header, that
     /// is programs other than browsers, may always connect.
     #[serde(default)]
-    origins: Vec<String>,
+    origins: List<String>,
     /// The format in which messages are sent, for example `json`. By default the payload is sent unchanged.
     #[serde(default)]
     encode: EncodeConfig,
@@ -72,7 +72,7 @@ pub struct WebsocketConfig {
     max_clients: usize,
     /// How many bytes may wait for a client. A client with more is disconnected.
     #[serde(default = "one_mebibyte")]
-    client_buffer: ByteSize,
+    max_client_bytes: ByteSize,
 }
 
 /// The type of WebSocket messages.
@@ -213,7 +213,7 @@ impl Sink for Websocket {
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
         let handshake = Arc::new(Handshake {
             path: self.config.path.clone(),
-            origins: self.config.origins.clone(),
+            origins: self.config.origins.to_vec(),
             timeout: self.config.handshake_timeout.duration(),
         });
         let (is_open, end) = oneshot::channel();
@@ -226,12 +226,12 @@ impl Sink for Websocket {
         if self.clients.count() == 0 {
             return Ok(WriteOutcome::Durable);
         }
-        let most = self.config.client_buffer.as_usize();
+        let most = self.config.max_client_bytes.as_usize();
         let messages: Vec<Message> = self.messages(batch).collect();
         let keeps_up = |client: &Client| {
             messages.iter().all(|message| {
                 let behind = client.behind.fetch_add(message.len(), Ordering::Relaxed);
-                // A message larger than `client_buffer` is accepted if the queue is empty.
+                // A message larger than `max_client_bytes` is accepted if the queue is empty.
                 (behind == 0 || behind + message.len() <= most) && client.queue.send(message.clone()).is_ok()
             })
         };

@@ -161,7 +161,7 @@ async fn what_a_client_says_is_heard_but_not_listened_to() {
 
 #[tokio::test]
 async fn a_client_that_does_not_keep_up_is_dropped_and_holds_up_nobody() {
-    let (mut sink, address) = start("client_buffer: 100KiB").await;
+    let (mut sink, address) = start("max_client_bytes: 100KiB").await;
     let slow = connect(&address, "/", None).await.unwrap();
     let mut quick = connect(&address, "/", None).await.unwrap();
     until_there_are(&sink, 2).await;

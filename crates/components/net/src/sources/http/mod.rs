@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
@@ -45,7 +45,7 @@ pub struct HttpSource {
     /// Parts of the request that become fields of its messages, under the same names: `method`, `path`,
     /// `query`, `remote` (the client's address), `user`, and headers as `header.content-type`.
     #[serde(default)]
-    fields: Vec<String>,
+    fields: List<String>,
     /// How the body is cut into messages. `{}` makes each line a message. By default the whole body is one
     /// message.
     #[serde(default)]

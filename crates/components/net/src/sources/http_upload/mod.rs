@@ -47,10 +47,10 @@ pub struct HttpUpload {
     /// The largest file, in bytes. A request with a larger one is answered with 413, and none of its files is
     /// sent on.
     #[serde(default = "one_gib")]
-    max_file: ByteSize,
+    max_file_bytes: ByteSize,
     /// The largest request, in bytes. A larger one is answered with 413.
     #[serde(default = "four_gib")]
-    max_request: ByteSize,
+    max_request_bytes: ByteSize,
     /// The largest number of files in a request. A request with more is answered with 413.
     #[serde(default = "hundred")]
     #[schemars(range(min = 1))]
@@ -75,7 +75,7 @@ enum Respond {
     #[default]
     Delivered,
     /// With 202, when all files have arrived. They are lost if the process is killed before it delivers them.
-    Accepted,
+    Received,
 }
 
 fn root() -> String {
@@ -101,7 +101,7 @@ sources:
   uploads:
     http_upload:
       address: 127.0.0.1:18081
-      max_file: 100MiB
+      max_file_bytes: 100MiB
       end_after_idle: 100ms
 pipelines:
   main:
@@ -110,7 +110,7 @@ pipelines:
       - check_type: { allow: ["image/*"] }
     to: images
 sinks:
-  images: { directory: { path: images, on_exists: rename } }
+  images: { directory: { path: images, existing: rename } }
 "#;
 
     fn check(&self) -> Vec<Mistake> {
@@ -119,10 +119,12 @@ sinks:
             let mistake = Mistake::new("address", error.message);
             mistakes.push(mistake.help("For example `0.0.0.0:8080`, or `:8080`."));
         }
-        if self.max_file > self.max_request {
-            let message =
-                format!("A file of {} does not fit into a request of {}.", self.max_file, self.max_request);
-            mistakes.push(Mistake::new("max_file", message).help("Raise `max_request`."));
+        if self.max_file_bytes > self.max_request_bytes {
+            let message = format!(
+                "A file of {} does not fit into a request of {}.",
+                self.max_file_bytes, self.max_request_bytes
+            );
+            mistakes.push(Mistake::new("max_file_bytes", message).help("Raise `max_request_bytes`."));
         }
         mistakes
     }
@@ -183,8 +185,8 @@ impl Source for Uploading {
             admission: Admission::new(&config.request, Some(&config.path))?,
             accept: config.accept,
             limits: upload::Limits {
-                max_file: config.max_file,
-                max_request: config.max_request,
+                max_file_bytes: config.max_file_bytes,
+                max_request_bytes: config.max_request_bytes,
                 max_files: config.max_files,
                 patience: config.read_timeout.duration(),
             },

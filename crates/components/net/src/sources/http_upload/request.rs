@@ -66,7 +66,7 @@ impl Server {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut files: Vec<File> = uploads.files.iter().map(|file| file.file(out.name().clone())).collect();
-        if self.respond == Respond::Accepted {
+        if self.respond == Respond::Received {
             let response = accepted(uploads);
             out.send_files(files, None).await?;
             return Ok(Ok((StatusCode::ACCEPTED, response)));

@@ -96,7 +96,7 @@ async fn the_status_tells_how_it_went() {
     }
     let (status, response) = answer(tokio::spawn(post(&server, "").send())).await;
     assert_eq!((status, response), (200, json!({ "status": "delivered", "files": [] })));
-    let server = start("{ address: 127.0.0.1:0, respond: accepted }").await;
+    let server = start("{ address: 127.0.0.1:0, respond: received }").await;
     let (status, response) = answer(tokio::spawn(post(&server, "x").send())).await;
     assert_eq!((status, &response["status"]), (202, &json!("accepted")));
     take(&server).await;
@@ -104,7 +104,7 @@ async fn the_status_tells_how_it_went() {
 
 #[tokio::test]
 async fn what_may_not_come_is_refused_and_nothing_of_it_goes_on() {
-    let limits = "max_file: 10B, max_request: 400B, max_files: 2";
+    let limits = "max_file_bytes: 10B, max_request_bytes: 400B, max_files: 2";
     let server = start(&format!("{{ address: 127.0.0.1:0, path: /up, accept: multipart, {limits} }}")).await;
     let url = format!("http://{}/up", server.address);
     let status = async |request: RequestBuilder| {
@@ -118,9 +118,9 @@ async fn what_may_not_come_is_refused_and_nothing_of_it_goes_on() {
     assert_eq!(status(post(&server, "x")).await.0, 404);
     assert_eq!(status(client().post(&url).body("x")).await.0, 400);
     for (files, limit) in [
-        (vec![("a", "x"), ("b", "01234567890")], "max_file"),
+        (vec![("a", "x"), ("b", "01234567890")], "max_file_bytes"),
         (vec![("a", ""), ("b", ""), ("c", "")], "max_files"),
-        (vec![("a", &*"x".repeat(400))], "max_request"),
+        (vec![("a", &*"x".repeat(400))], "max_request_bytes"),
     ] {
         let (status, response) = status(form(&files)).await;
         assert!(status == 413 && response.contains(&format!("`{limit}`")), "{status} {response}");
@@ -211,7 +211,7 @@ fn what_does_not_go_together_is_refused() {
         ["`a b` is not a method.", "A path begins with `/`."]
     );
     assert_eq!(
-        mistakes("{ address: ':80', max_request: 1MiB }"),
+        mistakes("{ address: ':80', max_request_bytes: 1MiB }"),
         ["A file of 1GiB does not fit into a request of 1MiB."]
     );
 }

@@ -40,7 +40,7 @@ pub struct SyslogSource {
     /// The part of a message that becomes the payload. The default is `raw`.
     payload: Payload,
     /// Whether the parts of a message become fields.
-    fields: bool,
+    add_fields: bool,
     /// Whether `facility` and `severity` are numbers instead of names.
     codes: bool,
     /// The largest number of fields for structured data in a batch. Structured data with further names goes
@@ -126,7 +126,7 @@ impl Default for SyslogSource {
             format: Format::Auto,
             framing: Framing::Auto,
             payload: Payload::Raw,
-            fields: true,
+            add_fields: true,
             codes: false,
             max_fields: 64,
             structured_data: StructuredData::IdKey,
@@ -169,9 +169,10 @@ sinks:
             let mistake = Mistake::new("framing", "Each datagram is one message.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
         }
-        if self.codes && !self.fields {
-            mistakes
-                .push(Mistake::new("codes", "`codes` has no effect without `fields`.").help("Leave it out."));
+        if self.codes && !self.add_fields {
+            mistakes.push(
+                Mistake::new("codes", "`codes` has no effect without `add_fields`.").help("Leave it out."),
+            );
         }
         mistakes.extend(self.listen.check(&self.address));
         mistakes

@@ -84,7 +84,7 @@ impl Parser {
         Self {
             variant,
             payload: config.payload,
-            fields: config.fields,
+            fields: config.add_fields,
             codes: config.codes,
             max_fields: config.max_fields,
             structured_data: config.structured_data,

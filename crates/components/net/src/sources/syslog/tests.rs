@@ -142,7 +142,8 @@ async fn the_older_form_is_understood_as_well() {
     assert_eq!(row["syslog.procid"], "42");
     assert_eq!((row["syslog.facility"].as_i64(), row["syslog.severity"].as_i64()), (Some(4), Some(2)));
     assert!(row["syslog.timestamp"].as_i64().is_some() && row.get("syslog.version").is_none());
-    let batch = sent("payload: message, fields: false, format: rfc3164", message.as_bytes()).await.unwrap();
+    let batch =
+        sent("payload: message, add_fields: false, format: rfc3164", message.as_bytes()).await.unwrap();
     assert_eq!((payloads(&batch), batch.fields().num_columns()), (vec!["'su root' failed".to_owned()], 0));
 }
 
@@ -241,7 +242,7 @@ async fn messages_in_a_stream_are_told_apart_in_both_ways() {
 async fn programs_write_to_it_as_to_the_systems_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let server = start(&format!("{{ address: 'unixgram://{}', permissions: '0666' }}", path.display())).await;
+    let server = start(&format!("{{ address: 'unixgram://{}', mode: '0666' }}", path.display())).await;
     let program = UnixDatagram::unbound().unwrap();
     program.send_to(b"<13>Feb  5 17:32:18 root: hello\0", &path).await.unwrap();
     let batch = server.next().await;
@@ -255,7 +256,10 @@ fn what_does_not_go_together_is_refused() {
     let mistakes = |yaml: &str| messages(options::<SyslogSource>(yaml).check());
     assert_eq!(mistakes("{}"), [""; 0]);
     assert_eq!(mistakes("{ framing: lines }"), ["Each datagram is one message."]);
-    assert_eq!(mistakes("{ fields: false, codes: true }"), ["`codes` has no effect without `fields`."]);
+    assert_eq!(
+        mistakes("{ add_fields: false, codes: true }"),
+        ["`codes` has no effect without `add_fields`."]
+    );
     assert_eq!(mistakes("{ tls: { certificate: a, key: b } }"), ["TLS is for TCP."]);
     assert_eq!(
         mistakes("{ max_message_bytes: 0 }"),

@@ -33,7 +33,7 @@ use super::names::{Found, Numbers};
 use super::opening::Beginning;
 use super::pack::Packing;
 use super::piece::{Piece, PieceOptions};
-use super::{Fsync, OnExists};
+use super::{Existing, Fsync};
 pub(super) use limits::most_open;
 pub(super) use resuming::Saved;
 use thalweg_codec::compress::Compression;
@@ -49,7 +49,7 @@ const MOST_KNOWN: usize = 256;
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) pieces: PieceOptions,
-    pub(super) on_exists: OnExists,
+    pub(super) existing: Existing,
     pub(super) fsync: Fsync,
     pub(super) rotates: bool,
     pub(super) link: Option<Link>,
@@ -152,7 +152,7 @@ pub(super) struct Files {
     /// checkpoint covers them.
     recent: VecDeque<Saved>,
     /// Hashes of the names that this run finished before its end. Such files are continued, whatever
-    /// `on_exists` says.
+    /// `existing` says.
     done: HashSet<u64>,
     undo: Vec<Undo>,
     /// True if work was postponed to the next call.
@@ -240,33 +240,33 @@ impl Files {
             }
             return Ok(stream);
         }
-        let on_exists = if self.done.contains(&xxh3_64(name.as_bytes())) {
-            OnExists::Append
+        let existing = if self.done.contains(&xxh3_64(name.as_bytes())) {
+            Existing::Append
         } else {
-            self.settings.on_exists
+            self.settings.existing
         };
         match self.settings.rotates {
-            true => self.plan_pieces(name, &mut stream, on_exists)?,
-            false => self.plan_file(name, &mut stream, on_exists)?,
+            true => self.plan_pieces(name, &mut stream, existing)?,
+            false => self.plan_file(name, &mut stream, existing)?,
         }
         Ok(stream)
     }
 
     /// Decides how the pieces of a new stream begin.
-    fn plan_pieces(&self, name: &str, stream: &mut Stream, on_exists: OnExists) -> Result<(), Error> {
+    fn plan_pieces(&self, name: &str, stream: &mut Stream, existing: Existing) -> Result<(), Error> {
         let found = self.existing(name, false)?;
         let next = match self.settings.pieces.style.numbers {
             Numbers::Always => found.last().map_or(1, |found| found.number + 1),
             Numbers::IfTaken => 0,
         };
         stream.next = Some(self.settings.pieces.style.first());
-        match (on_exists, found.last()) {
-            (OnExists::Auto | OnExists::Replace, _) => stream.stale = self.existing(name, true)?,
-            (OnExists::Fail, Some(last)) => return Err(exists_error(&last.path)),
-            (OnExists::Fail, None) => {}
-            (OnExists::Append | OnExists::Number, _) => {
+        match (existing, found.last()) {
+            (Existing::Auto | Existing::Replace, _) => stream.stale = self.existing(name, true)?,
+            (Existing::Error, Some(last)) => return Err(exists_error(&last.path)),
+            (Existing::Error, None) => {}
+            (Existing::Append | Existing::Rename, _) => {
                 stream.next = Some(next);
-                if on_exists == OnExists::Append {
+                if existing == Existing::Append {
                     stream.beginning = Beginning::Append;
                     self.adopt_unfinished(stream, next)?;
                 }
@@ -277,15 +277,15 @@ impl Files {
     }
 
     /// Decides how the single file of a new stream begins.
-    fn plan_file(&self, name: &str, stream: &mut Stream, on_exists: OnExists) -> Result<(), Error> {
+    fn plan_file(&self, name: &str, stream: &mut Stream, existing: Existing) -> Result<(), Error> {
         // A device or a pipe that exists is there to be written to.
         let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
-        match on_exists {
-            OnExists::Fail if exists() => return Err(exists_error(Path::new(name))),
-            OnExists::Number if exists() => {
+        match existing {
+            Existing::Error if exists() => return Err(exists_error(Path::new(name))),
+            Existing::Rename if exists() => {
                 stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
             }
-            OnExists::Append => stream.beginning = Beginning::Append,
+            Existing::Append => stream.beginning = Beginning::Append,
             _ => {}
         }
         Ok(())
@@ -390,7 +390,7 @@ impl Files {
 
 fn exists_error(path: &Path) -> Error {
     Error::permanent(format!(
-        "`{}` exists. Remove it, or set `on_exists` to `replace`, `append` or `number`.",
+        "`{}` exists. Remove it, or set `existing` to `replace`, `append` or `rename`.",
         path.display()
     ))
 }

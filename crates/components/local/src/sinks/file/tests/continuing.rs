@@ -4,10 +4,10 @@ use super::*;
 
 #[tokio::test]
 async fn a_file_of_a_run_that_broke_off_is_replaced_or_added_to_at_its_last_whole_message() {
-    for (on_exists, expected) in [("replace", "new\n"), ("append", "whole\nnew\n")] {
+    for (existing, expected) in [("replace", "new\n"), ("append", "whole\nnew\n")] {
         let folder = Folder::new();
         folder.put("out.part", "whole\nto");
-        let yaml = folder.yaml(&format!("{{ path: DIR/out, on_exists: {on_exists} }}"));
+        let yaml = folder.yaml(&format!("{{ path: DIR/out, existing: {existing} }}"));
         write_all::<FileConfig>(&yaml, [batch(["new"])]).await.unwrap();
         assert_eq!(folder.files(), files([("out", expected)]));
     }
@@ -283,7 +283,7 @@ const FORMS: [&str; 9] = [
     "path: DIR/out, rotate: { size: 9B }, atomic: false",
     "path: DIR/out, rotate: { size: 9B, digits: 3 }",
     "path: DIR/out, rotate: { size: 9B, timestamp: '%Y' }",
-    "path: DIR/out, rotate: { size: 9B, compress: gzip }",
+    "path: DIR/out, rotate: { size: 9B, compression: gzip }",
     "path: DIR/out, rotate: { size: 9B }, compression: gzip",
     "path: DIR/out, rotate: { size: 9B }, compression: zstd",
 ];
@@ -396,7 +396,7 @@ async fn a_piece_whose_compression_was_interrupted_is_compressed_again() {
         folder.put("out-00001.gz.part", "torn");
         folder.put("out-00002.gz.part", "nothing else is left of it");
         let mut sink = folder
-            .sink("{ path: DIR/out, rotate: { size: 2B, compress: gzip }, on_exists: append }", resumes);
+            .sink("{ path: DIR/out, rotate: { size: 2B, compression: gzip }, existing: append }", resumes);
         sink.open(None).await.unwrap();
         write(&mut *sink, &batch(["2"])).await;
         sink.finish().await.unwrap();

@@ -177,10 +177,10 @@ async fn something_else_in_the_place_of_an_unfinished_file_is_an_error_that_name
             ("a socket", |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),
             ("a symbolic link", |path| std::os::unix::fs::symlink("elsewhere", path).unwrap()),
         ] {
-            for on_exists in ["replace", "append"] {
+            for existing in ["replace", "append"] {
                 let folder = Folder::new();
                 make(&folder.path(name));
-                let mut sink = folder.sink(&format!("{{ path: DIR/out, on_exists: {on_exists} }}"), false);
+                let mut sink = folder.sink(&format!("{{ path: DIR/out, existing: {existing} }}"), false);
                 let error = sink.open(None).await.unwrap_err().full();
                 let expected = format!("/{name}` is {kind}, not a file: remove it, or choose another name.");
                 assert!(error.ends_with(&expected), "{error}");

@@ -116,8 +116,8 @@ async fn it_conforms() {
         ", compression: zstd",
         ", fsync: flush, atomic: false, mode: 0600",
         ", rotate: { size: 10B, every: 1h, keep: 2 }",
-        ", rotate: { size: 10B, at: '03:00', timestamp: '%Y-%m-%d_%H', digits: 2, keep_for: 1d, keep_bytes: 1MiB }",
-        ", rotate: { size: 10B, compress: gzip, keep: 1 }, folder_mode: '0700'",
+        ", rotate: { size: 10B, at: '03:00', timestamp: '%Y-%m-%d_%H', digits: 2, keep_age: 1d, keep_bytes: 1MiB }",
+        ", rotate: { size: 10B, compression: gzip, keep: 1 }, folder_mode: '0700'",
         ", rotate: { size: 10B, timestamp: '%H', numbers: if_taken, link: '{stem}-current{extension}' }",
         ", fsync: never, idle_timeout: 5m, delimiter: ''",
     ] {
@@ -164,7 +164,7 @@ async fn a_run_without_messages_leaves_an_empty_file() {
 
 #[tokio::test]
 async fn what_exists_is_treated_as_on_exists_says() {
-    for (on_exists, resumes, expected) in [
+    for (existing, resumes, expected) in [
         ("auto", false, files([("out.txt", "new\n")])),
         ("auto", true, files([("out.txt", "old\nnew\n")])),
         ("replace", true, files([("out.txt", "new\n")])),
@@ -174,7 +174,7 @@ async fn what_exists_is_treated_as_on_exists_says() {
         for atomic in [true, false] {
             let folder = Folder::new();
             folder.put("out.txt", "old\n");
-            let yaml = format!("{{ path: DIR/out.txt, on_exists: {on_exists}, atomic: {atomic} }}");
+            let yaml = format!("{{ path: DIR/out.txt, existing: {existing}, atomic: {atomic} }}");
             let mut sink = folder.sink(&yaml, resumes);
             sink.open(None).await.unwrap();
             write(&mut *sink, &batch(["new"])).await;
@@ -184,16 +184,16 @@ async fn what_exists_is_treated_as_on_exists_says() {
     }
     let folder = Folder::new();
     folder.put("out.txt", "old\n");
-    let mut sink = folder.sink("{ path: DIR/out.txt, on_exists: fail }", false);
+    let mut sink = folder.sink("{ path: DIR/out.txt, existing: error }", false);
     let error = sink.open(None).await.unwrap_err().full();
-    assert!(error.contains("out.txt` exists. Remove it, or set `on_exists`"), "{error}");
+    assert!(error.contains("out.txt` exists. Remove it, or set `existing`"), "{error}");
     assert_eq!(folder.files(), files([("out.txt", "old\n")]));
 }
 
 #[tokio::test]
 async fn a_header_begins_every_file_but_not_what_is_added_to_one() {
     let folder = Folder::new();
-    let yaml = folder.yaml("{ path: 'DIR/{k}', encode: csv, on_exists: append }");
+    let yaml = folder.yaml("{ path: 'DIR/{k}', encode: csv, existing: append }");
     for _ in 0..2 {
         write_all::<FileConfig>(&yaml, [keyed(&[("a", "1"), ("b", "2"), ("a", "3")])]).await.unwrap();
     }
@@ -205,7 +205,7 @@ async fn a_header_begins_every_file_but_not_what_is_added_to_one() {
 async fn nothing_is_added_to_a_file_with_other_columns() {
     let folder = Folder::new();
     folder.put("a", "k,n\nx,1\n");
-    let yaml = folder.yaml("{ path: 'DIR/{k}', encode: csv, on_exists: append }");
+    let yaml = folder.yaml("{ path: 'DIR/{k}', encode: csv, existing: append }");
     let error = write_all::<FileConfig>(&yaml, [keyed(&[("a", "1")])]).await.unwrap_err();
     let text = "a.continued.part` begins with the line `k,n`, and the columns of this run are `k`: list the columns \
                 of the file in `fields` of `encode`, or write another file";
@@ -237,8 +237,8 @@ fn mistakes_are_found_before_anything_is_written() {
             "`mode` has the wrong form. It must match the regular expression `^(0o)?[0-7]{3,4}$`.",
         ),
         (
-            "{ path: a, on_exists: maybe }",
-            "`on_exists` cannot be `maybe`. It can be `auto`, `replace`, `append`, `fail` or `number`.",
+            "{ path: a, existing: maybe }",
+            "`existing` cannot be `maybe`. It can be `auto`, `replace`, `append`, `error` or `rename`.",
         ),
         ("{ path: a, max_open_files: 0 }", "`max_open_files` must be at least 1, but it is `0`."),
     ] {

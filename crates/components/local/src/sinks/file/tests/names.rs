@@ -33,7 +33,7 @@ async fn a_name_that_is_a_file_and_a_folder_stops_nothing() {
     let rejected = write_all::<FileConfig>(&yaml, [keyed(&[("a", "1"), ("a/b", "2")])]).await.unwrap();
     assert!(rejected.is_empty());
     assert_eq!(folder.files(), files([("a-00001", "1\n"), ("a/b", "2\n")]));
-    let yaml = folder.yaml("{ path: 'DIR/{k}', on_exists: append, atomic: false }");
+    let yaml = folder.yaml("{ path: 'DIR/{k}', existing: append, atomic: false }");
     let rows = keyed(&[("a-00001/b", "3"), ("a", "4"), ("c", "5")]);
     let rejected = write_all::<FileConfig>(&yaml, [rows]).await.unwrap();
     assert_eq!(rejected.iter().map(|&(_, row, _)| row).collect::<Vec<_>>(), [0, 1]);

@@ -42,7 +42,7 @@ async fn rotation_replaces_all_pieces_of_the_last_run_and_keeps_so_many() {
     let expected =
         files([("o-00002.x", "b\n"), ("o-00003.x", "c\n"), ("o-00004.x", "d\n"), ("o-1.x", "not a piece")]);
     assert_eq!(folder.files(), expected);
-    let yaml = folder.yaml("{ path: DIR/o.x, on_exists: append, rotate: { size: 9B, keep: 2 } }");
+    let yaml = folder.yaml("{ path: DIR/o.x, existing: append, rotate: { size: 9B, keep: 2 } }");
     write_all::<FileConfig>(&yaml, [batch(["e"])]).await.unwrap();
     let expected = files([("o-00004.x", "d\n"), ("o-00005.x", "e\n"), ("o-1.x", "not a piece")]);
     assert_eq!(folder.files(), expected);
@@ -54,7 +54,7 @@ async fn pieces_have_a_stamp_in_their_names_and_are_compressed_when_they_are_fin
     let year = chrono::Local::now().format("%Y").to_string();
     for (how, suffix) in [("gzip", ".gz"), ("zstd", ".zst"), ("none", "")] {
         let folder = Folder::new();
-        let rotate = format!("{{ size: 8B, timestamp: '%Y', digits: 3, compress: {how} }}");
+        let rotate = format!("{{ size: 8B, timestamp: '%Y', digits: 3, compression: {how} }}");
         let yaml = format!("{{ path: DIR/logs/out.log, rotate: {rotate} }}");
         write_all::<FileConfig>(&folder.yaml(&yaml), [batch(["one two", "three", "four"])]).await.unwrap();
         let names = || folder.files().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
@@ -67,7 +67,7 @@ async fn pieces_have_a_stamp_in_their_names_and_are_compressed_when_they_are_fin
         // The next run replaces them, and a run that appends continues the numbers.
         write_all::<FileConfig>(&folder.yaml(&yaml), [batch(["one two"])]).await.unwrap();
         assert_eq!(names(), expected(1));
-        let append = yaml.replace("rotate:", "on_exists: append, rotate:");
+        let append = yaml.replace("rotate:", "existing: append, rotate:");
         write_all::<FileConfig>(&folder.yaml(&append), [batch(["one two"])]).await.unwrap();
         assert_eq!(names(), expected(2));
 
@@ -102,7 +102,7 @@ async fn pieces_are_pruned_by_number_by_size_and_by_age() {
         ("keep_bytes: 21B", &["4", "5", "6"]),
         ("keep_bytes: 6B", &[]),
         ("keep: 4, keep_bytes: 15B", &["5", "6"]),
-        ("keep_for: 1h", &["1", "2", "3", "4", "5", "6"]),
+        ("keep_age: 1h", &["1", "2", "3", "4", "5", "6"]),
     ] {
         let folder = Folder::new();
         let yaml = format!("{{ path: DIR/out.log, rotate: {{ size: 7B, {keep} }} }}");
@@ -117,7 +117,7 @@ async fn pieces_are_pruned_by_number_by_size_and_by_age() {
         let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
         file.set_times(fs::FileTimes::new().set_modified(then)).unwrap();
     }
-    let yaml = "{ path: DIR/out.log, on_exists: append, rotate: { size: 7B, keep_for: 1h } }";
+    let yaml = "{ path: DIR/out.log, existing: append, rotate: { size: 7B, keep_age: 1h } }";
     write_all::<FileConfig>(&folder.yaml(yaml), [batch(&lines[..1])]).await.unwrap();
     assert_eq!(folder.files(), files([("out-00003.log", "line 1\n"), ("out-old.log", "old\n")]));
 }
@@ -145,15 +145,15 @@ fn rotation_that_cannot_be_is_a_mistake() {
         ),
         ("digits: 0", "`digits` must be at least 1, but it is `0`."),
         ("digits: 11", "`digits` must be at most 10, but it is `11`."),
-        ("compress: lzma", "`compress` cannot be `lzma`. It can be `none`, `gzip` or `zstd`."),
+        ("compression: lzma", "`compression` cannot be `lzma`. It can be `none`, `gzip` or `zstd`."),
     ] {
         let yaml = format!("{{ path: out.log, rotate: {{ size: 1, {wrong} }} }}");
         assert_eq!(refused::<FileConfig>(&yaml), expected, "{wrong}");
     }
-    let twice = "{ path: out.log, compression: gzip, rotate: { size: 1, compress: gzip } }";
+    let twice = "{ path: out.log, compression: gzip, rotate: { size: 1, compression: gzip } }";
     assert_eq!(
         messages(options::<FileConfig>(twice).check()),
-        ["`compress` is not needed: `compression` already compresses the files."]
+        ["`rotate.compression` is not needed: `compression` already compresses the files."]
     );
 }
 
@@ -161,7 +161,7 @@ fn rotation_that_cannot_be_is_a_mistake() {
 async fn compressed_files_can_be_read_after_every_flush_and_when_continued() {
     for compression in ["gzip", "zstd"] {
         let folder = Folder::new();
-        let yaml = format!("{{ path: DIR/out, compression: {compression}, on_exists: append }}");
+        let yaml = format!("{{ path: DIR/out, compression: {compression}, existing: append }}");
         let mut expected = String::new();
         for round in 0..2 {
             let mut sink = folder.sink(&yaml, false);

@@ -34,7 +34,7 @@ async fn killed(
 async fn wait_for_compression(folder: &Folder, yaml: &str) {
     let is_done =
         |name: &str| name.ends_with(".gz") || name.ends_with(".part") && !name.ends_with(".gz.part");
-    while yaml.contains("compress:") && !folder.files().iter().all(|(name, _)| is_done(name)) {
+    while yaml.contains("compression:") && !folder.files().iter().all(|(name, _)| is_done(name)) {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }
@@ -45,9 +45,9 @@ const SHAPES: [&str; 9] = [
     "{ path: 'DIR/{k}', compression: gzip }",
     "{ path: 'DIR/{k}', atomic: false }",
     "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H-%M-%S-%3f' } }",
-    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H-%M-%S-%3f', compress: gzip } }",
+    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H-%M-%S-%3f', compression: gzip } }",
     "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken } }",
-    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken, compress: gzip } }",
+    "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken, compression: gzip } }",
     "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken }, atomic: false }",
 ];
 
@@ -132,7 +132,7 @@ async fn a_service_without_a_state_adds_to_what_it_wrote_before() {
     let folder = Folder::new();
     folder.put("out", "old\n");
     let context = Context { starts_over: false, ..context() };
-    let mut sink = folder.sink_in("{ path: DIR/out, on_exists: replace }", &context);
+    let mut sink = folder.sink_in("{ path: DIR/out, existing: replace }", &context);
     sink.open(None).await.unwrap();
     write(&mut *sink, &batch(["new"])).await;
     sink.finish().await.unwrap();

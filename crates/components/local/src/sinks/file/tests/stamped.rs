@@ -31,7 +31,7 @@ async fn a_name_gets_a_number_only_if_it_is_taken() {
     for (rest, expected) in [
         ("}", ["o_Y.log", "o_Y_1.log", "o_Y_2.log"]),
         (", digits: 3 }", ["o_Y.log", "o_Y_001.log", "o_Y_002.log"]),
-        (", compress: gzip }", ["o_Y.log.gz", "o_Y_1.log.gz", "o_Y_2.log.gz"]),
+        (", compression: gzip }", ["o_Y.log.gz", "o_Y_1.log.gz", "o_Y_2.log.gz"]),
         ("}, atomic: false", ["o_Y.log", "o_Y_1.log", "o_Y_2.log"]),
     ] {
         let folder = Folder::new();
@@ -42,7 +42,7 @@ async fn a_name_gets_a_number_only_if_it_is_taken() {
         assert_eq!(found, expected);
         assert_eq!(leads_to(&folder), expected[2]);
         // A run that appends keeps all of them, and one that replaces begins again.
-        let append = yaml.replace("rotate:", "on_exists: append, rotate:");
+        let append = yaml.replace("rotate:", "existing: append, rotate:");
         write_all::<FileConfig>(&folder.yaml(&append), [batch(["five"])]).await.unwrap();
         assert_eq!(names(&folder).len(), 4);
         assert_eq!(leads_to(&folder), expected[2].replace('2', "3"));
@@ -68,7 +68,7 @@ async fn the_link_leads_to_the_file_being_written_and_a_roll_changes_it() {
     sink.finish().await.unwrap();
     assert_eq!((leads_to(&folder).as_str(), current().as_str()), ("o_Y_1.log", "two\n"));
     // Nothing was written to the last piece of this run: the link leads back.
-    let mut sink = folder.sink(&(yaml("}") + ", on_exists: append }"), false);
+    let mut sink = folder.sink(&(yaml("}") + ", existing: append }"), false);
     sink.open(None).await.unwrap();
     assert_eq!(leads_to(&folder), "o_Y_2.log.part");
     sink.finish().await.unwrap();
@@ -87,7 +87,7 @@ async fn the_oldest_pieces_are_pruned_whatever_their_names_and_others_stay() {
         let file = fs::File::open(folder.path(name)).unwrap();
         file.set_times(fs::FileTimes::new().set_modified(then)).unwrap();
     }
-    let yaml = yaml(", keep: 3, compress: gzip }") + ", on_exists: append }";
+    let yaml = yaml(", keep: 3, compression: gzip }") + ", existing: append }";
     write_all::<FileConfig>(&folder.yaml(&yaml), [batch(["one two", "three"])]).await.unwrap();
     let mut found = names(&folder);
     found.retain(|name| !others.contains(&name.replace('Y', "2026").as_str()));
@@ -122,7 +122,7 @@ async fn a_file_in_the_place_of_the_link_stops_the_run_and_stays() {
 /// The name of the link below holds `.part` of a killed process, and the state is that of the first piece.
 #[tokio::test]
 async fn the_pieces_after_a_checkpoint_are_removed_though_their_names_have_no_order() {
-    for rest in ["}", "}, atomic: false", ", compress: gzip }"] {
+    for rest in ["}", "}, atomic: false", ", compression: gzip }"] {
         let folder = Folder::new();
         let (_store, context) = with_journal();
         let yaml = yaml(rest) + " }";

@@ -200,7 +200,7 @@ async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced()
     let path = folder.path().join("stream.sock");
     // A socket that no process listens on any more.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let yaml = format!("{{ address: 'unix://{}', permissions: '0600' }}", path.display());
+    let yaml = format!("{{ address: 'unix://{}', mode: '0600' }}", path.display());
     let server = start(&yaml).await;
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut client = UnixStream::connect(&path).await.unwrap();
@@ -225,7 +225,7 @@ async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced()
     let server = start(&format!("{{ address: 'unix://{}' }}", path.display())).await;
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770 & !umask);
     assert!(server.stop().await.result.is_none());
-    let server = start(&format!("{{ address: 'unix://{}', permissions: '0666' }}", path.display())).await;
+    let server = start(&format!("{{ address: 'unix://{}', mode: '0666' }}", path.display())).await;
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
     assert!(server.stop().await.result.is_none());
 
@@ -424,10 +424,10 @@ async fn no_message_is_acknowledged_before_those_that_came_with_it_are_safe() {
 #[test]
 fn shared_options_are_read_like_own_ones() {
     let config: SocketSource = options(
-        "{ address: 'localhost:1', max_connections: '5', permissions: 0600, read_timeout: 5s, max_message_bytes: 4KiB }",
+        "{ address: 'localhost:1', max_connections: '5', mode: 0600, read_timeout: 5s, max_message_bytes: 4KiB }",
     );
     assert_eq!(config.listen.limits().max_connections, 5);
-    assert_eq!(config.socket.unix().permissions.unwrap().bits(), 0o600);
+    assert_eq!(config.socket.unix().mode.unwrap().bits(), 0o600);
     assert_eq!(config.socket.connection().read_timeout, Duration::from_secs(5));
     assert_eq!(config.socket.max_message_bytes.bytes(), 4096);
     assert_eq!(
@@ -436,6 +436,6 @@ fn shared_options_are_read_like_own_ones() {
     );
     assert_eq!(
         refused::<SocketSource>("{ address: 'localhost:1', max_conections: 5 }"),
-        "`max_conections` is not an option here. Did you mean `max_connections`?"
+        "Unknown option `max_conections`. Did you mean `max_connections`?"
     );
 }
