@@ -13,7 +13,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{Flow, SinkConfig, SourceConfig, Step};
-use crate::settings::{DeadLetterLimits, OnError};
+use crate::settings::{DeadLetterLimits, OnError, UnknownFields};
 
 /// A checked configuration. Its `Display` shows the edges.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub struct Graph {
     pub dead_letters: DeadLetterLimits,
     /// The directory of the run's temporary files. Without it, the system's temporary directory.
     pub temporary: Option<PathBuf>,
+    /// The treatment of fields that no message can have.
+    pub unknown_fields: UnknownFields,
     /// Sources by name, in the order of the configuration.
     pub sources: Vec<SourceNode>,
     /// Pipelines by name, in the order of the configuration.

@@ -1,9 +1,9 @@
 //! The fields that a transform reads and no message had: probably misspelled.
 //!
-//! A missing field is mostly no mistake before a run, because fields are only known when messages arrive (what
-//! is known before is in [`KnownFields`](crate::KnownFields)), and none for a single message, because the next one may have it. So `filter: "statsu >= 500"` passes nothing,
-//! without a word. Each worker therefore notes which of the named fields it has seen, and the counters name
-//! the others at the end.
+//! A missing field is mostly no mistake before a run, because fields are only known when messages arrive
+//! (what is known before is in [`KnownFields`](crate::KnownFields)), and none for a single message, because
+//! the next one may have it. So `filter: "statsu >= 500"` passes nothing, without a word. Each worker
+//! therefore notes which of the named fields it has seen, and the counters name the others at the end.
 //!
 //! The cost is one branch per batch once all fields were seen, and one comparison of pointers while batches
 //! share a schema.

@@ -364,6 +364,7 @@ fn nothing_of(graph: &Graph) -> Graph {
         state: graph.state.clone(),
         dead_letters: graph.dead_letters,
         temporary: graph.temporary.clone(),
+        unknown_fields: graph.unknown_fields,
         sources: Vec::new(),
         pipelines: Vec::new(),
         sinks: Vec::new(),

@@ -24,6 +24,21 @@ pub struct Settings {
     /// The directory of temporary files, such as converted images and uploads. The run removes them. Without
     /// it, the system's temporary directory is used. Best on the disk of the files' destination.
     pub temporary: Option<PathBuf>,
+    /// The treatment of a step with a field that no message can have, or with an expression whose types do
+    /// not fit: `error` (the default) makes it a mistake of the configuration, and with `accept` the step has
+    /// no effect.
+    pub unknown_fields: UnknownFields,
+}
+
+/// The treatment of unknown fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownFields {
+    /// It is a mistake.
+    #[default]
+    Error,
+    /// It is missing in all messages.
+    Accept,
 }
 
 impl Default for Settings {
@@ -33,6 +48,7 @@ impl Default for Settings {
             state: None,
             dead_letters: DeadLetterLimits::default(),
             temporary: None,
+            unknown_fields: UnknownFields::default(),
         }
     }
 }

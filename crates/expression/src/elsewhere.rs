@@ -1,4 +1,4 @@
-//! What people write who know another language, and how it is written here.
+//! Functions of other languages, and how they are written here.
 
 /// The functions of other languages, each list with the sentence that helps.
 const FUNCTIONS: [(&[&str], &str); 19] = [

@@ -88,8 +88,8 @@ impl Expression {
         &self.0.possible
     }
 
-    /// Plans the expression for columns of these types. A column that is not there is NULL. Returns the type of
-    /// its values, as a field of this name.
+    /// Plans the expression for columns of these types. A column that is not there is NULL. Returns the type
+    /// of its values, as a field of this name.
     ///
     /// # Errors
     /// If it cannot be evaluated for any values of these types.

@@ -56,9 +56,15 @@ fn text(configuration: &Configuration, processor: Option<&str>) -> Result<String
                 // A configuration that would not run is not printed. `Configuration::check` is not used here,
                 // because it rejects a source `stdin` if the configuration itself came from the standard
                 // input.
-                thalweg_engine::read(&phase.document, &thalweg_job::registry()).map_err(LoadError::from)?;
+                let graph = thalweg_engine::read(&phase.document, &thalweg_job::registry())
+                    .map_err(LoadError::from)?;
+                // Other programs accept steps without effect, so the written configuration does.
+                let accepts = match thalweg_engine::check_fields(&phase.document, &graph) {
+                    Ok(()) => "",
+                    Err(_) => "unknown_fields: accept\n",
+                };
                 let gap = if body.starts_with('#') { "" } else { "\n" };
-                text += &format!("# {name}, in thalweg's own form.\n{gap}{body}");
+                text += &format!("# {name}, in thalweg's own form.\n{gap}{accepts}{body}");
             }
         }
     }

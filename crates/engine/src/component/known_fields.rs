@@ -1,7 +1,7 @@
 //! The fields that messages can have, as far as a configuration says it.
 //!
-//! Messages have the fields that were found in them, so in general nothing is known before a run. But lines of
-//! a file have none, and `parse_csv` with `columns` adds exactly those. After such components a misspelled
+//! Messages have the fields that were found in them, so in general nothing is known before a run. But lines
+//! of a file have none, and `parse_csv` with `columns` adds exactly those. After such components a misspelled
 //! name is a mistake that need not wait for messages.
 
 use std::collections::BTreeMap;

@@ -88,8 +88,8 @@ pub trait TransformConfig: Send + Sync {
         Vec::new()
     }
 
-    /// Returns what is known of the fields of its messages, on all outputs but `errors`, from what is known of
-    /// those that it receives. By default nothing is.
+    /// Returns what is known of the fields of its messages, on all outputs but `errors`, from what is known
+    /// of those that it receives. By default nothing is.
     fn fields_after(&self, before: KnownFields) -> KnownFields {
         let _ = before;
         KnownFields::unknown()

@@ -1,8 +1,8 @@
 //! Checks the names of fields in the steps of pipelines, where the fields of messages are known: see
 //! [`KnownFields`].
 //!
-//! This is a step of its own, because a converted configuration is not checked so: that a step has no effect
-//! is not the mistake of whoever wrote it for another program.
+//! This is a check of its own: a configuration converted from another program is not checked, because its
+//! author made no mistake there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use thalweg_config::{Diagnostics, Document, FormatError, Node, nearest};
 use super::list;
 use crate::component::{FieldMistake, KnownFields};
 use crate::graph::{Feed, Graph, Pipeline, TransformNode};
+use crate::settings::UnknownFields;
 
 /// At most this many names of fields are listed in a message.
 const LISTED: usize = 12;
@@ -22,6 +23,9 @@ const LISTED: usize = 12;
 /// # Errors
 /// The names that no message can have, and expressions whose types do not fit.
 pub fn check_fields(document: &Document, graph: &Graph) -> Result<(), Diagnostics> {
+    if graph.unknown_fields == UnknownFields::Accept {
+        return Ok(());
+    }
     let mut diagnostics = document.diagnostics();
     let pipelines = document.root().get("pipelines");
     let entering = entering(graph);

@@ -23,7 +23,8 @@ use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
 
 pub use fields::check_fields;
 
-const SECTIONS: [&str; 7] = ["memory", "state", "dead_letters", "temporary", "sources", "pipelines", "sinks"];
+const SECTIONS: [&str; 8] =
+    ["memory", "state", "dead_letters", "temporary", "unknown_fields", "sources", "pipelines", "sinks"];
 /// Written beside the kind of a file transform.
 const TARGETS: &str = "for";
 const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_error", "concurrency"];
@@ -54,7 +55,8 @@ impl Reader<'_> {
                 .help("Begin with `sources:`, `pipelines:` and `sinks:`.");
         }
         self.unknown_keys(root, &SECTIONS, "a configuration");
-        let settings: Settings = self.settings(root, &["memory", "state", "dead_letters", "temporary"]);
+        let settings: Settings =
+            self.settings(root, &["memory", "state", "dead_letters", "temporary", "unknown_fields"]);
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
@@ -62,6 +64,7 @@ impl Reader<'_> {
             state: settings.state,
             dead_letters: settings.dead_letters,
             temporary: settings.temporary,
+            unknown_fields: settings.unknown_fields,
             sources: Vec::new(),
             pipelines: Vec::new(),
             sinks: Vec::new(),
