@@ -52,6 +52,7 @@ dist:
 	@mkdir -p $(target)/dist
 	$(CARGO) build --release --locked -p thalweg
 	strip -o $(target)/dist/thalweg $(target)/release/thalweg
+	$(target)/release/thalweg reference --man $(target)/dist/man
 	$(CARGO) build --profile slim --locked -p thalweg --no-default-features
 	cp $(target)/slim/thalweg $(target)/dist/thalweg-slim
 	@ls -l $(target)/dist

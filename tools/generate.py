@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the files that are derived from the components: reference pages, the JSON schema, the functions of the Python package.
+"""Writes the files that are derived from the code: reference pages, the JSON schema, the functions of the Python package.
 
     tools/generate.py            writes them
     tools/generate.py --check    fails if a source changed since they were written; compiles nothing
@@ -28,6 +28,8 @@ WHOLE = [
     "crates/components/registry/src/reference.rs",
     "python/generate.py",
 ]
+# The command line: its help is the page of the commands.
+COMMANDS = "crates/cli/src/commands"
 # Items of a file that uses `JsonSchema`: types with their doc comments, impls of `Default`, `JsonSchema` and constants.
 ITEMS = re.compile(
     r"(?:^///[^\n]*\n)*(?:^#\[[^\n]*\n(?:^[ )}][^\n]*\n)*)*^(?:pub(?:\([a-z]+\))? )?(?:struct|enum|impl (?:Default|JsonSchema) for)\b.*?(?:^\}|;$)"
@@ -45,7 +47,7 @@ def fingerprint():
             if "JsonSchema" in text:
                 for item in ITEMS.findall(text):
                     found.update(item.encode())
-    for path in WHOLE:
+    for path in [*WHOLE, *sorted((ROOT / COMMANDS).rglob("*.rs"))]:
         found.update((ROOT / path).read_bytes())
     return found.hexdigest() + "\n"
 
@@ -60,6 +62,9 @@ def main():
     program = [cargo, "--config", ".cargo/develop.toml", "run", "--release", "--locked", "--quiet", "-p", "thalweg-components", "--example", "generate"]
     components = target / "components.json"
     components.write_bytes(subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
+    page = ROOT / "docs/reference/commands.md"
+    commands = [cargo, "--config", ".cargo/develop.toml", "run", "--release", "--locked", "--quiet", "-p", "thalweg", "--", "reference"]
+    page.write_bytes(subprocess.run(commands, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
     python = os.environ.get("PYTHON", sys.executable)
     subprocess.run([python, "python/generate.py", str(components)], cwd=ROOT, check=True)
     FINGERPRINT.write_text(fingerprint())

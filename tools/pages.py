@@ -51,7 +51,7 @@ LINK = re.compile(r"(?<!\!)\[[^\]]*\]\((?P<to>[^)\s]+)\)|!\[[^\]]*\]\((?P<image>
 ADDRESS = re.compile(r"(?P<host>127\.0\.0\.1|localhost):(?P<port>\d{4,5})\b")
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
 FIGURES = re.compile(
-    rf"{NUMBER} ?(?:ns|µs|ms|s|min|h|B/s|[KMGT]iB/s|[kMG]?/s|[KMGT]iB|%)(?!\w)"
+    rf"{NUMBER} ?(?:ns|µs|ms|s|min|h|B/s|[KMGT]iB/s|[kMG]?/s|[KMGT]iB|cores|%)(?!\w)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 )
 CONFIGURATION = re.compile(r"^sources:.*^sinks:", re.MULTILINE | re.DOTALL)

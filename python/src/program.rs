@@ -26,9 +26,12 @@ pub struct RunArguments {
     threads: Option<usize>,
     drain_timeout: Option<String>,
     listen: Option<String>,
+    limit: Option<u64>,
+    dry_run: bool,
     strict: bool,
     json: bool,
     quiet: bool,
+    verbose: bool,
     repeat: bool,
     sleep: Option<String>,
     iterations: Option<u64>,
@@ -48,6 +51,7 @@ impl RunArguments {
             options: RunOptions {
                 cores: self.threads.unwrap_or_else(cores).max(1),
                 drain_timeout: drain_timeout.unwrap_or(RunOptions::DRAIN_TIMEOUT),
+                limit: self.limit,
                 ..RunOptions::default()
             },
             show: Show {
@@ -55,7 +59,9 @@ impl RunArguments {
                 quiet: self.quiet,
                 listen: listen.into_iter().collect(),
                 warns: false,
+                verbose: self.verbose,
             },
+            dry_run: self.dry_run,
             strict: self.strict,
             repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or(Repeat::PAUSE), iterations }),
             compat_exit_code: self.compat_exit_code,

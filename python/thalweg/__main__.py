@@ -132,8 +132,13 @@ def _add_run(command: argparse.ArgumentParser) -> None:
         "--drain-timeout", metavar="TIME", help="how long a stopped run may deliver what is in flight (60s)"
     )
     command.add_argument("--listen", metavar="ADDRESS:PORT", help="serve /metrics and /health here")
+    command.add_argument("--limit", type=_number(1), metavar="N", help="end each source after N messages or files")
+    command.add_argument(
+        "--dry-run", action="store_true", help="show what would be written, and write, remove and acknowledge nothing"
+    )
     command.add_argument("--strict", action="store_true", help="end with exit code 1 if messages were rejected")
     _add_output(command)
+    command.add_argument("-v", "--verbose", action="store_true", help="also print how batches were handed over")
     command.add_argument("--repeat", action="store_true", help="run the configuration again when it has ended")
     command.add_argument("-s", "--sleep", metavar="TIME", help="the pause between two runs (1s)")
     command.add_argument("-i", "--iterations", type=_number(1), metavar="N", help="the number of runs in all")

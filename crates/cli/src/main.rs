@@ -6,6 +6,7 @@
 //! See docs/decisions/050-mimalloc-without-huge-pages.md.
 
 mod commands;
+mod version;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ fn share_arena() {
 }
 
 fn main() -> ExitCode {
+    commands::completions::answer();
     return_memory_soon();
     #[cfg(target_env = "gnu")]
     share_arena();

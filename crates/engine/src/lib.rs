@@ -36,9 +36,9 @@ pub mod testing;
 
 pub use component::{
     Component, Context, Cost, Disposition, FieldMistake, FileError, FileReader, FileReaderConfig, FileSink,
-    FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Reads, Sink, SinkConfig,
-    Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform, WaitingTransformConfig,
-    WriteOutcome,
+    FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Naming, OneName, Reads, Sink,
+    SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform,
+    WaitingTransformConfig, WriteOutcome,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};
@@ -49,11 +49,11 @@ pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use missing::MissingField;
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
-pub use read::{check_fields, read};
+pub use read::{advice, check_fields, read};
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;
-pub use run::{FileEvent, FileWatcher, Handle, Run, RunFailure, StateDir, Summary, Undrained};
+pub use run::{FileEvent, FileWatcher, Handle, Rehearsal, Run, RunFailure, StateDir, Summary, Undrained};
 pub use schema::schema;
 pub use settings::{
     ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings, WhenFull,

@@ -44,6 +44,8 @@ pub struct Positions {
     failures: mpsc::UnboundedSender<RunFailure>,
     /// True if positions are saved, so that a later run resumes at the last save.
     keeps: AtomicBool,
+    /// True in a dry run: no position moves, so nothing is removed at its origin or acknowledged.
+    is_frozen: AtomicBool,
     /// The messages or files in batches that are not settled.
     unsettled: AtomicU64,
     /// True if a batch failed.
@@ -129,6 +131,7 @@ impl Positions {
             partitions: Mutex::new(partitions.collect()),
             failures,
             keeps: AtomicBool::new(false),
+            is_frozen: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             guard: Mutex::default(),
@@ -138,6 +141,15 @@ impl Positions {
     /// Notes that positions are saved: see [`committed`](Self::committed).
     pub(crate) fn keep(&self) {
         self.keeps.store(true, Relaxed);
+    }
+
+    /// Lets no position move from here on.
+    pub(crate) fn freeze(&self) {
+        self.is_frozen.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Relaxed)
     }
 
     /// Notes that this offset was saved.
@@ -252,6 +264,7 @@ impl Positions {
     fn settle(&self, partition: &str, number: u64, outcome: Outcome) {
         let mut passed = Vec::new();
         if let Some(partition) = self.partitions.lock().get_mut(partition) {
+            partition.stuck |= self.is_frozen();
             partition.settle(number, outcome, &mut passed);
         }
         // Not under the lock: the positions that are notified may be those of another component, or these.
@@ -309,6 +322,21 @@ mod tests {
             positions.note_stored(&partition, position.as_ref());
         }
         assert_eq!(positions.committed("l"), Some(1.into()));
+    }
+
+    #[test]
+    fn nothing_moves_frozen_positions() {
+        let (failures, _failed) = mpsc::unbounded_channel();
+        let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
+        positions.freeze();
+        let checkpoint = Checkpoint { partition: "l".into(), offset: 1.into() };
+        let (ack, passage) = positions.expect_in(checkpoint.partition, Some(checkpoint.offset), 1);
+        let has_passed = Arc::new(AtomicBool::new(false));
+        let noted = has_passed.clone();
+        passage.then(move || noted.store(true, Relaxed));
+        ack.settle(Outcome::Delivered);
+        assert_eq!((positions.committed("l"), positions.saved("l")), (None, None));
+        assert!(!has_passed.load(Relaxed));
     }
 
     #[test]

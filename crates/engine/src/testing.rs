@@ -265,7 +265,18 @@ fn output(
     let (errors, errors_out) = OutputReceiver::new();
     let metrics = ComponentMetrics::new(name, role, "test");
     let (traffic, singly) = (Arc::default(), false);
-    let output = SourceOutput { share, batch_bytes, stop, metrics, traffic, main, errors, singly, upstream };
+    let output = SourceOutput {
+        share,
+        batch_bytes,
+        stop,
+        limit: None,
+        metrics,
+        traffic,
+        main,
+        errors,
+        singly,
+        upstream,
+    };
     (output, main_out, errors_out)
 }
 

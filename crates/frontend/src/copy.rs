@@ -3,11 +3,11 @@
 use serde_json::json;
 use thalweg_config::Comments;
 use thalweg_engine::{Plan, Summary};
-use thalweg_job::copy::{CopyJob, CopyOptions, Figures, Kept};
+use thalweg_job::copy::{CopyJob, CopyOptions, Figures, Kept, StreamCopy, StreamError};
 use thalweg_job::{Outcome, RunOptions, Signals};
 
 use crate::exit::{CommandError, Exit};
-use crate::format::{bytes, bytes_of, count, counted, excerpt, headline, rate};
+use crate::format::{bytes, bytes_of, count, counted, duration, excerpt, headline, rate};
 use crate::paint::Paint;
 use crate::print;
 use crate::screen::{Screen, Show};
@@ -17,6 +17,11 @@ use crate::screen::{Screen, Show};
 /// # Errors
 /// If the options are wrong, or the output cannot be written.
 pub fn print_config(options: &CopyOptions) -> Result<Exit, CommandError> {
+    if options.from == "-" || options.to == "-" {
+        let text =
+            "`--print-config` has no configuration for `-`; `thalweg pipe --print-config` has one for rows";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
     let job = CopyJob::new(options)?;
     print::out(&thalweg_config::write(&job.printable(), &Comments::default()))?;
     Ok(Exit::Done)
@@ -27,6 +32,9 @@ pub fn print_config(options: &CopyOptions) -> Result<Exit, CommandError> {
 /// # Errors
 /// Why it could not run, or why the run failed.
 pub fn copy(options: &CopyOptions, show: &Show) -> Result<Exit, CommandError> {
+    if let Some(stream) = StreamCopy::of(options)? {
+        return copy_stream(&stream, show);
+    }
     let job = CopyJob::new(options)?;
     if let Some(warning) = job.probe(&mut || true)? {
         print::err(&print::event(show.json, show.quiet, "warning", &warning));
@@ -43,7 +51,28 @@ pub fn copy(options: &CopyOptions, show: &Show) -> Result<Exit, CommandError> {
     let signals = Some(Signals::new()?);
     let run_options = RunOptions { cores: job.cores, signals, ..RunOptions::default() };
     let outcome = job.run(&kept, run_options, &mut Screen::new(show.clone()))?;
+    if outcome.reader_is_gone() {
+        return Err(CommandError::ReaderGone);
+    }
     end(&job, &outcome, &kept, show)
+}
+
+/// Copies bytes from or to a standard stream.
+fn copy_stream(stream: &StreamCopy<'_>, show: &Show) -> Result<Exit, CommandError> {
+    let copied = stream.run(Signals::new()?).map_err(|error| match error {
+        StreamError::Failed(error) => error.into(),
+        StreamError::Stream(error) => error.into(),
+        StreamError::Stopped => CommandError::Failed("stopped before everything was copied".to_owned()),
+    })?;
+    if show.json {
+        print::err(&format!("{}\n", copied.json()));
+    } else if !show.quiet {
+        let time = duration(copied.elapsed);
+        let each_second = bytes(rate(copied.bytes, copied.elapsed) as u64);
+        let done = Paint::stderr().bold(&format!("done in {time}"));
+        print::err(&format!("  {done} · {} copied · {each_second}/s\n", bytes(copied.bytes)));
+    }
+    Ok(Exit::Done)
 }
 
 /// Lists each object with its size and target, and the total.
@@ -133,8 +162,12 @@ fn text(figures: &Figures, outcome: &Outcome, failures: &str, paint: Paint) -> S
 
 /// The bytes that were read and written.
 fn read_line(figures: &Figures) -> Vec<String> {
-    let mut parts = vec![format!("{} read", bytes(figures.read_bytes))];
-    if figures.is_rows {
+    let mut parts = Vec::new();
+    // The size of the standard input is not known.
+    if figures.read_bytes > 0 || !figures.is_rows {
+        parts.push(format!("{} read", bytes(figures.read_bytes)));
+    }
+    if figures.is_rows && figures.read_bytes > 0 {
         parts.push(format!("of {}", counted(figures.read_objects, "object")));
     }
     parts.push(format!("{} written", bytes(figures.written_bytes)));

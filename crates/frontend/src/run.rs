@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 
-use thalweg_job::{Configuration, JobRun, Outcome, Overrides, RunOptions, Signals};
+use thalweg_job::{Configuration, DryRun, JobRun, Outcome, Overrides, RunOptions, Signals};
 
 use crate::exit::{CommandError, Exit};
 use crate::paint::Paint;
@@ -28,6 +28,8 @@ pub struct RunRequest {
     pub compat_exit_code: bool,
     /// True if a service reports the files that its operations skip, as capyfile's concurrent modes do.
     pub reports_skipped: bool,
+    /// True if the run only shows what it would write, and has no effects.
+    pub dry_run: bool,
     /// True if a quiet run ends with the names of fields that no message had.
     pub hints: bool,
 }
@@ -48,7 +50,7 @@ fn once(
     signals: &Signals,
 ) -> Result<Exit, CommandError> {
     let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
-    let Show { json, quiet, .. } = request.show;
+    let Show { json, quiet, verbose, .. } = request.show;
     let speaks = !json && !quiet;
     let events = job.file_events(
         speaks.then(output),
@@ -56,19 +58,24 @@ fn once(
         stdout().is_terminal(),
         request.reports_skipped,
     );
-    let errors_command = errors_command(configuration, request);
+    let ending = summary::Ending {
+        errors_command: (!request.dry_run).then(|| errors_command(configuration, request)),
+        verbose,
+    };
     let report: Report = match (json, speaks && events.is_none()) {
         (true, _) => Box::new(|outcome: &Outcome| format!("{}\n", outcome.json())),
-        (_, true) => {
-            Box::new(move |outcome: &Outcome| summary::text(outcome, &errors_command, Paint::stderr()))
-        }
+        (_, true) => Box::new(move |outcome: &Outcome| summary::text(outcome, &ending, Paint::stderr())),
         _ if request.hints => Box::new(|outcome: &Outcome| summary::hints(outcome, Paint::stderr())),
         _ => Box::new(|_: &Outcome| String::new()),
     };
     // Progress would garble the lines of file events.
     let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
     let mut screen = Screen::new(show).with_events(events.clone()).reporting(report);
-    let options = RunOptions { signals: Some(signals.clone()), ..request.options.clone() };
+    let options = RunOptions {
+        signals: Some(signals.clone()),
+        dry_run: request.dry_run.then(|| DryRun::new(Box::new(stdout()))),
+        ..request.options.clone()
+    };
     let outcome = JobRun::prepare(job, options, &mut screen)?.run(&mut screen)?;
     if outcome.phases.iter().any(Outcome::reader_is_gone) {
         return Err(CommandError::ReaderGone);

@@ -23,6 +23,8 @@ pub struct Show {
     pub listen: Vec<SocketAddr>,
     /// True if warnings are printed even with `quiet`.
     pub warns: bool,
+    /// True if the summary also has what only developers of thalweg need.
+    pub verbose: bool,
 }
 
 /// An observer that prints to the standard error output.

@@ -5,11 +5,19 @@ use std::time::Duration;
 use thalweg_engine::{ComponentCounts, Summary};
 use thalweg_job::{Outcome, peak_memory, summary_input};
 
-use crate::format::{bytes, bytes_of, count, counted, duration, headline, per_second, rate};
+use crate::format::{bytes, bytes_of, count, counted, headline, per_second, rate};
 use crate::paint::Paint;
 
-/// The summary as text. `errors_command` is the command that shows the dead letters.
-pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
+/// The parts of a summary beside the counters.
+pub struct Ending {
+    /// The command that shows the dead letters. `None` after a dry run, which keeps none.
+    pub errors_command: Option<String>,
+    /// True if it also says how the engine handed batches over.
+    pub verbose: bool,
+}
+
+/// The summary as text.
+pub fn text(outcome: &Outcome, ending: &Ending, paint: Paint) -> String {
     let summary = &outcome.summary;
     let mut text = table(&summary.components, summary.elapsed, paint);
     let mut line = |parts: &[String]| text.push_str(&format!("  {}\n", parts.join(" · ")));
@@ -28,7 +36,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     line(&memory);
     let sum = |counter: fn(&ComponentCounts) -> u64| summary.components.iter().map(counter).sum::<u64>();
     let (at_once, queued) = (sum(|counts| counts.taken_at_once), sum(|counts| counts.queued));
-    if at_once + queued > 0 {
+    if ending.verbose && at_once + queued > 0 {
         line(&[
             format!("{} of batches", counted(at_once + queued, "hand-over")),
             format!("{} taken at once", count(at_once)),
@@ -43,8 +51,9 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     for missing in missing_fields(&summary.components, paint) {
         line(&[missing]);
     }
-    for letters in dead_letters(summary, errors_command, paint) {
-        line(&[letters]);
+    match &ending.errors_command {
+        Some(command) => dead_letters(summary, command, paint).into_iter().for_each(|text| line(&[text])),
+        None => line(&[paint.bold("a dry run: nothing was written, removed or acknowledged")]),
     }
     text
 }
@@ -102,10 +111,16 @@ fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> Str
             bytes(counts.bytes_in),
             per_second(rate(counts.rows_in, elapsed)),
             // A source's time includes its waits.
-            if counts.role == "source" { String::new() } else { duration(counts.busy()) },
+            if counts.role == "source" { String::new() } else { cores(counts.busy(), elapsed) },
         ]
     });
     aligned(&std::iter::once(heading).chain(rows).collect::<Vec<_>>(), paint)
+}
+
+/// How many cores were busy on average: `1.87 cores`.
+fn cores(busy: Duration, elapsed: Duration) -> String {
+    let share = busy.as_secs_f64() / elapsed.as_secs_f64();
+    if share.is_finite() { format!("{share:.2} cores") } else { "–".to_owned() }
 }
 
 /// Aligns the columns of rows, the first of which is the heading. Names are to the left, and empty columns

@@ -25,6 +25,7 @@ mod configuration;
 pub mod copy;
 #[cfg(unix)]
 mod descriptors;
+mod dry_run;
 mod environment;
 mod error;
 mod events;
@@ -41,6 +42,7 @@ use thalweg_engine::Registry;
 pub use configuration::Configuration;
 #[cfg(unix)]
 pub use descriptors::raise_descriptor_limit;
+pub use dry_run::DryRun;
 pub use environment::EtcdLookup;
 #[doc(hidden)]
 pub use environment::etcd_value;

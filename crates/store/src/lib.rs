@@ -37,6 +37,7 @@
 mod answers;
 mod attempt;
 mod error;
+mod fields;
 mod fingerprint;
 mod folders;
 mod list;

@@ -8,6 +8,7 @@ use opendal::{HttpTransporter, OperationContext, Operator, services};
 use thalweg_redact::{percent_decoded, without_secrets};
 
 use crate::StoreError;
+use crate::fields::field_names;
 use crate::transport::{Exactly, Redirects, client};
 
 /// The target of a URL.
@@ -178,6 +179,7 @@ where
         (percent_decoded(key).to_ascii_lowercase(), percent_decoded(value))
     });
     let mut options: BTreeMap<String, String> = pairs.collect();
+    unknown_option(scheme, options.keys(), &field_names::<B::Config>())?;
     options.insert(holder.to_owned(), holding.to_owned());
     let set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
     if scheme == "s3" && !options.contains_key("region") && !set("AWS_REGION") && !set("AWS_DEFAULT_REGION") {
@@ -204,6 +206,24 @@ where
         name,
         path: percent_decoded(path),
     })
+}
+
+/// Rejects options that a store does not know: it would ignore them, and a misspelt one would have no effect.
+fn unknown_option<'a>(
+    scheme: &str,
+    given: impl Iterator<Item = &'a String>,
+    known: &[&str],
+) -> Result<(), String> {
+    for option in given.filter(|option| !known.contains(&option.as_str())) {
+        let distance = |known: &&&str| strsim::osa_distance(option, known);
+        let near =
+            known.iter().min_by_key(distance).filter(|near| distance(near) <= option.len().div_ceil(3));
+        return Err(match near {
+            Some(near) => format!("`{scheme}` has no option `{option}`; did you mean `{near}`?"),
+            None => format!("`{scheme}` has no option `{option}`; there is for example `endpoint`"),
+        });
+    }
+    Ok(())
 }
 
 /// Escapes characters that are not valid in a URL but that people write: spaces, letters beyond ASCII.
@@ -240,6 +260,23 @@ mod tests {
         assert_eq!((place.name, place.key, place.path), (name.clone(), name, "dav/me/a b/".to_owned()));
         let nowhere = parse("webdav:///x").err().unwrap().to_string();
         assert_eq!(nowhere, "`webdav:///x` cannot be used: it must be `webdav://HOST/PATH`");
+    }
+
+    #[test]
+    fn a_misspelt_option_is_a_mistake() {
+        let why = |url: &str| parse(url).err().unwrap().to_string();
+        assert_eq!(
+            why("s3://b/k?regon=eu"),
+            "`s3://b/k` cannot be used: `s3` has no option `regon`; did you mean `region`?"
+        );
+        assert_eq!(
+            why("gs://b/k?colour=red"),
+            "`gs://b/k` cannot be used: `gs` has no option `colour`; there is for example `endpoint`"
+        );
+        for known in ["s3://b/k?region=eu&aws_endpoint=http://h", "az://c/k?account_name=a&endpoint=http://h"]
+        {
+            assert!(parse(known).is_ok(), "{known}");
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use clap::Args;
 use thalweg_frontend::{CheckOptions, CommandError, Exit};
 use thalweg_job::{Configuration, GollumVersion};
 
+use super::candidates;
+
 /// Prints every mistake in a configuration, and runs nothing.
 ///
 /// Each mistake is shown with its line, the problem and a correction. With `--plan`, the command also shows
@@ -18,7 +20,7 @@ use thalweg_job::{Configuration, GollumVersion};
   thalweg check logs.yaml --json | jq '.mistakes[].message'")]
 pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
-    #[arg(value_name = "CONFIG")]
+    #[arg(value_name = "CONFIG", add = candidates::configurations())]
     config: PathBuf,
     /// Show the edges of the graph, and how it will run: segments, queues, parallelism.
     #[arg(long)]

@@ -1,10 +1,20 @@
 //! `thalweg completions`.
+//!
+//! The script asks the program at each press of the key, so it knows components, templates, and the pipelines
+//! of a configuration. (Rejected: a script with all values in it. It is stale after an upgrade, and knows no
+//! configuration.)
 
-use clap::{Args, CommandFactory};
-use clap_complete::Shell;
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::env::{CompleteEnv, Shells};
 use thalweg_frontend::{CommandError, Exit, print};
 
+/// The variable that the script sets when it asks.
+const VARIABLE: &str = "THALWEG_COMPLETE";
+
 /// Prints a script that makes a shell complete thalweg's command line.
+///
+/// The shell then completes commands and options, components, functions, templates, configurations and their
+/// pipelines. Print the script again after an upgrade.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg
@@ -15,9 +25,39 @@ pub struct Arguments {
     shell: Shell,
 }
 
+/// A shell with completion.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    #[value(name = "powershell")]
+    PowerShell,
+    Zsh,
+}
+
+impl Shell {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Elvish => "elvish",
+            Self::Fish => "fish",
+            Self::PowerShell => "powershell",
+            Self::Zsh => "zsh",
+        }
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::CommandLine::command(), "thalweg", &mut script);
+    if let Some(shell) = Shells::builtins().completer(arguments.shell.name()) {
+        shell.write_registration(VARIABLE, "thalweg", "thalweg", "thalweg", &mut script)?;
+    }
     print::out(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
+}
+
+/// Answers the script, and ends the process, if it asks.
+pub fn answer() {
+    CompleteEnv::with_factory(super::CommandLine::command).var(VARIABLE).complete();
 }

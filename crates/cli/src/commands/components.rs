@@ -4,10 +4,10 @@
 
 use clap::Args;
 use serde_json::Value;
+use thalweg_config::nearest;
 use thalweg_engine::{Definition, OptionReference, Reference, Registry, Role};
 use thalweg_frontend::format::paragraphs;
 use thalweg_frontend::{CommandError, Exit, Paint, print};
-use thalweg_job::did_you_mean;
 
 /// Lists the sources, transforms and sinks, or shows one with its options and an example.
 #[derive(Debug, Args)]
@@ -17,7 +17,7 @@ use thalweg_job::did_you_mean;
   thalweg components parse_json --json | jq .schema")]
 pub struct Arguments {
     /// The component to show. Without it, all are listed.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = super::candidates::components())]
     name: Option<String>,
     /// Print JSON: a list of components with their schemas and examples.
     #[arg(long)]
@@ -32,8 +32,8 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
         let mut names: Vec<&str> = registry.iter().map(|known| known.name).collect();
         names.sort_unstable();
         names.dedup();
-        let help = did_you_mean(name, &names);
-        return Err(CommandError::Usage(format!("there is no component called `{name}`; {help}")));
+        let help = help_for(name, &names, "thalweg components");
+        return Err(CommandError::Usage(format!("there is no component called `{name}`. {help}")));
     }
     let text = if arguments.json {
         let all: Vec<Value> = found.into_iter().map(Definition::to_json).collect();
@@ -47,6 +47,14 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     };
     print::out(&text)?;
     Ok(Exit::Done)
+}
+
+/// Helps with a name that is not in a list: a similar one, or advice for the name of another program, or the
+/// command that lists all.
+pub(super) fn help_for(name: &str, known: &[&str], command: &str) -> String {
+    let near = nearest(name, known.iter().copied()).map(|near| format!("Did you mean `{near}`?"));
+    let advice = || thalweg_engine::advice(None, name).map(str::to_owned);
+    near.or_else(advice).unwrap_or_else(|| format!("`{command}` lists all."))
 }
 
 fn listed(registry: &Registry, width: usize, paint: Paint) -> String {

@@ -6,6 +6,8 @@ use clap::Args;
 use thalweg_frontend::{CommandError, Exit};
 use thalweg_job::{Configuration, GollumVersion};
 
+use super::candidates;
+
 /// Prints a configuration of another program in thalweg's own form.
 ///
 /// gollum's configurations (also those of its old form, a list of plugins) and capyfile's service definitions
@@ -18,7 +20,7 @@ use thalweg_job::{Configuration, GollumVersion};
   thalweg convert service.yml photos:archive")]
 pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
-    #[arg(value_name = "CONFIG")]
+    #[arg(value_name = "CONFIG", add = candidates::configurations())]
     config: PathBuf,
     /// Of a service definition, only this processor: `service:processor`, or its name alone. Without it, all.
     #[arg(value_name = "PROCESSOR")]

@@ -7,7 +7,7 @@ use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, Show};
 use thalweg_job::copy::{self, CopyOptions, Mode};
 
-use super::size;
+use super::{candidates, size};
 
 /// Copies objects, one or all below a prefix, between S3, GCS, Azure, web servers (only as the source) and
 /// folders.
@@ -23,6 +23,8 @@ use super::size;
   thalweg copy https://example.org/large.iso gs://bucket/
   thalweg copy people.csv people.jsonl --parse csv --encode json --type age=int --where 'age >= 18' --keep name,age
   thalweg copy 's3://bucket/*.csv' all.csv --parse csv --where \"city = 'Bern'\"
+  cat orders.csv | thalweg copy - s3://bucket/orders.parquet --parse csv --encode parquet
+  thalweg copy s3://bucket/log.gz - | zcat | head
   thalweg copy s3://bucket/ backup/ --dry-run
   thalweg copy s3://bucket/ backup/ --print-config > backup.yaml
 
@@ -38,11 +40,12 @@ Exit codes:
   3  failed, was stopped before everything was copied, or there is nothing to copy")]
 pub struct Arguments {
     /// The objects to copy: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://…, or a path. A
-    /// trailing slash means all objects below it. `*` or `**` makes it a pattern.
-    #[arg(value_name = "FROM")]
+    /// trailing slash means all objects below it. `*` or `**` makes it a pattern. `-` is the standard input.
+    #[arg(value_name = "FROM", add = candidates::objects())]
     from: String,
-    /// The target: the name of the object or, with a trailing slash, the prefix of all names.
-    #[arg(value_name = "TO")]
+    /// The target: the name of the object or, with a trailing slash, the prefix of all names. `-` is the
+    /// standard output.
+    #[arg(value_name = "TO", add = candidates::objects())]
     to: String,
     /// Copy only objects that match a pattern. A pattern applies to the last part of the name or, if it
     /// contains a `/`, to everything below FROM. May be given several times.

@@ -7,6 +7,8 @@ use thalweg_engine::DeadLetterId;
 use thalweg_frontend::errors::{self, ClearOptions, ListOptions, ReplayOptions, ShowOptions};
 use thalweg_frontend::{CommandError, Exit};
 
+use super::candidates;
+
 /// Shows what could not be processed and why, and processes it again.
 ///
 /// A message that a component cannot process is kept as a dead letter, unless a pipeline reads it with `from:
@@ -47,7 +49,7 @@ enum Command {
 struct StateLocation {
     /// The configuration whose run rejected them. Without it, the current folder is searched for dead
     /// letters.
-    #[arg(value_name = "CONFIG")]
+    #[arg(value_name = "CONFIG", add = candidates::configurations())]
     config: Option<PathBuf>,
     /// The state folder, if the run was given one.
     #[arg(long, value_name = "DIR")]
@@ -93,7 +95,7 @@ struct Show {
 #[derive(Debug, Args)]
 struct Replay {
     /// The configuration to process them with.
-    #[arg(value_name = "CONFIG")]
+    #[arg(value_name = "CONFIG", add = candidates::configurations())]
     config: PathBuf,
     /// The state folder, if the run was given one.
     #[arg(long, value_name = "DIR")]
@@ -117,7 +119,7 @@ struct Clear {
     /// The most dead letters to remove, the oldest first.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Remove without asking.
+    /// Remove without asking. Needed where there is no terminal to ask on.
     #[arg(long, short)]
     yes: bool,
 }

@@ -1,10 +1,11 @@
 //! `thalweg functions`.
 
+use super::components::help_for;
 use clap::Args;
 use serde_json::{Value, json};
 use thalweg_frontend::format::paragraphs;
 use thalweg_frontend::{CommandError, Exit, Paint, print};
-use thalweg_job::{FunctionGroup, FunctionInfo, did_you_mean, function_aliases, functions};
+use thalweg_job::{FunctionGroup, FunctionInfo, function_aliases, functions};
 
 /// Lists the functions of expressions, or shows one with an example.
 #[derive(Debug, Args)]
@@ -14,7 +15,7 @@ use thalweg_job::{FunctionGroup, FunctionInfo, did_you_mean, function_aliases, f
   thalweg functions regexp        all whose name contains it")]
 pub struct Arguments {
     /// The function to show, or a part of its name. Without it, all are listed.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = super::candidates::function_names())]
     name: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -50,8 +51,8 @@ fn named(name: &str) -> Result<Vec<&'static FunctionInfo>, CommandError> {
         return Ok(found);
     }
     let names: Vec<&str> = functions().iter().map(|function| function.name).collect();
-    let help = did_you_mean(name, &names);
-    Err(CommandError::Usage(format!("there is no function `{name}`; {help}")))
+    let help = help_for(name, &names, "thalweg functions");
+    Err(CommandError::Usage(format!("there is no function `{name}`. {help}")))
 }
 
 fn listed(found: &[&FunctionInfo]) -> String {

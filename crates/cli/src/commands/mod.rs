@@ -1,8 +1,9 @@
 //! The commands. Each is a file that parses its arguments and calls the front end.
 
+mod candidates;
 mod capyfile;
 mod check;
-mod completions;
+pub mod completions;
 mod components;
 mod convert;
 #[cfg(feature = "stores")]
@@ -12,6 +13,7 @@ mod functions;
 mod gollum;
 mod new;
 mod pipe;
+mod reference;
 mod run;
 mod schema;
 mod serve;
@@ -28,11 +30,16 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_frontend::{CommandError, Early, Exit};
 use thalweg_job::{Configuration, GollumVersion, LoadError};
 
+use crate::version;
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
+
+/// The heading of options that other programs have.
+const COMPATIBILITY: &str = "Compatibility with capyfile and gollum";
 
 const AFTER_HELP: &str = "\
 First steps:
@@ -54,7 +61,7 @@ Exit codes:
 /// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within a memory
 /// budget, and acknowledges a message only after its delivery.
 #[derive(Debug, Parser)]
-#[command(name = "thalweg", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "thalweg", version = version::SHORT, long_version = version::long(), styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
 pub struct CommandLine {
     #[command(subcommand)]
@@ -82,6 +89,8 @@ enum Command {
     Sparse(sparse::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
+    #[command(hide = true)]
+    Reference(reference::Arguments),
 }
 
 impl CommandLine {
@@ -132,6 +141,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
+        Command::Reference(arguments) => reference::run(&arguments),
     }
 }
 

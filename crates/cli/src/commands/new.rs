@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use thalweg_frontend::{CommandError, Exit, Paint, print, write_new};
 use thalweg_job::did_you_mean;
 
@@ -42,6 +43,15 @@ const TEMPLATES: [Template; 4] = [
     },
 ];
 
+/// The templates that a shell completes.
+fn templates() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let candidate =
+            |known: &Template| CompletionCandidate::new(known.name).help(Some(known.summary.into()));
+        TEMPLATES.iter().map(candidate).collect()
+    })
+}
+
 /// Writes a small configuration to start from, with comments.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -50,7 +60,7 @@ const TEMPLATES: [Template; 4] = [
   thalweg new generate | thalweg run -")]
 pub struct Arguments {
     /// The template: see `--list`.
-    #[arg(value_name = "TEMPLATE", default_value = TEMPLATES[0].name)]
+    #[arg(value_name = "TEMPLATE", default_value = TEMPLATES[0].name, add = templates())]
     template: String,
     /// List the templates.
     #[arg(long)]

@@ -50,6 +50,9 @@ pub struct Arguments {
     /// Print the configuration for `thalweg run` that does the same, and run nothing.
     #[arg(long)]
     print_config: bool,
+    /// End after this number of messages.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// The memory for data in flight, for example `1GiB`. Without it, `256MiB`.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
@@ -75,6 +78,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         overrides: Overrides { memory: arguments.memory, ..Overrides::default() },
         options: RunOptions {
             cores: arguments.threads.map_or_else(cores, usize::from),
+            limit: arguments.limit,
             ..RunOptions::default()
         },
         show: Show { quiet: true, ..Show::default() },

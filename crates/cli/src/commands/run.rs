@@ -9,25 +9,22 @@ use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Show};
 use thalweg_job::{Configuration, GollumVersion, Overrides, RunOptions, cores};
 
-use super::{address, size, time};
+use super::{COMPATIBILITY, address, candidates, size, time};
 
 /// Runs a configuration until its sources end, or until a signal stops it.
 ///
 /// Ctrl-C or SIGTERM stops the sources and delivers what is in flight; a second signal ends the run at once.
 /// SIGHUP lets sinks finish their files and open new ones. With `--state`, a run resumes where the last one
 /// ended. A message that cannot be processed is kept, with the reason: see `thalweg errors`.
-///
-/// capyfile's service definitions run unchanged: `thalweg run service.yml photos:archive`. Without the file,
-/// the definition is found as capyfile finds it. capyfile's concurrency modes are accepted without effect:
-/// files are always processed in parallel.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg run logs.yaml
   thalweg run logs.yaml main --state /var/lib/logs
+  thalweg run logs.yaml --dry-run --limit 10
   zcat old.gz | thalweg run from-stdin.yaml | wc -l
   thalweg new generate | thalweg run -
-  thalweg run service.yml photos:archive
-  thalweg run service.yml photos:archive --repeat --sleep 10s
+  thalweg run logs.yaml --repeat --sleep 10s
+  thalweg run service.yml photos:archive       a service definition of capyfile
 
 With --json, all output goes to the standard error output, one object per line; the standard
 output belongs to the sink `stdout`. Each object has an `event`: `listening`, `progress` (every
@@ -43,11 +40,11 @@ Exit codes:
   3  failed")]
 pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
-    #[arg(value_name = "CONFIG")]
+    #[arg(value_name = "CONFIG", add = candidates::configurations())]
     config: PathBuf,
     /// Run only these pipelines, and everything that feeds them. Without names, all pipelines run. Of a
-    /// capyfile service definition, the processor: `service:processor`.
-    #[arg(value_name = "PIPELINE")]
+    /// service definition of capyfile, the processor: `service:processor`.
+    #[arg(value_name = "PIPELINE", add = candidates::pipelines())]
     pipelines: Vec<String>,
     /// Keep checkpoints and dead letters in this folder, and resume where the last run ended. Overrides
     /// `state` in the configuration.
@@ -69,6 +66,19 @@ pub struct Arguments {
     /// answers 503 with the reason while a component cannot work. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Vec<SocketAddr>,
+    /// End each source after this number of messages, or of files if it reads files. The rest is not read,
+    /// and not acknowledged: with `--state`, the next run continues there.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Write nothing, and show each message and file that sinks would get, as JSON on the standard output.
+    ///
+    /// Each line has the name of the sink and, if it writes files or objects, the name there (`to`). Messages
+    /// and files that cannot be processed are shown with the reason. Nothing is removed or acknowledged, and
+    /// the state is neither read nor written: input is read from its beginning. Transforms that have effects,
+    /// such as `exec`, `write` and `remove`, do nothing. Sources that listen, such as `http`, do listen; a
+    /// sender that waits for an answer gets a failure, and keeps what it sent.
+    #[arg(long, conflicts_with = "repeat")]
+    dry_run: bool,
     /// End with exit code 1 if messages could not be processed.
     #[arg(long)]
     strict: bool,
@@ -78,6 +88,9 @@ pub struct Arguments {
     /// Print only errors.
     #[arg(long, short)]
     quiet: bool,
+    /// Also print how the engine handed batches over.
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
     /// Run the configuration again when it has ended, until a signal stops it.
     #[arg(long)]
     repeat: bool,
@@ -88,22 +101,24 @@ pub struct Arguments {
     #[arg(long, short, value_name = "N", requires = "repeat", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
     /// A service definition of capyfile; CONFIG is then `service:processor`. If CONFIG has this form without
-    /// the option, the environment names the definition: see `thalweg serve`.
-    #[arg(long, short = 'f', value_name = "FILE")]
+    /// the option, the environment names the definition: see `thalweg serve`. A definition that is CONFIG
+    /// itself runs as well.
+    #[arg(long, short = 'f', value_name = "FILE", help_heading = COMPATIBILITY, hide_short_help = true)]
     service_definition: Option<PathBuf>,
-    /// Accepted for compatibility with capyfile: as there, the files that an operation skips are reported.
-    #[arg(long, short, hide_short_help = true)]
+    /// As in capyfile, report the files that an operation skips. Files are always processed in parallel.
+    #[arg(long, short, help_heading = COMPATIBILITY, hide_short_help = true)]
     concurrency: bool,
-    /// Accepted for compatibility with capyfile, without effect.
-    #[arg(long, short = 'm', value_name = "MODE", value_parser = ["event", "lock"], hide_short_help = true)]
+    /// Accepted without effect.
+    #[arg(long, short = 'm', value_name = "MODE", value_parser = ["event", "lock"])]
+    #[arg(help_heading = COMPATIBILITY, hide_short_help = true)]
     concurrency_mode: Option<String>,
     /// The version of gollum that a configuration of gollum was written for: `0.4`, `0.5` or `0.6`. Without
     /// it, the form and the plugins tell.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", help_heading = COMPATIBILITY, hide_short_help = true)]
     gollum: Option<GollumVersion>,
     /// End with exit code 0 even if files of a service failed, as capyfile does. Without it, the exit code is
     /// then 1.
-    #[arg(long)]
+    #[arg(long, help_heading = COMPATIBILITY, hide_short_help = true)]
     compat_exit_code: bool,
 }
 
@@ -120,6 +135,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         options: RunOptions {
             cores: arguments.threads.map_or_else(cores, usize::from),
             drain_timeout: arguments.drain_timeout,
+            limit: arguments.limit,
             ..RunOptions::default()
         },
         show: Show {
@@ -127,7 +143,9 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             quiet: arguments.quiet,
             listen: arguments.listen.clone(),
             warns: false,
+            verbose: arguments.verbose,
         },
+        dry_run: arguments.dry_run,
         strict: arguments.strict,
         repeat,
         compat_exit_code: arguments.compat_exit_code,

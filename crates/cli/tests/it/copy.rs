@@ -381,6 +381,27 @@ fn a_dry_run_says_what_would_be_copied_and_writes_nothing() {
 }
 
 #[test]
+fn a_dry_run_lists_what_existing_objects_leave() {
+    let house = with_tree();
+    run_well(&house, &["tree/a.txt", "copy/", "--quiet"]);
+    for existing in ["skip", "update"] {
+        let said = run_well(&house, &["tree/", "copy/", "--existing", existing, "--dry-run"]);
+        assert!(!said.out.contains("/tree/a.txt"), "{}", said.out);
+        assert!(said.out.contains("3 objects, and nothing is written"), "{}", said.out);
+    }
+    house.write("tree/a.txt", b"another size");
+    let said = run_well(&house, &["tree/", "copy/", "--existing", "update", "--dry-run"]);
+    assert!(said.out.contains("/tree/a.txt"), "{}", said.out);
+}
+
+#[test]
+fn a_misspelt_option_of_a_store_is_a_mistake() {
+    let said = House::with(&[("a", "")]).run(&["copy", "a", "s3://bucket/a?regon=eu"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("`s3` has no option `regon`; did you mean `region`?"), "{}", said.err);
+}
+
+#[test]
 fn the_printed_configuration_does_the_same() {
     let house = House::with(&[("people.csv", PEOPLE)]);
     let arguments =

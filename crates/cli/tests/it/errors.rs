@@ -41,7 +41,7 @@ fn letters_are_listed_shown_and_removed() {
     assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
 
     let listed = house.run(&["errors", "list", "c.yaml"]).out;
-    assert!(listed.contains("main.parse_json  in.jsonl:9\n      is not a JSON object"), "{listed}");
+    assert!(listed.contains("main.parse_json  in.jsonl:2\n      is not a JSON object"), "{listed}");
     assert!(listed.ends_with("2 dead letters\n"), "{listed}");
     let limited = house.run(&["errors", "list", "--limit", "1"]).out;
     assert!(limited.ends_with("2 dead letters\nthe first 1 are shown; `--limit` shows more\n"), "{limited}");
@@ -56,10 +56,13 @@ fn letters_are_listed_shown_and_removed() {
     assert_eq!(house.run(&["errors", "clear", "--component", "other"]).err, nothing);
     assert_eq!(house.run(&["errors", "replay", "c.yaml", "--component", "other"]).err, nothing);
     assert_eq!(letters(&house).len(), 2);
-    assert_eq!(
-        house.run(&["errors", "clear", "c.yaml", "--component", "main"]).err,
-        "removed 2 dead letters\n"
-    );
+    let clear = ["errors", "clear", "c.yaml", "--component", "main"];
+    let refused = house.run(&clear);
+    let reason = "error: 2 dead letters would be removed from `.thalweg/c.yaml`, and there is no terminal to ask on; \
+                  `--yes` removes without asking\n";
+    assert_eq!((refused.code, refused.err.as_str()), (Some(2), reason));
+    assert_eq!(letters(&house).len(), 2);
+    assert_eq!(house.run(&[&clear[..], &["--yes"]].concat()).err, "removed 2 dead letters\n");
     assert_eq!(letters(&house).len(), 0);
 }
 

@@ -8,6 +8,7 @@
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
+mod command_line;
 mod common;
 #[cfg(feature = "stores")]
 mod copy;
@@ -15,7 +16,10 @@ mod copy;
 mod copy_going_on;
 #[cfg(feature = "stores")]
 mod copy_stores;
+#[cfg(feature = "stores")]
+mod copy_streams;
 mod delivery;
+mod dry_run;
 mod errors;
 mod examples;
 mod files;
@@ -24,6 +28,7 @@ mod gollum;
 mod hostile;
 #[cfg(feature = "stores")]
 mod leftovers;
+mod limits;
 mod many;
 mod mistakes;
 mod network;

@@ -33,12 +33,10 @@ fn help() {
 }
 
 #[test]
-fn completions_know_the_commands() {
+fn each_shell_has_a_script_that_asks_the_program() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = output(&["completions", shell]);
-        for word in ["run", "check", "errors", "replay", "--strict", "strict"] {
-            assert!(script.contains(word.trim_start_matches('-')), "{shell}: {word}");
-        }
+        assert!(script.contains("THALWEG_COMPLETE") && script.contains("thalweg"), "{shell}: {script}");
     }
 }
 

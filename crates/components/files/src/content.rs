@@ -23,6 +23,46 @@ pub enum Opened {
     Memory(Cursor<InMemory>),
     /// Remote content that is fetched as it is read.
     Ranges(Ranged),
+    /// The standard input, which is read once.
+    Stream(Stream),
+}
+
+/// The path of the standard input, as the content of a file. It may be a pipe, so it has no known size and is
+/// read once. Only readers that go through it once may get such a file.
+pub const STDIN: &str = "/dev/stdin";
+
+/// A file that cannot be read at a position, such as a pipe.
+pub struct Stream {
+    /// Bytes that were read, and will be read again.
+    front: Vec<u8>,
+    /// How many of them were read again.
+    taken: usize,
+    file: fs::File,
+}
+
+impl Stream {
+    fn new(file: fs::File) -> Self {
+        Self { front: Vec::new(), taken: 0, file }
+    }
+
+    /// Returns the first bytes. They stay to be read.
+    fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let missing = most.saturating_sub(self.front.len()) as u64;
+        Read::by_ref(&mut self.file).take(missing).read_to_end(&mut self.front)?;
+        Ok(self.front.get(..most).unwrap_or(&self.front).to_vec())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut front = self.front.get(self.taken..).unwrap_or_default();
+        if front.is_empty() {
+            return self.file.read(into);
+        }
+        let read = front.read(into)?;
+        self.taken += read;
+        Ok(read)
+    }
 }
 
 /// A read position in content that is read in ranges. The content fetches pieces that are worth a request.
@@ -46,6 +86,10 @@ impl AsRef<[u8]> for InMemory {
 /// A rejection with the reason, for example that the file no longer exists.
 pub fn open(file: &File) -> Result<Opened, FileError> {
     match file.content() {
+        Content::Path(path) if path == Path::new(STDIN) => {
+            let stdin = fs::File::open(path).map_err(|error| unreadable(&error))?;
+            Ok(Opened::Stream(Stream::new(stdin)))
+        }
         Content::Path(path) => open_found(file, path).map(Opened::File),
         Content::Temporary(temporary) => open_path(temporary.path()),
         Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(InMemory(buffer.clone())))),
@@ -150,7 +194,7 @@ impl AsFound {
     /// Returns the path and the size that the source found.
     pub fn of(file: &File) -> Self {
         Self(match file.content() {
-            Content::Path(path) => Some((path.clone(), file.origin().size)),
+            Content::Path(path) if path != Path::new(STDIN) => Some((path.clone(), file.origin().size)),
             _ => None,
         })
     }
@@ -275,6 +319,7 @@ impl Opened {
             Opened::File(file) => Ok(file.metadata()?.len()),
             Opened::Memory(memory) => Ok(memory.get_ref().as_ref().len() as u64),
             Opened::Ranges(ranged) => Ok(ranged.ranges.length()),
+            Opened::Stream(stream) => Ok(stream.file.metadata()?.len()),
         }
     }
 
@@ -283,6 +328,9 @@ impl Opened {
     /// # Errors
     /// If the bytes cannot be read.
     pub fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        if let Opened::Stream(stream) = self {
+            return stream.head(most);
+        }
         let mut head = Vec::with_capacity(most);
         self.by_ref().take(most as u64).read_to_end(&mut head)?;
         self.rewind()?;
@@ -300,6 +348,7 @@ impl Read for Opened {
                 ranged.position += read as u64;
                 Ok(read)
             }
+            Opened::Stream(stream) => stream.read(into),
         }
     }
 }
@@ -318,6 +367,9 @@ impl Seek for Opened {
                 ranged.position = position.ok_or(io::ErrorKind::InvalidInput)?;
                 Ok(ranged.position)
             }
+            // Nothing was read of it yet.
+            Opened::Stream(_) if to == SeekFrom::Start(0) => Ok(0),
+            Opened::Stream(_) => Err(io::ErrorKind::NotSeekable.into()),
         }
     }
 }

@@ -36,9 +36,9 @@ impl Group {
         self.files.push(file);
     }
 
-    /// True if the group must be sent.
-    pub(crate) fn is_full(&self) -> bool {
-        self.files.len() >= FILES || self.bytes >= BYTES
+    /// True if the group must be sent: also if the source may send no more.
+    pub(crate) fn is_full(&self, out: &SourceOutput) -> bool {
+        self.files.len() >= FILES.min(out.left()) || self.bytes >= BYTES
     }
 
     /// True if the group has no files.

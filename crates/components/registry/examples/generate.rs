@@ -12,6 +12,9 @@ use serde_json::Value;
 use thalweg_components::{reference, registry};
 use thalweg_engine::Definition;
 
+/// The page that `thalweg reference` prints.
+const COMMANDS: &str = "commands.md";
+
 fn main() -> io::Result<()> {
     if std::env::args().all(|argument| argument != "--json") {
         write()?;
@@ -24,8 +27,14 @@ fn write() -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let pages = reference::pages(&registry());
     let folder = root.join(reference::FOLDER);
+    // The program writes the page of its commands.
+    let commands = fs::read(folder.join(COMMANDS)).ok();
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
+    }
+    if let Some(commands) = commands {
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(COMMANDS), commands)?;
     }
     for (path, text) in pages {
         let path = root.join(path);

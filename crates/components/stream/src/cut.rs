@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, UInt64Array};
 use arrow_buffer::Buffer;
-use thalweg_codec::framing::{After, CutBatch, Cutter, StreamPosition};
+use thalweg_codec::framing::{After, CutBatch, Cutter, Skip, StreamPosition};
 use thalweg_engine::{Checkpoint, Error, Reading};
 use thalweg_record::ViewBuilder;
 
@@ -28,6 +28,15 @@ pub async fn send(
 ) -> Result<(), Error> {
     loop {
         let CutBatch { payload, positions, next, too_long, is_last } = cutter.next_batch(buffer, after);
+        let most = out.left();
+        if positions.len() > most {
+            // The run is resumed at the first message that is not sent.
+            let next = StreamPosition { offset: positions.value(most), skip: Skip::Nothing };
+            let (payload, positions) = (payload.slice(0, most), Some(positions.slice(0, most)));
+            out.send(Reading { payload, path: path.cloned(), positions, checkpoint: checkpoint(next) })
+                .await?;
+            return Err(out.limit_reached());
+        }
         if !positions.is_empty() {
             let path = path.cloned();
             let reading = Reading { payload, path, positions: Some(positions), checkpoint: checkpoint(next) };

@@ -78,6 +78,18 @@ pub trait FileTransformConfig: Send + Sync {
         false
     }
 
+    /// True if it has effects outside the run, such as written files. A dry run passes files by it. Sinks
+    /// need not say so.
+    fn has_effects(&self) -> bool {
+        self.removes_input()
+    }
+
+    /// Returns where the file would be written, for a dry run, if the component writes it.
+    fn target(&self, file: &mut File) -> Option<String> {
+        let _ = file;
+        None
+    }
+
     /// Builds the instance of one worker.
     ///
     /// # Errors

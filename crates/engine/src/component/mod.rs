@@ -44,7 +44,7 @@ pub use known_fields::{FieldMistake, KnownFields};
 pub(crate) use known_fields::{has, is_intrinsic};
 pub use reads::Reads;
 pub(crate) use reads::normalised;
-pub use sink::{InFlight, Sink, SinkConfig, WriteOutcome};
+pub use sink::{InFlight, Naming, OneName, Sink, SinkConfig, WriteOutcome};
 pub use source::{Source, SourceConfig};
 pub use step::Step;
 pub use transform::{Transform, TransformConfig};

@@ -148,6 +148,28 @@ impl InFlight {
     }
 }
 
+/// Says where a sink would write messages.
+pub trait Naming: Send {
+    /// Returns a name for each message of a batch.
+    fn names(&mut self, batch: &Batch) -> Vec<String>;
+}
+
+/// The name of a sink that writes all messages to one place.
+pub struct OneName(String);
+
+impl OneName {
+    /// Returns it for [`SinkConfig::naming`].
+    pub fn boxed(name: String) -> Box<dyn Naming> {
+        Box::new(Self(name))
+    }
+}
+
+impl Naming for OneName {
+    fn names(&mut self, batch: &Batch) -> Vec<String> {
+        vec![self.0.clone(); batch.rows()]
+    }
+}
+
 /// A configured sink.
 pub trait SinkConfig: Send + Sync {
     /// Returns the transform that writes payloads in the sink's format (its option `encode`), if any. The
@@ -175,6 +197,12 @@ pub trait SinkConfig: Send + Sync {
     /// Returns the local file that the sink writes, if it writes a single one.
     fn writes(&self) -> Option<PathBuf> {
         None
+    }
+
+    /// Returns the names of the files or objects that messages are written to, for a dry run. `None` if the
+    /// sink has none.
+    fn naming(&self) -> Option<Box<dyn Naming>> {
+        self.writes().map(|path| OneName::boxed(path.display().to_string()))
     }
 
     /// True if the sink writes to a standard output of the process, on which progress may be drawn.

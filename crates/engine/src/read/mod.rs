@@ -22,6 +22,7 @@ use crate::registry::{Built, Registry, Role};
 use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
 
 pub use fields::check_fields;
+pub use terms::advice;
 
 const SECTIONS: [&str; 8] =
     ["memory", "state", "dead_letters", "temporary", "unknown_fields", "sources", "pipelines", "sinks"];
@@ -199,7 +200,7 @@ impl Reader<'_> {
             let names = || self.registry.iter().filter(|known| known.role == role).map(|known| known.name);
             let elsewhere =
                 self.registry.iter().find(|known| known.name == name).map(|known| known.role.name());
-            let help = match (terms::advice(role, name), nearest(name, names()), elsewhere) {
+            let help = match (terms::advice(Some(role), name), nearest(name, names()), elsewhere) {
                 (Some(advice), ..) => advice.to_owned(),
                 (_, _, Some(other)) => format!("It is a {other}. `thalweg components` lists all."),
                 (_, Some(near), None) => format!("Did you mean `{near}`?"),

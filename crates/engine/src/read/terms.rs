@@ -141,10 +141,12 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("buffer", None, "Use a sink `spool`, and a source `spool` of the same folder."),
 ];
 
-/// Returns a sentence for a term that is no component.
-pub(super) fn advice(role: Role, name: &str) -> Option<&'static str> {
+/// Returns a sentence for a term that is no component. `role` is the role in which it was used, if it is
+/// known.
+pub fn advice(role: Option<Role>, name: &str) -> Option<&'static str> {
     let name = name.to_lowercase().replace('-', "_");
-    let fits =
-        |(term, only, _): &&(&str, Option<Role>, &str)| *term == name && only.is_none_or(|only| only == role);
+    let fits = |(term, only, _): &&(&str, Option<Role>, &str)| {
+        *term == name && (role.is_none() || only.is_none() || *only == role)
+    };
     TERMS.iter().find(fits).map(|(.., advice)| *advice)
 }

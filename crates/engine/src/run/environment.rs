@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::checkpoints::LazyStore;
 use super::retries::Retries;
-use super::{FileWatcher, Handle, RunFailure};
+use super::{FileWatcher, Handle, Rehearsal, RunFailure};
 use crate::metrics::ComponentMetrics;
 use crate::positions::Positions;
 use crate::store::Store;
@@ -29,6 +29,10 @@ pub(super) struct Environment {
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
     pub(super) retries: Retries,
     pub(super) drain_timeout: Duration,
+    /// How many messages or files each source may send.
+    pub(super) limit: Option<u64>,
+    /// Receives what a dry run would keep. `None` if the run is none.
+    pub(super) rehearsal: Option<Arc<dyn Rehearsal>>,
     /// Receives the failures of batches.
     pub(super) failures: mpsc::UnboundedSender<RunFailure>,
     metrics: BTreeMap<Arc<str>, Arc<ComponentMetrics>>,
@@ -59,6 +63,8 @@ pub(super) struct RunSettings {
     pub(super) resumes: bool,
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
     pub(super) drain_timeout: Duration,
+    pub(super) limit: Option<u64>,
+    pub(super) rehearsal: Option<Arc<dyn Rehearsal>>,
 }
 
 impl Environment {
@@ -78,6 +84,8 @@ impl Environment {
             resumes: settings.resumes,
             watcher: settings.watcher,
             drain_timeout: settings.drain_timeout,
+            limit: settings.limit,
+            rehearsal: settings.rehearsal,
             handle,
             store,
             checkpoints,
@@ -115,6 +123,9 @@ impl Environment {
         let positions = Positions::new(name.clone(), role, saved, self.failures.clone());
         if self.checkpoints.is_some() {
             positions.keep();
+        }
+        if self.rehearsal.is_some() {
+            positions.freeze();
         }
         Ok(positions)
     }

@@ -29,6 +29,7 @@ mod flushes;
 mod groups;
 mod handle;
 mod letters;
+mod rehearsal;
 mod retries;
 pub(crate) mod saves;
 mod segment;
@@ -55,6 +56,7 @@ use crate::{Error, Owner, Role, Temporaries};
 pub use failure::RunFailure;
 pub use files::{FileEvent, FileWatcher};
 pub use handle::Handle;
+pub use rehearsal::Rehearsal;
 pub use summary::{Summary, Undrained};
 
 use checkpoints::{ComponentPositions, LazyStore};
@@ -88,6 +90,8 @@ pub struct Run {
     watcher: Option<Arc<dyn FileWatcher>>,
     temporary: Option<Temporaries>,
     drain_timeout: Duration,
+    limit: Option<u64>,
+    rehearsal: Option<Arc<dyn Rehearsal>>,
     store: Arc<LazyStore>,
     handle: Handle,
 }
@@ -111,6 +115,8 @@ impl Run {
             watcher: None,
             temporary: None,
             drain_timeout: DRAIN_TIMEOUT,
+            limit: None,
+            rehearsal: None,
             store,
         })
     }
@@ -155,6 +161,20 @@ impl Run {
         self
     }
 
+    /// Ends each source after this number of messages or files. Input that was not sent is not acknowledged,
+    /// and a later run with the same state continues there. Auxiliary sources have no limit of their own.
+    pub fn limited(mut self, items: u64) -> Self {
+        self.limit = Some(items);
+        self
+    }
+
+    /// Makes this a dry run: no position moves, so that sources remove and acknowledge nothing, and what
+    /// would become a dead letter is shown. The caller replaces the components that write.
+    pub fn rehearsed(mut self, rehearsal: Arc<dyn Rehearsal>) -> Self {
+        self.rehearsal = Some(rehearsal);
+        self
+    }
+
     /// For watching and ending the run.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -184,6 +204,8 @@ impl Run {
             resumes: self.continues,
             watcher: self.watcher,
             drain_timeout: self.drain_timeout,
+            limit: self.limit,
+            rehearsal: self.rehearsal,
         };
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
         if let Some(store) = &environment.checkpoints {

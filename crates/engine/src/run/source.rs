@@ -53,6 +53,8 @@ async fn read(
             // The stage behind the source has failed and says why. That the source cannot continue is a
             // consequence, which must not be reported in its place.
             Err(_) if output.is_abandoned() => return Ok(()),
+            // A limit ends the source where it is, in the middle of its input.
+            Err(_) if output.is_limit_reached() => return Ok(()),
             Err(error) if error.kind().is_temporary() && output.is_stopping() => {
                 // The source would have ended anyway.
                 tracing::warn!("`{name}`: {}; the run is stopping", error.full());

@@ -8,6 +8,7 @@
 //! See docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
 mod file;
+mod limit;
 mod reading;
 mod route;
 
@@ -30,6 +31,7 @@ use crate::{Error, Flow};
 pub use reading::{Meter, Reading, Received, Settled};
 
 pub(crate) use file::OpenFile;
+pub(crate) use limit::Limit;
 pub(crate) use route::{Route, give};
 
 /// Where a source, or a file reader, puts what it reads.
@@ -41,6 +43,8 @@ pub struct SourceOutput {
     pub(crate) share: Share,
     pub(crate) batch_bytes: usize,
     pub(crate) stop: Stop,
+    /// How many items may still be sent, if there is a limit.
+    pub(crate) limit: Option<Limit>,
     pub(crate) metrics: Arc<ComponentMetrics>,
     /// The items that move in the group of the component: a checkpoint holds the component back.
     pub(crate) traffic: Arc<Traffic>,
@@ -95,15 +99,40 @@ impl SourceOutput {
         self.share.budget()
     }
 
-    /// True if the run was asked to stop. A source then returns, having sent what it has read. A file reader
-    /// may ignore it: sending ends with an error where a later run can resume the file.
+    /// True if the run was asked to stop, or the source has sent as much as it may. A source then returns,
+    /// having sent what it has read. A file reader may ignore it: sending ends with an error where a later
+    /// run can resume the file.
     pub fn is_stopping(&self) -> bool {
-        self.stop.is_requested()
+        self.stop.is_requested() || self.is_limit_reached()
     }
 
-    /// Notes that input is left because the run was asked to stop.
+    /// The number of messages or files that the source may still send. A source that sends no more at once
+    /// has an exact checkpoint where its limit is reached.
+    pub fn left(&self) -> usize {
+        self.limit.as_ref().map_or(usize::MAX, Limit::left)
+    }
+
+    /// True if the source has sent as much as it may.
+    pub(crate) fn is_limit_reached(&self) -> bool {
+        self.limit.as_ref().is_some_and(Limit::is_reached)
+    }
+
+    /// Why nothing more can be sent. A source that returns it has ended.
+    pub fn limit_reached(&self) -> Error {
+        Error::permanent(format!("`{}` has sent as much as it may in this run", self.name()))
+    }
+
+    /// True in a dry run: the source removes nothing, and acknowledges nothing to a sender.
+    pub fn is_dry(&self) -> bool {
+        self.positions().is_some_and(|positions| positions.is_frozen())
+    }
+
+    /// Notes that input is left, if the run was asked to stop. A source that reached its limit has ended: the
+    /// output of the run is whole.
     pub(crate) fn heed_stop(&self) {
-        self.stop.heed();
+        if self.stop.is_requested() {
+            self.stop.heed();
+        }
     }
 
     /// True if the open file is not to be read any further: the run was asked to stop, and a later run can
@@ -112,14 +141,18 @@ impl SourceOutput {
         self.is_stopping() && file.may_be_left()
     }
 
-    /// Waits until the run is asked to stop: for `select!` beside a wait for input.
+    /// Waits until [`is_stopping`](Self::is_stopping): for `select!` beside a wait for input.
     pub async fn stopping(&self) {
-        self.stop.requested().await;
+        let Some(limit) = &self.limit else { return self.stop.requested().await };
+        tokio::select! {
+            () = self.stop.requested() => {}
+            () = limit.reached().requested() => {}
+        }
     }
 
-    /// Waits. Returns true if the run was asked to stop meanwhile.
+    /// Waits. Returns true if the source is to stop by then.
     pub async fn sleep(&self, duration: Duration) -> bool {
-        self.stop.sleep(duration).await
+        tokio::time::timeout(duration, self.stopping()).await.is_ok()
     }
 
     /// Ends the input of the stages behind the source, which waits for them from now on: some settle messages
@@ -235,8 +268,9 @@ impl SourceOutput {
     /// # Errors
     /// If the run is ending and nothing takes them; the component should return the error.
     pub async fn send(&mut self, reading: impl Into<Received>) -> Result<(), Error> {
-        let batch = self.batch(reading.into(), None)?;
-        self.send_batch(batch).await
+        let (batch, rest) = self.batch(reading.into(), None)?;
+        self.send_batch(batch).await?;
+        rest
     }
 
     /// As [`send`](Self::send), for sources that answer the sender of the messages: also returns a future of
@@ -247,10 +281,10 @@ impl SourceOutput {
     /// # Errors
     /// As [`send`](Self::send).
     pub async fn send_acked(&mut self, reading: impl Into<Received>) -> Result<Settled, Error> {
-        let mut batch = self.batch(reading.into(), None)?;
+        let (mut batch, rest) = self.batch(reading.into(), None)?;
         let settled = self.settled(batch.ack_mut());
         self.send_batch(batch).await?;
-        Ok(settled)
+        rest.map(|()| settled)
     }
 
     /// Adds an answer to the ack of a file that is about to be sent: returns a future of how the file was
@@ -261,6 +295,9 @@ impl SourceOutput {
             // The source may not wait any more.
             let _ = tell.send(settlement);
         }));
+        if self.is_dry() {
+            return Settled::refused("a dry run delivers nothing");
+        }
         let saves = match &self.upstream {
             Upstream::Source(_, saves) => saves.clone(),
             Upstream::File(_) => None,
@@ -278,8 +315,9 @@ impl SourceOutput {
         meta: Meta,
         fields: Option<RecordBatch>,
     ) -> Result<(), Error> {
-        let batch = self.batch(Received { reading, fields }, Some(meta))?;
-        self.send_batch(batch).await
+        let (batch, rest) = self.batch(Received { reading, fields }, Some(meta))?;
+        self.send_batch(batch).await?;
+        rest
     }
 
     /// Sends messages to the `errors` output: they could be read but not be used.
@@ -301,8 +339,9 @@ impl SourceOutput {
         reading: impl Into<Received>,
         reasons: Vec<String>,
     ) -> Result<(), Error> {
-        let batch = self.batch(reading.into(), None)?;
-        self.give_rejected(batch, reasons).await
+        let (batch, rest) = self.batch(reading.into(), None)?;
+        self.give_rejected(batch, reasons).await?;
+        rest
     }
 
     /// As [`reject_each`](Self::reject_each), and returns a future as [`send_acked`](Self::send_acked) does.
@@ -314,13 +353,14 @@ impl SourceOutput {
         reading: impl Into<Received>,
         reasons: Vec<String>,
     ) -> Result<Settled, Error> {
-        let mut batch = self.batch(reading.into(), None)?;
+        let (mut batch, rest) = self.batch(reading.into(), None)?;
         let settled = self.settled(batch.ack_mut());
         self.give_rejected(batch, reasons).await?;
-        Ok(settled)
+        rest.map(|()| settled)
     }
 
-    async fn give_rejected(&self, batch: Batch, reasons: Vec<String>) -> Result<(), Error> {
+    async fn give_rejected(&self, batch: Batch, mut reasons: Vec<String>) -> Result<(), Error> {
+        reasons.truncate(batch.rows());
         self.metrics.add_errors(batch.rows());
         let (rejected, rest) =
             thalweg_record::split_rejected(batch, (0..).zip(reasons).collect(), self.name())?;
@@ -347,7 +387,25 @@ impl SourceOutput {
         give(targets, batch, self.budget(), &self.traffic, self.name()).await
     }
 
-    fn batch(&self, mut received: Received, meta: Option<Meta>) -> Result<Batch, Error> {
+    /// Counts items against the limit. Returns how many of them may be sent, and the error to return after
+    /// that if it is not all.
+    fn admit(&self, items: usize) -> (usize, Result<(), Error>) {
+        let admitted = self.limit.as_ref().map_or(items, |limit| limit.take(items));
+        (admitted, if admitted < items { Err(self.limit_reached()) } else { Ok(()) })
+    }
+
+    /// Returns the batch of the messages that the limit allows, and the error to return after it was sent if
+    /// there were more. The batch then has no checkpoint: that of the reading is after all of them.
+    fn batch(&self, mut received: Received, meta: Option<Meta>) -> Result<(Batch, Result<(), Error>), Error> {
+        let (admitted, rest) = self.admit(received.reading.payload.len());
+        if rest.is_err() {
+            received.truncate(admitted);
+        }
+        Ok((self.owed(received, meta)?, rest))
+    }
+
+    /// Makes a batch of messages, with what it owes.
+    fn owed(&self, mut received: Received, meta: Option<Meta>) -> Result<Batch, Error> {
         let checkpoint = received.reading.checkpoint.take();
         match &self.upstream {
             Upstream::Source(positions, _) => {
@@ -388,8 +446,13 @@ impl SourceOutput {
     pub async fn send_files(
         &mut self,
         mut files: Vec<File>,
-        checkpoint: Option<Checkpoint>,
+        mut checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
+        let (admitted, rest) = self.admit(files.len());
+        if rest.is_err() {
+            files.truncate(admitted);
+            checkpoint = None;
+        }
         let (ack, passage) = self.ack_of_files(checkpoint, files.len());
         for file in &mut files {
             file.ack_mut().merge(ack.split());
@@ -406,7 +469,7 @@ impl SourceOutput {
             self.metrics.add_out(parcel.items(), parcel.bytes());
             self.give_files(&self.main, parcel).await?;
         }
-        Ok(())
+        rest
     }
 
     /// Sends a file to the `errors` output: it was found but cannot be used.
@@ -419,6 +482,7 @@ impl SourceOutput {
         mut problem: Problem,
         checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
+        self.admit(1).1?;
         file.ack_mut().merge(self.ack_of_files(checkpoint, 1).0);
         problem.component = self.name().clone();
         file.set_problem(problem);

@@ -43,6 +43,15 @@ impl From<Reading> for Received {
 }
 
 impl Received {
+    /// Keeps the first messages, without the checkpoint, which is after all of them.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        let reading = &mut self.reading;
+        reading.payload = reading.payload.slice(0, rows);
+        reading.positions = reading.positions.as_ref().map(|positions| positions.slice(0, rows));
+        reading.checkpoint = None;
+        self.fields = self.fields.as_ref().map(|fields| fields.slice(0, rows));
+    }
+
     pub(super) fn into_batch(self, meta: Arc<Meta>, ack: Ack) -> Result<Batch, Error> {
         let Received { reading, fields } = self;
         let mut batch = Batch::new(reading.payload, meta, ack);
@@ -62,6 +71,12 @@ impl Received {
 pub struct Settled(Pin<Box<dyn Future<Output = Settlement> + Send>>);
 
 impl Settled {
+    /// Ready at once, with a failure: the sender keeps what it sent.
+    pub(super) fn refused(reason: &str) -> Self {
+        let settlement = Settlement { outcome: Outcome::Failed, rejected: 0, reason: Some(reason.into()) };
+        Self(Box::pin(std::future::ready(settlement)))
+    }
+
     pub(super) fn new(settled: oneshot::Receiver<Settlement>, saves: Option<Saves>) -> Self {
         Self(Box::pin(async move {
             // Acks answer even when they are dropped, so this is never needed. Failure would be the safe

@@ -22,7 +22,7 @@ pub struct ClearOptions {
     pub yes: bool,
 }
 
-/// Removes dead letters, after asking on a terminal.
+/// Removes dead letters, after asking on a terminal. Without one, only if the user has said yes.
 ///
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
@@ -46,7 +46,13 @@ pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
         return Ok(Exit::Done);
     }
     let letters = counted(ids.len() as u64, "dead letter");
-    if !options.yes && stdin().is_terminal() {
+    if !options.yes && !stdin().is_terminal() {
+        return Err(CommandError::Usage(format!(
+            "{letters} would be removed from `{}`, and there is no terminal to ask on; `--yes` removes without asking",
+            folder.display()
+        )));
+    }
+    if !options.yes {
         print::err(&format!("remove {letters} from `{}`? This cannot be undone. [y/N] ", folder.display()));
         let mut answer = String::new();
         stdin().read_line(&mut answer)?;

@@ -8,6 +8,7 @@ use crate::paint::Paint;
 use crate::print;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
 
+use super::lines::Lines;
 use super::{Filter, StateLocation, json_of, nothing_in, open};
 
 /// The dead letters to list.
@@ -35,6 +36,7 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
     let width = print::width().clamp(40, 160);
     let mut by_component: BTreeMap<String, u64> = BTreeMap::new();
     let mut all = 0;
+    let mut lines = Lines::default();
     for found in store.iter().flat_map(Store::letters) {
         let (id, letter) = found?;
         if !options.filter.takes(&letter) {
@@ -43,7 +45,10 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
         *by_component.entry(letter.component.clone()).or_default() += 1;
         all += 1;
         if all <= options.limit {
-            print::out(&if options.json { json_of(id, &letter)? } else { brief(id, &letter, width, paint) })?;
+            print::out(&match options.json {
+                true => json_of(id, &letter)?,
+                false => brief(id, &letter, &lines.place_of(&letter), width, paint),
+            })?;
         }
     }
     if options.json {
@@ -77,20 +82,11 @@ fn dropped_of(dropped: u64) -> String {
     }
 }
 
-/// The origin of a dead letter: `access.log:1234`.
-fn place_of(letter: &DeadLetter) -> String {
-    let from = letter.path.as_ref().unwrap_or(&letter.source);
-    match letter.position {
-        Some(position) => format!("{from}:{position}"),
-        None => from.clone(),
-    }
-}
-
 fn payload_of(letter: &DeadLetter) -> String {
     String::from_utf8_lossy(&letter.payload_bytes()).into_owned()
 }
 
-fn brief(id: DeadLetterId, letter: &DeadLetter, width: usize, paint: Paint) -> String {
+fn brief(id: DeadLetterId, letter: &DeadLetter, place: &str, width: usize, paint: Paint) -> String {
     const INDENT: usize = 6;
     let reason = paragraphs(&letter.reason, width, INDENT);
     let payload = excerpt(&payload_of(letter), width - INDENT - 1);
@@ -104,7 +100,7 @@ fn brief(id: DeadLetterId, letter: &DeadLetter, width: usize, paint: Paint) -> S
         paint.bold(&format!("{id:>4}")),
         moment(letter.time_us),
         paint.cyan(&letter.component),
-        place_of(letter),
+        place,
         "",
         paint.dim(&payload),
     )

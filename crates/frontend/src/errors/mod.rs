@@ -1,6 +1,7 @@
 //! Dead letters: messages and files that no component could process, and why.
 
 mod clear;
+mod lines;
 mod list;
 mod replay;
 mod show;

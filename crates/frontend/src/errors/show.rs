@@ -6,6 +6,7 @@ use crate::paint::Paint;
 use crate::print;
 use thalweg_engine::{DeadLetter, DeadLetterId, KeptField};
 
+use super::lines::Lines;
 use super::{StateLocation, json_of, open};
 
 /// The dead letter to show.
@@ -77,8 +78,12 @@ fn described(id: DeadLetterId, letter: &DeadLetter, paint: Paint) -> String {
         let mime = file.mime.as_ref().map(|mime| format!(", {mime}")).unwrap_or_default();
         line("file", &format!("{}, {}{mime}", file.name, counted(file.size, "byte")));
     }
-    if let Some(position) = letter.position {
-        line("position", &count(position));
+    match (Lines::default().line_of(letter), letter.position) {
+        (Some(number), Some(position)) => {
+            line("line", &format!("{} (from byte {} on)", count(number), count(position)));
+        }
+        (_, Some(position)) => line("byte", &count(position)),
+        (_, None) => {}
     }
     for (at, field) in letter.fields.iter().enumerate() {
         let value = field.value.as_deref().unwrap_or("NULL");

@@ -6,7 +6,7 @@
 use thalweg_config::{Document, Key, Node, Span, Value};
 use thalweg_redact::with_variables;
 
-use super::endpoints::{Endpoints, shown};
+use super::endpoints::{Endpoints, is_stream, shown};
 use super::pace::Pace;
 use super::rows::{Encode, Parse, Rows};
 use super::{CopyOptions, ObjectLinks};
@@ -126,9 +126,10 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
         section.put(inner, node);
         root.put(name, section.done());
     };
-    section("sources", SOURCE, from.called("objects"));
+    // The kind of the source of a stream only stands for one that gives files.
+    section("sources", SOURCE, from.called(if is_stream(&endpoints.from) { "files" } else { "objects" }));
     section("pipelines", PIPELINE, pipeline.done());
-    section("sinks", SINK, to.called("objects"));
+    section("sinks", SINK, to.called(if is_stream(&endpoints.to) { "stdout" } else { "objects" }));
     Document::made("the command line", &line.text, root.done())
 }
 
@@ -147,10 +148,12 @@ pub(super) fn printable(node: &Node) -> Node {
 fn urls(options: &CopyOptions, endpoints: &Endpoints, line: &mut Line, command: Span) -> (Mapping, Mapping) {
     let mut from = Mapping::new(command);
     let span = line.word(&shown(&options.from));
-    from.put("url", text(&endpoints.from, span));
+    from.put(if is_stream(&endpoints.from) { "path" } else { "url" }, text(&endpoints.from, span));
     let mut to = Mapping::new(command);
     let span = line.word(&shown(&options.to));
-    to.put("url", text(&endpoints.to, span));
+    if !is_stream(&endpoints.to) {
+        to.put("url", text(&endpoints.to, span));
+    }
     for (name, patterns) in [("include", &options.include), ("exclude", &options.exclude)] {
         let patterns: Vec<Node> =
             patterns.iter().map(|pattern| line.option(&format!("--{name}"), pattern)).collect();

@@ -56,6 +56,13 @@ impl Endpoints {
                     joined(&shown(&url), &rows.name_for("all"))
                 )));
             }
+            (false, true, true) if is_stream(from) => {
+                let to = shown(&url);
+                return Err(LoadError::Options(format!(
+                    "the standard input has no name, and `{to}` is a folder; give TO a name, for example `{}`",
+                    joined(&to, &rows.name_for("all"))
+                )));
+            }
             (false, true, true) => url = joined(&url, &rows.name_for(&escaped(name_of(from), &url))),
             _ => {}
         }
@@ -68,6 +75,9 @@ impl Endpoints {
     /// # Errors
     /// If the copy would be read again.
     pub fn refuse_itself(&self, source: &ObjectsSource, below: &str) -> Result<(), LoadError> {
+        if is_stream(&self.to) {
+            return Ok(());
+        }
         let (url, query) = parts(&self.to);
         let target = match url.ends_with('/') || is_whole_store(&url) {
             true => joined(&url, &escaped(below, &url)),
@@ -90,6 +100,11 @@ impl Endpoints {
             ))),
         }
     }
+}
+
+/// True for the standard input or output.
+pub(super) fn is_stream(url: &str) -> bool {
+    url == "-"
 }
 
 /// A URL or a path for messages, without secrets.

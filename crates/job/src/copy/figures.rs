@@ -44,6 +44,11 @@ impl Figures {
         let detail = |role: &'static str, name: &str| {
             of_role(role).filter_map(|counts| counts.details.get(name).copied()).sum::<u64>()
         };
+        // The standard output does not count what it sent by itself.
+        let to_stdout = of_role("sink")
+            .filter(|counts| counts.kind == "stdout")
+            .map(|counts| counts.bytes_out)
+            .sum::<u64>();
         let both = |name: &str| detail("source", name) + detail("sink", name);
         let skipped = detail("sink", "skipped_files");
         let fetched = detail("source", "fetched_bytes");
@@ -57,7 +62,7 @@ impl Figures {
                 (0, false) => detail("sink", "sent_bytes"),
                 (fetched, _) => fetched,
             },
-            written_bytes: detail("sink", "sent_bytes"),
+            written_bytes: detail("sink", "sent_bytes") + to_stdout,
             requests: both("requests"),
             retries: both("retries"),
             verified_bytes: detail("sink", "verified_bytes"),

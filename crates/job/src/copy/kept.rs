@@ -16,7 +16,7 @@ use thalweg_files::sinks::objects::{discard_unfinished, is_finished};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::configuration::SINK;
-use super::endpoints::Endpoints;
+use super::endpoints::{Endpoints, is_stream};
 use super::{CopyOptions, ObjectLinks};
 use crate::error::LoadError;
 use crate::identity::Identity;
@@ -86,7 +86,8 @@ impl Kept {
             let state_dir = StateDir { folder: folder.clone(), positions: true, owner };
             return Ok(Self { resumes: !is_empty(folder), state_dir, job: None });
         }
-        let Some(jobs) = jobs_folder().filter(|_| !kept.no_resume) else {
+        let is_stream = is_stream(&endpoints.from) || is_stream(&endpoints.to);
+        let Some(jobs) = jobs_folder().filter(|_| !kept.no_resume && !is_stream) else {
             return Ok(Self {
                 state_dir: Identity::unknown("copy").state_dir(Path::new(""), None, None),
                 resumes: false,

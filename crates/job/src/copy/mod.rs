@@ -13,7 +13,9 @@ mod kept;
 mod listing;
 mod pace;
 mod rows;
+mod stream;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -23,16 +25,19 @@ use thalweg_config::{ByteSize, Document, Node};
 use thalweg_engine::{Graph, Handle};
 pub use thalweg_files::sources::objects::ObjectLinks;
 use thalweg_files::sources::objects::{ObjectsSource, is_sendable};
+use thalweg_files::sources::standard_input::StandardInput;
+use thalweg_store::Object;
 
 use crate::error::{LoadError, RunError};
 use crate::outcome::Outcome;
 use crate::run::{Observer, RunOptions, cores, run_graph};
-use endpoints::{Endpoints, shown};
+use endpoints::{Endpoints, is_stream, shown};
 
 pub use figures::Figures;
 pub use kept::{Kept, StateOptions};
 pub use pace::{Mode, Pace, PaceOptions};
 pub use rows::{Encode, Parse, Rows};
+pub use stream::{StreamCopy, StreamError, Streamed};
 
 /// The largest number of cores that may be asked for.
 const MOST_THREADS: usize = 1024;
@@ -41,9 +46,10 @@ const MOST_THREADS: usize = 1024;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CopyOptions {
-    /// The URL or pattern to read.
+    /// The URL or pattern to read. `-` is the standard input.
     pub from: String,
-    /// The object to write, or, with a slash at its end, the prefix of all objects.
+    /// The object to write, or, with a slash at its end, the prefix of all objects. `-` is the standard
+    /// output.
     pub to: String,
     /// Patterns of the objects to copy; all if empty.
     pub include: Vec<String>,
@@ -153,10 +159,17 @@ impl<'a> CopyJob<'a> {
             let text = format!("`--threads` must be a number from 1 to {MOST_THREADS}");
             return Err(LoadError::Options(text));
         }
+        if StreamCopy::of(options)?.is_some() {
+            let text = "`-` stands for the standard input or output of `thalweg copy`; here, give a path";
+            return Err(LoadError::Options(text.to_owned()));
+        }
         let pace = options.pace.pace()?;
         let endpoints = Endpoints::new(&options.from, &options.to, &options.rows)?;
         let document = configuration::document(options, &endpoints, pace);
         let mut graph = thalweg_engine::read(&document, &crate::registry())?;
+        if is_stream(&endpoints.from) {
+            graph.sources.iter_mut().for_each(|source| source.config = Arc::new(StandardInput));
+        }
         graph.memory = options.memory.unwrap_or(graph.memory);
         let source = ObjectsSource::new(&endpoints.from, options.include.clone(), options.exclude.clone())
             .symlinks(options.symlinks.unwrap_or_default());
@@ -170,8 +183,11 @@ impl<'a> CopyJob<'a> {
     /// If there is none, it would be copied onto itself, it does not have a column that the options name, or
     /// `goes_on` returned false.
     pub fn probe(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<Option<String>, LoadError> {
+        if is_stream(&self.endpoints.from) {
+            return Ok(None);
+        }
         let (mut first, mut is_empty) = (None, true);
-        let mut each = |below: &str, _: &str, _: u64| {
+        let mut each = |below: &str, _: &Object| {
             is_empty = false;
             // A name that leads out of the target is rejected by itself when its turn comes.
             first = is_sendable(below).then(|| below.to_owned());

@@ -12,6 +12,7 @@ use thalweg_engine::{Error, FileWatcher, Graph, Handle, Plan, Run, StateDir, Sum
 use tokio::time::MissedTickBehavior;
 
 use crate::descriptors::check_descriptor_limit;
+use crate::dry_run::DryRun;
 use crate::error::{LoadError, RunError};
 use crate::job::{Job, Phase};
 use crate::outcome::{JobOutcome, Outcome, Retries};
@@ -32,6 +33,10 @@ pub struct RunOptions {
     /// The dead letters that the run processes again, if it does. Sinks then append to the output of earlier
     /// runs, also without checkpoints.
     pub replayed: Option<Arc<Replayed>>,
+    /// How many messages or files each source may send, if that is limited.
+    pub limit: Option<u64>,
+    /// Shows what the run would write, if it is to have no effects.
+    pub dry_run: Option<Arc<DryRun>>,
     /// How long a stopped run may take to deliver what is in flight.
     pub drain_timeout: Duration,
     /// The signals that stop the run (SIGINT, SIGTERM) and reopen its outputs (SIGHUP), if it heeds any. A
@@ -46,7 +51,14 @@ impl RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { cores: cores(), replayed: None, drain_timeout: Self::DRAIN_TIMEOUT, signals: None }
+        Self {
+            cores: cores(),
+            replayed: None,
+            limit: None,
+            dry_run: None,
+            drain_timeout: Self::DRAIN_TIMEOUT,
+            signals: None,
+        }
     }
 }
 
@@ -125,7 +137,14 @@ impl JobRun {
     ///
     /// # Errors
     /// If the phase cannot be prepared.
-    pub fn prepare(job: Job, options: RunOptions, observer: &mut dyn Observer) -> Result<Self, LoadError> {
+    pub fn prepare(
+        mut job: Job,
+        options: RunOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, LoadError> {
+        if let Some(dry_run) = &options.dry_run {
+            job.phases.iter_mut().for_each(|phase| dry_run.take_over(phase));
+        }
         let first = job.phases.first().ok_or_else(|| LoadError::Empty(job.name.clone()))?;
         observer.prepare(first)?;
         let first = prepared_run(first, &options, observer)?;
@@ -201,6 +220,14 @@ fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) ->
     let run = run.drain_timeout(options.drain_timeout);
     let run = match &options.replayed {
         Some(replayed) => run.replaying(replayed.clone()),
+        None => run,
+    };
+    let run = match options.limit {
+        Some(limit) => run.limited(limit),
+        None => run,
+    };
+    let run = match options.dry_run.clone() {
+        Some(dry_run) => run.rehearsed(dry_run),
         None => run,
     };
     Ok(match observer.watcher() {

@@ -1,12 +1,14 @@
 //! The options for writing files into a folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
 use thalweg_engine::Mistake;
+use thalweg_record::File;
 
+use super::path::path_below;
 use crate::file_template::{FileTemplate, Variable};
 
 /// How files are written into a folder.
@@ -64,6 +66,12 @@ pub enum Kept {
 }
 
 impl DirectoryOptions {
+    /// Returns the path of a file if nothing is there yet.
+    pub fn target(&self, file: &mut File) -> Option<String> {
+        let name = self.name.render(file).ok()?;
+        Some(path_below(&self.path, Path::new(&name)).ok()?.display().to_string())
+    }
+
     /// Returns the mistakes that the schema does not show.
     pub fn check(&self) -> Vec<Mistake> {
         if self.path.as_os_str().is_empty() {

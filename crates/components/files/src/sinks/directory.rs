@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, FileTransform, FileTransformConfig, Mistake};
+use thalweg_record::File;
 
 use crate::directory::names::Names;
 use crate::directory::{Directory, DirectoryOptions};
@@ -40,6 +41,10 @@ sinks:
 }
 
 impl FileTransformConfig for DirectoryConfig {
+    fn target(&self, file: &mut File) -> Option<String> {
+        self.options.target(file)
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let names = self.names.clone();
         Ok(Box::new(Directory::new(self.options.clone(), names, context, true)))

@@ -1,5 +1,7 @@
 //! The sources: one file and one line each.
 
+pub mod standard_input;
+
 thalweg_engine::components! {
     source files::FilesConfig;
     #[cfg(feature = "stores")]

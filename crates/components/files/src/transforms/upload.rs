@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Cost, Error, FileTransform, FileTransformConfig, Mistake};
+use thalweg_record::File;
 
 use crate::sinks::objects::ObjectsSink;
 
@@ -44,6 +45,14 @@ sinks:
 impl FileTransformConfig for Upload {
     fn cost(&self) -> Cost {
         Cost::Waits
+    }
+
+    fn has_effects(&self) -> bool {
+        true
+    }
+
+    fn target(&self, file: &mut File) -> Option<String> {
+        FileTransformConfig::target(&self.0, file)
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {

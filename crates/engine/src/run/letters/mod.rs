@@ -14,8 +14,8 @@ use thalweg_config::counted;
 use thalweg_record::{Batch, Budget, Outcome};
 use thalweg_runtime::{Failpoint, Receiver, Stop, Taken, blocking};
 
-use super::RunFailure;
 use super::checkpoints::LazyStore;
+use super::{Rehearsal, RunFailure};
 use crate::metrics::ComponentMetrics;
 use crate::parcel::{Files, Parcel};
 use crate::store::{Added, DeadLetter};
@@ -45,6 +45,8 @@ pub(super) struct DeadLetters {
     pub(super) before: Before,
     pub(super) budget: Budget,
     pub(super) stop: Stop,
+    /// Receives the letters of a dry run, which keeps none.
+    pub(super) rehearsal: Option<Arc<dyn Rehearsal>>,
 }
 
 /// Messages or files that were rejected together. It counts as moving until it is settled.
@@ -70,6 +72,15 @@ fn settle<P: Parcel>(parcel: P, metrics: &ComponentMetrics) {
 
 impl DeadLetters {
     pub(super) async fn run(self) -> Result<(), RunFailure> {
+        if let Some(rehearsal) = &self.rehearsal {
+            while let Some(rejected) = self.next().await {
+                for letters in self.letters_of(&rejected) {
+                    letters.iter().for_each(|letter| rehearsal.rejected(letter));
+                }
+                rejected.settle(&self.metrics);
+            }
+            return Ok(());
+        }
         let mut keeper = Keeper { task: &self, page: Page::default(), drops: Drops::default() };
         while let Some(rejected) = self.next().await {
             keeper.add(rejected).await?;
@@ -95,6 +106,25 @@ impl DeadLetters {
         batch.or_else(|| self.files.try_take().map(Rejected::Files))
     }
 
+    /// The letters of what was rejected together, in portions of limited size.
+    fn letters_of<'r>(
+        &'r self,
+        rejected: &'r Rejected,
+    ) -> Box<dyn Iterator<Item = Vec<DeadLetter>> + Send + 'r> {
+        match rejected {
+            Rejected::Messages(Taken { item: batch, .. }) => {
+                let most = (FIELDS / batch.fields().num_columns().max(1)).clamp(1, ROWS);
+                let starts = (0..batch.rows()).step_by(most);
+                Box::new(starts.map(move |start| {
+                    made::of_rows(batch, start..(start + most).min(batch.rows()), &self.before)
+                }))
+            }
+            Rejected::Files(Taken { item: files, .. }) => {
+                Box::new(files.iter().map(|file| vec![made::of_file(file, &self.before)]))
+            }
+        }
+    }
+
     /// True if nothing can be rejected any more.
     fn has_ended(&self) -> bool {
         self.messages.is_ended() && self.files.is_ended()
@@ -111,23 +141,11 @@ struct Keeper<'a> {
 impl Keeper<'_> {
     /// Adds letters to the page, which is stored whenever it is full.
     async fn add(&mut self, rejected: Rejected) -> Result<(), RunFailure> {
-        let task = self.task;
-        match &rejected {
-            Rejected::Messages(Taken { item: batch, .. }) => {
-                let most = (FIELDS / batch.fields().num_columns().max(1)).clamp(1, ROWS);
-                for start in (0..batch.rows()).step_by(most) {
-                    let rows = start..(start + most).min(batch.rows());
-                    self.add_letters(made::of_rows(batch, rows, &task.before)).await?;
-                }
-            }
-            Rejected::Files(Taken { item: files, .. }) => {
-                for file in files {
-                    self.add_letters(vec![made::of_file(file, &task.before)]).await?;
-                }
-            }
+        for letters in self.task.letters_of(&rejected) {
+            self.add_letters(letters).await?;
         }
         if let Some(rejected) = self.page.end(rejected) {
-            rejected.settle(&task.metrics);
+            rejected.settle(&self.task.metrics);
         }
         Ok(())
     }

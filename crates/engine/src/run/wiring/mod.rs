@@ -144,6 +144,7 @@ impl<'a> Wiring<'a> {
                 .collect(),
             budget: handle.budget.clone(),
             stop: handle.stop.clone(),
+            rehearsal: self.environment.rehearsal.clone(),
         };
         let name = handle.letters.name.clone();
         self.tasks.push(Task::new(name, Placement::OwnThread, letters.run()));

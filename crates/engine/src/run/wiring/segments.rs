@@ -210,6 +210,7 @@ impl Wiring<'_> {
                 share: environment.handle.budget.share(),
                 batch_bytes: environment.batch_bytes,
                 stop: environment.handle.stop.clone(),
+                limit: None,
                 metrics: environment.metrics(name),
                 main: main.clone(),
                 errors: errors.clone(),

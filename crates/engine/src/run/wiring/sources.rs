@@ -9,7 +9,7 @@ use crate::run::auxiliaries::Auxiliaries;
 use crate::run::checkpoints::ComponentPositions;
 use crate::run::threads::{Placement, Task};
 use crate::run::{RunFailure, source};
-use crate::source_output::{Route, SourceOutput, Upstream};
+use crate::source_output::{Limit, Route, SourceOutput, Upstream};
 use crate::{Flow, Role};
 
 impl Wiring<'_> {
@@ -48,11 +48,16 @@ impl Wiring<'_> {
     ) -> SourceOutput {
         let environment = self.environment;
         let name = &stage.node.name;
+        let is_auxiliary = stage.node.config.is_auxiliary();
+        // Auxiliary sources end with the others.
+        let is_limited =
+            !is_auxiliary || self.plan.sources.iter().all(|stage| stage.node.config.is_auxiliary());
         let saves = environment.checkpoints.as_ref().map(|_| self.groups[group].saver.saves());
         SourceOutput {
             share: environment.handle.budget.share(),
             batch_bytes: environment.batch_bytes,
-            stop: auxiliaries.stop(stage.node.config.is_auxiliary()).clone(),
+            stop: auxiliaries.stop(is_auxiliary).clone(),
+            limit: environment.limit.filter(|_| is_limited).map(Limit::new),
             metrics: environment.metrics(name),
             traffic: self.channels.traffic(group).clone(),
             main: self.route(stage, group, &stage.main),

@@ -18,7 +18,7 @@ const SKIPPED: usize = 1000;
 
 /// Finds existing objects below a prefix.
 #[derive(Default)]
-pub(super) struct Finder {
+pub struct Finder {
     window: Mutex<Window>,
 }
 
@@ -46,12 +46,7 @@ impl Finder {
     ///
     /// # Errors
     /// If the store cannot be asked.
-    pub(super) async fn find(
-        &self,
-        store: &Store,
-        prefix: &str,
-        path: &str,
-    ) -> Result<Option<Object>, StoreError> {
+    pub async fn find(&self, store: &Store, prefix: &str, path: &str) -> Result<Option<Object>, StoreError> {
         if !store.is_here() && store.lists_in_order() {
             let mut window = self.window.lock().await;
             if window.reaches(store, prefix, path).await {

@@ -35,9 +35,9 @@ use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     Component, Context, Cost, Details, Error, FileSink, FileTransform, FileTransformConfig, Journal, Mistake,
-    Sink, SinkConfig, TransformConfig,
+    Naming, OneName, Sink, SinkConfig, TransformConfig,
 };
-use thalweg_record::Budget;
+use thalweg_record::{Budget, File};
 use thalweg_runtime::ConcurrencyLimit;
 use thalweg_store::{Limits, OnExisting, Store, StoreError, UploadedPart, Writing, part_size};
 
@@ -46,6 +46,8 @@ use crate::directory::presence::Presence;
 use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
 use thalweg_stream::encode::EncodeConfig;
+
+pub use existing::Finder;
 
 /// Writes objects to stores: each file as one object, or messages one after the other.
 ///
@@ -121,7 +123,7 @@ pub struct ObjectsSink {
     /// Shared by all workers.
     #[serde(skip)]
     #[schemars(skip)]
-    finder: Arc<existing::Finder>,
+    finder: Arc<Finder>,
     /// True if the drafts of former runs that no run resumes are removed. Shared by all workers: a later one
     /// must not remove the drafts of this run.
     #[serde(skip)]
@@ -444,6 +446,11 @@ impl SinkConfig for ObjectsSink {
         Some(FileSink(Arc::new(self.clone())))
     }
 
+    fn naming(&self) -> Option<Box<dyn Naming>> {
+        let (store, path) = self.location().ok()?;
+        Some(OneName::boxed(store.name(&path)))
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         if self.is_folder() {
             let why = "messages are written to an object, so its `url` must not end with a slash";
@@ -466,6 +473,12 @@ impl SinkConfig for ObjectsSink {
 impl FileTransformConfig for ObjectsSink {
     fn cost(&self) -> Cost {
         Cost::Waits
+    }
+
+    fn target(&self, file: &mut File) -> Option<String> {
+        let (store, path) = self.location().ok()?;
+        let name = if self.is_folder() { self.name.render(file).ok()? } else { Default::default() };
+        Some(store.name(&format!("{path}{}", name.to_string_lossy())))
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {

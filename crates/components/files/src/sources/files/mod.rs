@@ -282,7 +282,7 @@ impl Files {
                     checkpoint = self.by_name.then(|| pass.checkpoint(&path));
                     let lease = group.lease(out).await;
                     group.add(self.file(&source, path, walk, &metadata).with_lease(lease));
-                    if group.is_full() {
+                    if group.is_full(out) {
                         if self.by_name {
                             pass.save_recent(out);
                         }

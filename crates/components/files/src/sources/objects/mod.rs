@@ -433,7 +433,7 @@ impl Objects {
             }
             out.add_expected(object.size());
             group.add(self.file(out, object, PathBuf::from(below)).with_lease(lease));
-            if group.is_full() {
+            if group.is_full(out) {
                 let resume = checkpoint(location, &position).filter(|_| in_order);
                 out.send_files(group.take(), resume).await?;
             }

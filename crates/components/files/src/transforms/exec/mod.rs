@@ -144,6 +144,10 @@ impl FileTransformConfig for Exec {
         if self.one_at_a_time { Cost::Alone } else { Cost::Waits }
     }
 
+    fn has_effects(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(Running { options: self.clone(), temporary: context.temporary.clone() }))
     }

@@ -7,7 +7,7 @@ use chrono::NaiveTime;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Naming, Sink, SinkConfig, TransformConfig};
 
 use super::files::{Keep, Settings, most_open};
 use super::link::Link;
@@ -17,7 +17,7 @@ use super::{Compression, FileSink, names};
 use thalweg_codec::compress::level_mistake;
 use thalweg_codec::template::Template;
 use thalweg_config::FileMode;
-use thalweg_record::Budget;
+use thalweg_record::{Batch, Budget};
 use thalweg_stream::encode::EncodeConfig;
 
 /// Writes messages to files.
@@ -350,6 +350,26 @@ impl FileConfig {
     }
 }
 
+/// The paths of messages, for a dry run.
+struct Paths(Template);
+
+impl Naming for Paths {
+    fn names(&mut self, batch: &Batch) -> Vec<String> {
+        let fixed = self.0.prefix().to_owned();
+        let mut bound = self.0.bind(batch);
+        let mut rendered = Vec::new();
+        let path = |row| {
+            rendered.clear();
+            bound.render(row, &mut rendered);
+            match names::safe(&rendered, &fixed) {
+                Ok(path) => path.to_owned(),
+                Err(reason) => format!("nowhere: {reason}"),
+            }
+        };
+        (0..batch.rows()).map(path).collect()
+    }
+}
+
 impl SinkConfig for FileConfig {
     fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
@@ -359,6 +379,10 @@ impl SinkConfig for FileConfig {
         let path = Path::new(self.path.prefix());
         // Several writers may share a device, such as `/dev/stdout`.
         (self.path.is_constant() && !path.starts_with("/dev")).then(|| path.to_owned())
+    }
+
+    fn naming(&self) -> Option<Box<dyn Naming>> {
+        Some(Box::new(Paths(self.path.clone())))
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -303,7 +303,8 @@ impl Reader {
         let most =
             self.config.rate.map_or(rows, |rate| (rate / 10.0).clamp(1.0, rows.max(1) as f64) as usize);
         while row < rows || rows == 0 {
-            let count = most.min(rows - row);
+            // At least one: nothing is left when the source is stopping.
+            let count = most.min(rows - row).min(out.left().max(1));
             if self.pause(count, out).await {
                 // A later run sends the rest: the checkpoint is still before it.
                 if let Some(segment) = &mut self.current {
@@ -369,6 +370,9 @@ impl Reader {
 
     /// Removes the segments that are committed.
     fn remove_settled(&mut self, out: &SourceOutput) -> Result<(), Error> {
+        if out.is_dry() {
+            self.unsettled.clear();
+        }
         let mut at = 0;
         while let Some(read) = self.unsettled.get(at) {
             // A segment without messages has nothing to commit.

@@ -1,0 +1,103 @@
+//! The command line itself: versions, completion, the page of all commands, names that do not exist.
+
+use std::path::Path;
+
+use crate::common::House;
+
+#[test]
+fn the_version_names_the_commit_and_the_machine() {
+    let house = House::with(&[]);
+    let (short, long) = (house.run_well(&["-V"]).out, house.run_well(&["--version"]).out);
+    assert!(
+        short.starts_with("thalweg 0.") && short.ends_with(")\n") && short.lines().count() == 1,
+        "{short}"
+    );
+    let names_its_origin = short.contains("source archive") || short.contains("-");
+    assert!(names_its_origin && short.contains(std::env::consts::ARCH), "{short}");
+    assert!(long.starts_with(short.trim_end()), "{long}");
+    if cfg!(feature = "stores") {
+        assert!(long.contains("\nfeatures: ") && long.contains("stores"), "{long}");
+    }
+}
+
+/// Returns the candidates for the last of these words, as a shell gets them.
+fn completed(house: &House, words: &[&str]) -> Vec<String> {
+    let mut command = house.command(&[&["--"], words].concat());
+    let index = (words.len() - 1).to_string();
+    command.env("THALWEG_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index).env("_CLAP_IFS", "\n");
+    let output = command.output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_shell_completes_names() {
+    let text = "sources: { in: { stdin: {} } }\npipelines: { main: { from: in, to: out }, more: { from: in, to: out } }\nsinks: { out: { stdout: {} } }\n";
+    let house = House::with(&[("c.yaml", text), ("notes.txt", "")]);
+    assert!(completed(&house, &["thalweg", "components", "parse_js"]).contains(&"parse_json".to_owned()));
+    assert!(completed(&house, &["thalweg", "functions", "split_p"]).contains(&"split_part".to_owned()));
+    assert_eq!(completed(&house, &["thalweg", "new", "acc"]), ["access-log"]);
+    assert_eq!(completed(&house, &["thalweg", "run", "c"]), ["c.yaml"]);
+    assert_eq!(completed(&house, &["thalweg", "run", "n"]), [""; 0]);
+    assert_eq!(completed(&house, &["thalweg", "run", "c.yaml", "m"]), ["main", "more"]);
+}
+
+#[test]
+#[cfg(all(feature = "stores", feature = "avif", feature = "geoip", feature = "parquet"))]
+fn the_page_of_commands_is_fresh() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md");
+    let written = std::fs::read_to_string(page).unwrap_or_default();
+    assert!(written == House::with(&[]).run_well(&["reference"]).out, "run `make generate`");
+}
+
+#[test]
+fn the_page_has_every_command_and_option() {
+    let page = House::with(&[]).run_well(&["reference"]).out;
+    for part in [
+        "# Commands\n",
+        "| 2 | the configuration or the command line is wrong |",
+        "\n## `thalweg run`\n",
+        "\n### `thalweg errors clear`\n",
+        "| `--limit N` |",
+        "\nCompatibility with capyfile and gollum:\n",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("thalweg reference"), "a hidden command is shown");
+}
+
+#[test]
+fn man_pages_are_written_for_all_commands() {
+    let house = House::with(&[]);
+    house.run_well(&["reference", "--man", "man"]);
+    for name in ["thalweg", "thalweg-run", "thalweg-errors-clear"] {
+        let page = house.read(&format!("man/{name}.1"));
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
+}
+
+#[test]
+fn unknown_names_are_answered_without_a_long_list() {
+    let house = House::with(&[]);
+    for (arguments, answer) in [
+        (["functions", "uper"], "error: there is no function `uper`. Did you mean `upper`?\n"),
+        (["functions", "qqqqqqq"], "error: there is no function `qqqqqqq`. `thalweg functions` lists all\n"),
+        (["components", "blackhole"], "error: there is no component called `blackhole`. Use `discard`\n"),
+        (
+            ["components", "qqqqqqq"],
+            "error: there is no component called `qqqqqqq`. `thalweg components` lists all\n",
+        ),
+    ] {
+        let said = house.run(&arguments);
+        assert_eq!((said.code, said.err.as_str()), (Some(2), answer));
+    }
+}
+
+#[test]
+fn hand_overs_are_for_those_who_ask() {
+    let text = "sources: { in: { generate: { lines: [x], count: 1 } } }\npipelines: { main: { from: in, to: out } }\nsinks: { out: { discard: {} } }\n";
+    let house = House::with(&[("c.yaml", text)]);
+    let said = house.run_well(&["run", "c.yaml"]).err;
+    assert!(!said.contains("hand-over") && said.contains(" cores\n"), "{said}");
+    let said = house.run_well(&["run", "c.yaml", "-v"]).err;
+    assert!(said.contains("hand-over"), "{said}");
+}
