@@ -17,6 +17,8 @@ mod expansion;
 mod kept;
 mod labels;
 mod on_error;
+mod pairs;
+mod quoted;
 mod selection;
 
 thalweg_engine::components! {
@@ -40,6 +42,7 @@ thalweg_engine::components! {
     transform parse_csv::ParseCsv;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
+    transform parse_key_value::ParseKeyValue;
     transform parse_logfmt::ParseLogfmt;
     transform parse_regex::ParseRegex;
     transform parse_timestamp::ParseTimestamp;
