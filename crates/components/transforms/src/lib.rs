@@ -10,6 +10,7 @@
 //! See docs/decisions/011-sequential-transforms.md and
 //! docs/decisions/051-components-are-families-of-crates.md.
 
+mod access_log;
 mod base64;
 mod captures;
 mod conditions;
@@ -20,6 +21,7 @@ mod on_error;
 mod pairs;
 mod quoted;
 mod selection;
+mod text_parser;
 
 thalweg_engine::components! {
     transform add_id::AddId;
@@ -39,11 +41,13 @@ thalweg_engine::components! {
     transform gollum::Gollum;
     transform keep::Keep;
     transform limit::Limit;
+    transform parse_apache::ParseApache;
     transform parse_csv::ParseCsv;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
     transform parse_key_value::ParseKeyValue;
     transform parse_logfmt::ParseLogfmt;
+    transform parse_nginx::ParseNginx;
     transform parse_regex::ParseRegex;
     transform parse_timestamp::ParseTimestamp;
     transform parse_user_agent::ParseUserAgent;
