@@ -42,6 +42,7 @@ thalweg_engine::components! {
     transform keep::Keep;
     transform limit::Limit;
     transform parse_apache::ParseApache;
+    transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
