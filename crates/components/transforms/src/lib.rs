@@ -44,6 +44,7 @@ thalweg_engine::components! {
     transform parse_apache::ParseApache;
     transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;
+    transform parse_elb::ParseElb;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
     transform parse_key_value::ParseKeyValue;
