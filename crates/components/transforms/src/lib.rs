@@ -42,12 +42,14 @@ thalweg_engine::components! {
     transform keep::Keep;
     transform limit::Limit;
     transform parse_apache::ParseApache;
+    transform parse_cef::ParseCef;
     transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;
     transform parse_elb::ParseElb;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
     transform parse_key_value::ParseKeyValue;
+    transform parse_leef::ParseLeef;
     transform parse_logfmt::ParseLogfmt;
     transform parse_nginx::ParseNginx;
     transform parse_regex::ParseRegex;
