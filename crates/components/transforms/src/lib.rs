@@ -15,6 +15,7 @@ mod base64;
 mod captures;
 mod conditions;
 mod expansion;
+mod headers;
 mod kept;
 mod labels;
 mod on_error;
@@ -55,6 +56,7 @@ thalweg_engine::components! {
     transform parse_regex::ParseRegex;
     transform parse_timestamp::ParseTimestamp;
     transform parse_user_agent::ParseUserAgent;
+    transform parse_w3c::ParseW3c;
     transform rename::Rename;
     transform replace::Replace;
     transform route::Route;
