@@ -12,7 +12,7 @@ use memchr::{memchr2, memchr3};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, Typing};
-use thalweg_engine::{Component, Context, Error, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
 use crate::pairs::{PairParser, Pairs, Syntax, Value};
 
@@ -88,6 +88,14 @@ sinks:
 }
 
 impl TransformConfig for ParseCef {
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with_others()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let syntax =
             Cef { translates: self.translate_custom_fields, most: self.max_fields, extension: Vec::new() };

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{Columns, FieldType, unknown_types};
-use thalweg_engine::{Component, Context, Error, Mistake, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Transform, TransformConfig};
 
 use crate::text_parser::{TextOptions, TextParser, TextReader};
 
@@ -55,6 +55,14 @@ sinks:
 }
 
 impl TransformConfig for ParseCri {
+    fn fields(&self) -> Vec<String> {
+        vec![self.options.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        self.options.fields_after(before, FIELDS)
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let columns = Columns::new(self.options.typing(FIELDS), FIELDS.map(|(name, _)| name));
         Ok(Box::new(TextParser::new(Cri, columns, &self.options.field)))

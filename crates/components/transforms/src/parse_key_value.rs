@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, Typing};
 use thalweg_codec::delimiter::Delimiter;
-use thalweg_engine::{Component, Context, Error, Mistake, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Transform, TransformConfig};
 
 use crate::pairs::{PairParser, Pairs, Syntax, Value};
 use crate::quoted::quoted;
@@ -110,6 +110,14 @@ sinks:
 }
 
 impl TransformConfig for ParseKeyValue {
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with_others()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let typing = Typing::new(&self.types, self.null_values.as_deref());
         let syntax = KeyValue {

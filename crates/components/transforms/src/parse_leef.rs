@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, Typing};
-use thalweg_engine::{Component, Context, Error, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
 use crate::pairs::{PairParser, Pairs, Syntax, Value};
 
@@ -65,6 +65,14 @@ sinks:
 }
 
 impl TransformConfig for ParseLeef {
+    fn fields(&self) -> Vec<String> {
+        vec![self.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        before.with_others()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let typing = Typing::new(&self.types, None);
         Ok(Box::new(PairParser::new(Leef, typing, self.max_fields, &self.field)))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required};
-use thalweg_engine::{Error, Outputs, Transform};
+use thalweg_engine::{Error, KnownFields, Outputs, Transform};
 use thalweg_record::Batch;
 
 /// The field to parse, and the types of the results.
@@ -31,6 +31,16 @@ impl TextOptions {
         let usual = usual.into_iter().map(|(name, kind)| (name.to_owned(), kind));
         let given = self.types.iter().map(|(name, kind)| (name.clone(), *kind));
         Typing::new(&usual.chain(given).collect(), None)
+    }
+
+    /// Returns what is known of the fields of messages to which a parser adds these.
+    pub(crate) fn fields_after<'a>(
+        &self,
+        before: KnownFields,
+        usual: impl IntoIterator<Item = (&'a str, FieldType)>,
+    ) -> KnownFields {
+        let kind = |name: &str, usual| self.types.get(name).copied().unwrap_or(usual);
+        before.parsed(usual.into_iter().map(|(name, usual)| kind(name, usual).field(name)))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Field {
 
 impl Field {
     /// Returns the names and types of its fields.
-    pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, FieldType)> {
+    pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, FieldType)> + Clone {
         let port = (self.form == Form::Address).then_some((self.port, Int));
         [(self.name, self.kind)].into_iter().chain(port)
     }
@@ -178,7 +178,7 @@ impl Kind {
     }
 
     /// Returns the names and types of all fields.
-    pub(super) fn names(self) -> impl Iterator<Item = (&'static str, FieldType)> {
+    pub(super) fn names(self) -> impl Iterator<Item = (&'static str, FieldType)> + Clone {
         let has_request = self.fields().iter().any(|field| field.form == Form::Request);
         let parts = Request::FIELDS.into_iter().filter(move |_| has_request).map(|name| (name, Text));
         self.fields().iter().flat_map(Field::columns).chain(parts)

@@ -11,8 +11,8 @@ mod tests;
 use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::columns::{Columns, unknown_types};
-use thalweg_engine::{Component, Context, Error, Mistake, Transform, TransformConfig};
+use thalweg_codec::columns::{Columns, FieldType, unknown_types};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Transform, TransformConfig};
 
 use crate::access_log::Request;
 use crate::quoted::unescaped;
@@ -65,6 +65,15 @@ impl ElbFormat {
     }
 }
 
+impl ParseElb {
+    /// Returns the names and types of the fields that messages may have.
+    fn names(&self) -> impl Iterator<Item = (&'static str, FieldType)> + Clone {
+        let only = self.format.kind();
+        let kinds = Kind::ALL.into_iter().filter(move |kind| only.is_none_or(|only| only == *kind));
+        kinds.flat_map(Kind::names)
+    }
+}
+
 impl Component for ParseElb {
     const NAME: &'static str = "parse_elb";
     const EXAMPLE: &'static str = r#"
@@ -84,16 +93,21 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let kinds = Kind::ALL.into_iter().filter(|kind| self.format.kind().is_none_or(|only| only == *kind));
-        let names: Vec<&str> = kinds.flat_map(Kind::names).map(|(name, _)| name).collect();
-        unknown_types(&self.options.types, names.iter().copied()).collect()
+        unknown_types(&self.options.types, self.names().map(|(name, _)| name)).collect()
     }
 }
 
 impl TransformConfig for ParseElb {
+    fn fields(&self) -> Vec<String> {
+        vec![self.options.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        self.options.fields_after(before, self.names())
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let names = Kind::ALL.into_iter().flat_map(Kind::names);
-        let columns = Columns::new(self.options.typing(names), [""; 0]);
+        let columns = Columns::new(self.options.typing(self.names()), [""; 0]);
         let reader = Records { kind: self.format.kind(), layouts: [None, None, None], decoded: Vec::new() };
         Ok(Box::new(TextParser::new(reader, columns, &self.options.field)))
     }

@@ -11,7 +11,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{Columns, unknown_types};
-use thalweg_engine::{Component, Context, Error, Mistake, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Transform, TransformConfig};
 
 use crate::access_log::Format;
 use crate::text_parser::{TextOptions, TextParser};
@@ -84,6 +84,20 @@ sinks:
 }
 
 impl TransformConfig for ParseNginx {
+    fn fields(&self) -> Vec<String> {
+        vec![self.options.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        if self.format == ERROR {
+            return self.options.fields_after(before, error::FIELDS);
+        }
+        match format::read(&self.format) {
+            Ok(format) => self.options.fields_after(before, format.fields()),
+            Err(_) => before.with_others(),
+        }
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         if self.format == ERROR {
             let typing = self.options.typing(error::FIELDS);

@@ -14,9 +14,9 @@ use std::time::Duration;
 use arrow_array::{Array, BinaryViewArray};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::columns::{Columns, missing, reject_all, unknown_types};
+use thalweg_codec::columns::{Columns, Typing, missing, reject_all, unknown_types};
 use thalweg_codec::keys::bytes_of;
-use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, Outcome};
 use thalweg_stream::pieces::Pieces;
 
@@ -64,6 +64,12 @@ const MOST: usize = 4096;
 /// The bytes that a value takes in a column of text, however short it is.
 const VALUE: usize = 16;
 
+impl ParseW3c {
+    fn typing(&self) -> Typing {
+        self.options.typing(record::types(self.format == W3cFormat::Cloudfront))
+    }
+}
+
 impl Component for ParseW3c {
     const NAME: &'static str = "parse_w3c";
     const EXAMPLE: &'static str = r##"
@@ -96,12 +102,24 @@ sinks:
 }
 
 impl TransformConfig for ParseW3c {
+    fn fields(&self) -> Vec<String> {
+        vec![self.options.field.clone()]
+    }
+
+    fn fields_after(&self, before: KnownFields) -> KnownFields {
+        if self.fields.is_empty() {
+            return before.with_others();
+        }
+        let typing = self.typing();
+        before.parsed(named(self.fields.clone()).iter().map(|name| typing.kind(name).field(name)))
+    }
+
     fn is_sequential(&self) -> bool {
         self.fields.is_empty()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        let typing = self.options.typing(record::types(self.format == W3cFormat::Cloudfront));
+        let typing = self.typing();
         let given =
             (!self.fields.is_empty()).then(|| Columns::new(typing.clone(), named(self.fields.clone())));
         Ok(Box::new(Parser {
