@@ -15,7 +15,8 @@ const REMEMBERED: usize = 64;
 /// The format of times.
 #[derive(Debug, Clone)]
 pub enum TimeFormat {
-    /// Any of the formats below except `Strftime`. The size of a number tells its unit.
+    /// Any of the formats below except `Strftime`. The size of a number tells its unit. It also has the times
+    /// of the error logs of nginx, `2024/01/02 03:04:05`, and of Apache, `Tue Jan 02 03:04:05.678 2024`.
     Auto,
     /// `2024-01-02T03:04:05.678Z`, also with a space instead of the `T`, another offset, or no offset.
     Rfc3339,
@@ -106,10 +107,12 @@ fn parse(format: &TimeFormat, zone: i64, text: &str) -> Option<i64> {
         TimeFormat::Strftime(items) => strftime(text, items, zone),
         TimeFormat::Auto => {
             let bytes = text.as_bytes();
-            // The fifth or third byte tells the formats apart before any is tried.
+            // The fifth, third or fourth byte tells the formats apart before any is tried.
             match (bytes.get(4), bytes.get(2)) {
                 (Some(b'-'), _) if bytes.first() != Some(&b'-') => rfc3339(bytes, zone),
+                (Some(b'/'), _) => dated(bytes, b'/', zone),
                 (_, Some(b'/')) => clf(bytes, zone),
+                _ if bytes.get(3) == Some(&b' ') => asctime(bytes, zone),
                 _ if bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+')) => {
                     let digits = text.trim_start_matches(['-', '+']).split('.').next().unwrap_or_default();
                     match digits.len() {
@@ -149,6 +152,25 @@ impl Cursor<'_> {
             number = number * 10 + i64::from(digit);
         }
         Some(number)
+    }
+
+    /// Parses the English abbreviation of a month.
+    fn month(&mut self) -> Option<i64> {
+        Some(match [self.next()?, self.next()?, self.next()?] {
+            [b'J', b'a', b'n'] => 1,
+            [b'F', b'e', b'b'] => 2,
+            [b'M', b'a', b'r'] => 3,
+            [b'A', b'p', b'r'] => 4,
+            [b'M', b'a', b'y'] => 5,
+            [b'J', b'u', b'n'] => 6,
+            [b'J', b'u', b'l'] => 7,
+            [b'A', b'u', b'g'] => 8,
+            [b'S', b'e', b'p'] => 9,
+            [b'O', b'c', b't'] => 10,
+            [b'N', b'o', b'v'] => 11,
+            [b'D', b'e', b'c'] => 12,
+            _ => return None,
+        })
     }
 
     /// Parses `hh:mm` or `hh:mm:ss`, with an optional fraction, as microseconds. A leap second counts as the
@@ -209,11 +231,16 @@ fn day(year: i64, month: i64, day: i64) -> Option<i64> {
 }
 
 fn rfc3339(text: &[u8], zone: i64) -> Option<i64> {
+    dated(text, b'-', zone)
+}
+
+/// Parses a time that begins with year, month and day, which `hyphen` separates.
+fn dated(text: &[u8], hyphen: u8, zone: i64) -> Option<i64> {
     let mut cursor = Cursor(text);
     let year = cursor.digits(4)?;
-    cursor.expect(b'-')?;
+    cursor.expect(hyphen)?;
     let month = cursor.digits(2)?;
-    cursor.expect(b'-')?;
+    cursor.expect(hyphen)?;
     let mut time = day(year, month, cursor.digits(2)?)?;
     let mut zone = zone;
     if let Some(separator) = cursor.next() {
@@ -242,21 +269,7 @@ fn clf(text: &[u8], zone: i64) -> Option<i64> {
     let mut cursor = Cursor(text);
     let date = cursor.digits(2)?;
     cursor.expect(b'/')?;
-    let month = match [cursor.next()?, cursor.next()?, cursor.next()?] {
-        [b'J', b'a', b'n'] => 1,
-        [b'F', b'e', b'b'] => 2,
-        [b'M', b'a', b'r'] => 3,
-        [b'A', b'p', b'r'] => 4,
-        [b'M', b'a', b'y'] => 5,
-        [b'J', b'u', b'n'] => 6,
-        [b'J', b'u', b'l'] => 7,
-        [b'A', b'u', b'g'] => 8,
-        [b'S', b'e', b'p'] => 9,
-        [b'O', b'c', b't'] => 10,
-        [b'N', b'o', b'v'] => 11,
-        [b'D', b'e', b'c'] => 12,
-        _ => return None,
-    };
+    let month = cursor.month()?;
     cursor.expect(b'/')?;
     let year = cursor.digits(4)?;
     cursor.expect(b':')?;
@@ -266,6 +279,26 @@ fn clf(text: &[u8], zone: i64) -> Option<i64> {
         Some(b' ') => cursor.offset()?,
         Some(_) => return None,
     };
+    cursor.0.is_empty().then_some(time - zone * 1_000_000)
+}
+
+/// Parses `Tue Jan 02 03:04:05 2024`, also with a fraction of a second, or a space in place of the first
+/// digit of the day. The name of the weekday is not compared with the date.
+fn asctime(text: &[u8], zone: i64) -> Option<i64> {
+    let mut cursor = Cursor(text.get(4..)?);
+    if !text.iter().take(3).all(u8::is_ascii_alphabetic) {
+        return None;
+    }
+    let month = cursor.month()?;
+    cursor.expect(b' ')?;
+    let date = match cursor.0.first() {
+        Some(b' ') => cursor.next().and_then(|_| cursor.digits(1))?,
+        _ => cursor.digits(2)?,
+    };
+    cursor.expect(b' ')?;
+    let clock = cursor.clock()?;
+    cursor.expect(b' ')?;
+    let time = day(cursor.digits(4)?, month, date)? + clock;
     cursor.0.is_empty().then_some(time - zone * 1_000_000)
 }
 
@@ -364,6 +397,10 @@ mod tests {
             ("unix_ms", "971211336000"),
             ("unix_us", "971211336000000"),
             ("unix_ns", "971211336000000000"),
+            ("auto", "2000/10/10 20:55:36"),
+            ("auto", "2000/10/10 20:55:36.000"),
+            ("auto", "Tue Oct 10 20:55:36 2000"),
+            ("auto", "Tue Oct 10 20:55:36.000 2000"),
             ("%d.%m.%Y %H:%M:%S", "10.10.2000 20:55:36"),
             ("%Y-%m-%d %H:%M:%S %z", "2000-10-10 13:55:36 -0700"),
             ("%s", "971211336"),
@@ -411,6 +448,11 @@ mod tests {
             "2000-10-10T20:55:36Zz",
             "10/Okt/2000:13:55:36 -0700",
             "10/Oct/2000",
+            "2000/10-10 20:55:36",
+            "Tue Oct 10 20:55:36",
+            "Tue Oct 32 20:55:36 2000",
+            "Tue Oct 10 20:55:36 2000 x",
+            "123 Oct 10 20:55:36 2000",
             "1.2.3",
             "999999999999999999999",
             "--5",

@@ -47,9 +47,9 @@ pub enum FieldType {
     Float,
     /// True or false: `true`, `yes`, `on`, `t`, `y`, `1`, and their opposites, in any case.
     Bool,
-    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or a number since 1970. The
-    /// size of a number tells its unit: seconds, milliseconds, microseconds or nanoseconds. A time without a
-    /// time zone is UTC.
+    /// A point in time: RFC 3339 or ISO 8601, also with slashes in the date, the common log format, the form
+    /// of `ctime`, RFC 2822, or a number since 1970. The size of a number tells its unit: seconds,
+    /// milliseconds, microseconds or nanoseconds. A time without a time zone is UTC.
     Timestamp,
     /// JSON, kept as text.
     Json,

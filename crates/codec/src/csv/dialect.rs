@@ -32,7 +32,7 @@ impl Dialect {
     /// # Errors
     /// If a quote is not closed, or is closed in the middle of a value.
     #[inline]
-    pub(crate) fn split(
+    pub fn split(
         self,
         record: &str,
         scratch: &mut String,

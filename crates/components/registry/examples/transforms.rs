@@ -11,6 +11,7 @@ use thalweg_engine::{Component, Error, Output, Outputs, TransformConfig};
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_transforms::parse_csv::ParseCsv;
 use thalweg_transforms::parse_logfmt::ParseLogfmt;
+use thalweg_transforms::parse_nginx::ParseNginx;
 use thalweg_transforms::parse_regex::ParseRegex;
 use thalweg_transforms::split_fields::SplitFields;
 
@@ -69,17 +70,20 @@ fn logfmt() -> Result<(), Error> {
 }
 
 fn access_log() -> Result<(), Error> {
-    let pattern = r#"pattern: '^(?<host>\S+) \S+ (?<user>\S+) \[(?<time>[^\]]+)\] "(?<method>\S+) (?<path>\S+) [^"]*" (?<status>\d+) (?<size>\d+)'"#;
+    let pattern = r#"pattern: '^(?<host>\S+) \S+ (?<user>\S+) \[(?<time>[^\]]+)\] "(?<method>\S+) (?<path>\S+) (?<protocol>[^"]*)" (?<status>\d+) (?<size>\d+) "(?<referer>[^"]*)" "(?<agent>[^"]*)"'
+types: { time: timestamp, status: int, size: int }"#;
     let line = |n: usize| {
         format!(
-            r#"10.0.{}.{} - - [10/Oct/2000:13:55:{:02} -0700] "GET /articles/{n}/index.html?page={n} HTTP/1.1" 200 {}"#,
+            r#"10.0.{}.{} - - [10/Oct/2000:13:55:{:02} -0700] "GET /articles/{n}/index.html?page={n} HTTP/1.1" 200 {} "-" "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0""#,
             n % 7,
             n % 255,
-            n % 60,
+            n / 200 % 60,
             n * 17
         )
     };
-    measure::<ParseRegex>(pattern, &(0..ROWS).map(line).collect::<Vec<_>>())
+    let lines: Vec<String> = (0..ROWS).map(line).collect();
+    measure::<ParseRegex>(pattern, &lines)?;
+    measure::<ParseNginx>("{}", &lines)
 }
 
 fn split() -> Result<(), Error> {

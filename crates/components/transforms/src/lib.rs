@@ -10,14 +10,19 @@
 //! See docs/decisions/011-sequential-transforms.md and
 //! docs/decisions/051-components-are-families-of-crates.md.
 
+mod access_log;
 mod base64;
 mod captures;
 mod conditions;
 mod expansion;
+mod headers;
 mod kept;
 mod labels;
 mod on_error;
+mod pairs;
+mod quoted;
 mod selection;
+mod text_parser;
 
 thalweg_engine::components! {
     transform add_id::AddId;
@@ -37,13 +42,21 @@ thalweg_engine::components! {
     transform gollum::Gollum;
     transform keep::Keep;
     transform limit::Limit;
+    transform parse_apache::ParseApache;
+    transform parse_cef::ParseCef;
+    transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;
+    transform parse_elb::ParseElb;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
+    transform parse_key_value::ParseKeyValue;
+    transform parse_leef::ParseLeef;
     transform parse_logfmt::ParseLogfmt;
+    transform parse_nginx::ParseNginx;
     transform parse_regex::ParseRegex;
     transform parse_timestamp::ParseTimestamp;
     transform parse_user_agent::ParseUserAgent;
+    transform parse_w3c::ParseW3c;
     transform rename::Rename;
     transform replace::Replace;
     transform route::Route;

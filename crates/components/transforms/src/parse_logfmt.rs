@@ -1,24 +1,18 @@
 //! Parses `key=value` pairs, as Go services and Heroku write them.
 //!
-//! Keys are not known in advance. A column is added with the first message that has its key, and stays, so
-//! the schema is stable after a few messages. Columns are forgotten only if more than half of them had no
-//! value for some batches: otherwise a single message with a thousand keys would slow all later ones. Most
-//! messages have the same keys in the same order. So the key that followed the previous key last time is
-//! tried first, before the hash table.
-//!
-//! A message is parsed completely before its values are added to the columns: a malformed message adds none.
+//! The module `pairs` makes columns of the keys.
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
-use memchr::{memchr2, memchr3};
+use memchr::memchr3;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::columns::{FieldType, Typing};
 use thalweg_config::List;
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::Batch;
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Transform, TransformConfig};
 
-use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required, shortened};
+use crate::pairs::{PairParser, Pairs, Syntax, Value};
+use crate::quoted::quoted;
 
 /// Parses `key=value` pairs.
 ///
@@ -82,97 +76,20 @@ impl TransformConfig for ParseLogfmt {
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let typing = Typing::new(&self.types, self.null_values.as_deref());
-        Ok(Box::new(Parser {
-            columns: Columns::new(typing, [""; 0]),
-            numbers: HashMap::new(),
-            pairs: Pairs::default(),
-            max_fields: self.max_fields,
-            field: self.field.clone(),
-        }))
+        Ok(Box::new(PairParser::new(Logfmt, typing, self.max_fields, &self.field)))
     }
 }
 
-struct Parser {
-    columns: Columns,
-    numbers: HashMap<Box<str>, usize>,
-    pairs: Pairs,
-    max_fields: usize,
-    field: String,
-}
+struct Logfmt;
 
-/// The pairs of one message, in memory that is reused.
-#[derive(Default)]
-struct Pairs {
-    /// For each column: the row that last set a value, and that value.
-    values: Vec<(usize, Value)>,
-    /// The columns with a value in this message.
-    present: Vec<usize>,
-    /// Values that contained escapes, decoded.
-    decoded: String,
-}
-
-#[derive(Clone, Copy)]
-enum Value {
-    True,
-    Raw(usize, usize),
-    Decoded(usize, usize),
-}
-
-impl ByteParser for Parser {
-    fn field(&self) -> &str {
-        &self.field
-    }
-
-    fn columns(&mut self) -> &mut Columns {
-        &mut self.columns
-    }
-
+impl Syntax for Logfmt {
     #[inline]
-    fn parse(&mut self, row: usize, value: &[u8]) -> Result<(), String> {
-        let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
-        self.pairs.present.clear();
-        self.pairs.decoded.clear();
+    fn read(&mut self, text: &str, pairs: &mut Pairs) -> Result<(), String> {
         let mut at = 0;
-        let mut guess = 0;
-        while let Some((key, value)) = pair(text, &mut at, &mut self.pairs.decoded)? {
-            let column = self.column(key, guess)?;
-            guess = column + 1;
-            if let Some(slot) = self.pairs.values.get_mut(column) {
-                if slot.0 != row {
-                    self.pairs.present.push(column);
-                }
-                *slot = (row, value);
-            }
-        }
-        for &column in &self.pairs.present {
-            let Some((_, value)) = self.pairs.values.get(column) else { continue };
-            let piece = match *value {
-                Value::True => "true",
-                Value::Raw(start, end) => text.get(start..end).unwrap_or_default(),
-                Value::Decoded(start, end) => self.pairs.decoded.get(start..end).unwrap_or_default(),
-            };
-            self.columns.push(column, piece)?;
+        while let Some((key, value)) = pair(text, &mut at, &mut pairs.decoded)? {
+            pairs.set(key, value)?;
         }
         Ok(())
-    }
-}
-
-impl Parser {
-    fn column(&mut self, key: &str, guess: usize) -> Result<usize, String> {
-        if self.columns.name(guess) == Some(key) {
-            return Ok(guess);
-        }
-        if let Some(&column) = self.numbers.get(key) {
-            return Ok(column);
-        }
-        if self.columns.len() >= self.max_fields {
-            let most = self.max_fields;
-            return Err(format!("the key `{}` is one more than `max_fields` allows, {most}", shortened(key)));
-        }
-        let column = self.columns.add(key);
-        self.numbers.insert(key.into(), column);
-        self.pairs.values.push((usize::MAX, Value::True));
-        Ok(column)
     }
 }
 
@@ -204,88 +121,13 @@ fn pair<'a>(text: &'a str, at: &mut usize, decoded: &mut String) -> Result<Optio
     if rest.first() != Some(&b'"') {
         let length = memchr3(b' ', b'\t', b'\n', rest).unwrap_or(rest.len());
         *at += length;
-        return Ok(Some((key, Value::Raw(start, *at))));
+        return Ok(Some((key, Value::Raw(start..*at))));
     }
     let value = quoted(text, at, decoded)?;
     if bytes.get(*at).is_some() && !is_space(bytes.get(*at)) {
         return Err(format!("a quote is closed before byte {at}, but no space follows"));
     }
     Ok(Some((key, value)))
-}
-
-/// Returns the value whose opening quote is at byte `at`.
-fn quoted(text: &str, at: &mut usize, decoded: &mut String) -> Result<Value, String> {
-    let opening = *at;
-    let unclosed = || format!("the quote at byte {opening} is not closed");
-    let bytes = text.as_bytes();
-    let begin = decoded.len();
-    let mut escaped = false;
-    let mut start = opening + 1;
-    loop {
-        let rest = bytes.get(start..).unwrap_or_default();
-        let end = start + memchr2(b'"', b'\\', rest).ok_or_else(unclosed)?;
-        let piece = text.get(start..end).unwrap_or_default();
-        if bytes.get(end) == Some(&b'"') {
-            *at = end + 1;
-            if !escaped {
-                return Ok(Value::Raw(start, end));
-            }
-            decoded.push_str(piece);
-            return Ok(Value::Decoded(begin, decoded.len()));
-        }
-        escaped = true;
-        decoded.push_str(piece);
-        start = end + 2;
-        match bytes.get(end + 1).ok_or_else(unclosed)? {
-            b'n' => decoded.push('\n'),
-            b't' => decoded.push('\t'),
-            b'r' => decoded.push('\r'),
-            b'u' => {
-                let (character, length) = unicode(text, start).ok_or_else(|| {
-                    format!("the escape at byte {end} does not have four hexadecimal digits")
-                })?;
-                decoded.push(character);
-                start += length;
-            }
-            byte @ (b'"' | b'\\' | b'/' | b'\'') => decoded.push(char::from(*byte)),
-            _ => {
-                // A backslash before another character is a plain backslash, as in Windows paths written
-                // without doubled backslashes.
-                decoded.push('\\');
-                start = end + 1;
-            }
-        }
-    }
-}
-
-/// Returns the character written as four hexadecimal digits at `at`, or as two such escapes for a UTF-16
-/// pair. Also returns the length of the text read, in bytes.
-fn unicode(text: &str, at: usize) -> Option<(char, usize)> {
-    let unit = |at: usize| {
-        let digits =
-            text.get(at..at + 4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let first = unit(at)?;
-    if let Some(character) = char::from_u32(u32::from(first)) {
-        return Some((character, 4));
-    }
-    let second = text.get(at + 4..at + 6).filter(|escape| *escape == "\\u").and_then(|_| unit(at + 6));
-    let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
-    Some(pair.map_or((char::REPLACEMENT_CHARACTER, 4), |character| (character, 10)))
-}
-
-impl Transform for Parser {
-    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        if self.columns.forget_idle() {
-            let names = (0..self.columns.len())
-                .filter_map(|column| Some((self.columns.name(column)?.into(), column)));
-            self.numbers = names.collect();
-            self.pairs.values.truncate(self.columns.len());
-        }
-        self.pairs.values.iter_mut().for_each(|(row, _)| *row = usize::MAX);
-        Ok(parse_required(self, batch, out)?)
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub struct KnownFields {
 pub struct FieldMistake {
     /// The text in the options that is wrong.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub error: FormatError,
 }
 

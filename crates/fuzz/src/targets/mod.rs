@@ -36,6 +36,7 @@ targets! {
     json_array,
     json_columns,
     json_lookup,
+    log_lines,
     logfmt,
     metadata,
     mime,

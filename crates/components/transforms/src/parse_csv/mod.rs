@@ -15,11 +15,13 @@ use thalweg_config::List;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use header::{Headers, WithHeader};
+use header::WithHeader;
 use thalweg_codec::columns::{Columns, missing, reject_all};
 use thalweg_codec::csv::{CsvOptions, Dialect};
 use thalweg_codec::keys::bytes_of;
 use thalweg_stream::pieces::Pieces;
+
+use crate::headers::Headers;
 
 /// The bytes that a value takes in a column of text, however short it is.
 const VALUE: usize = 16;
@@ -123,7 +125,8 @@ impl TransformConfig for ParseCsv {
         let scratch = String::new();
         let pieces = Pieces::new(4 * context.batch_bytes);
         Ok(if self.header {
-            let headers = Headers::new(typing, &context.memory);
+            let advice = "list its columns in `columns` in place of `header: true`";
+            let headers = Headers::new(typing, advice, &context.memory);
             let max_columns = self.max_columns.max(1);
             // Only a replay continues without checkpoints.
             let is_replay = context.resumes && context.journal.is_none();
