@@ -648,7 +648,7 @@ async fn a_state_that_other_options_cannot_continue_is_refused() {
         let mut sink = SinkConfig::build(&config, &context).unwrap();
         sink.open(saved).await.unwrap_err().to_string()
     };
-    let text = error(", parquet: {}", runs.saved.clone()).await;
+    let text = error(", encode: parquet", runs.saved.clone()).await;
     assert!(text.starts_with("an earlier run left an unfinished object"), "{text}");
     let text = error("", Some(serde_json::json!([{ "name": "all.log" }]))).await;
     assert!(text.starts_with("the saved state of the sink is not one of `objects`."), "{text}");
