@@ -167,33 +167,34 @@ impl ByName {
             }
         }
         while let Some(named) = division.rest.front() {
-            let part = match named.rows.len() == batch.rows() {
-                true => batch.with_ack(Ack::noop()),
-                false => match batch.with_ack(Ack::noop()).select(&named.rows)? {
-                    Some(part) => part,
-                    None => batch.with_ack(Ack::noop()).slice(0, 0),
-                },
-            };
-            self.make_room(&named.path).await?;
-            let mut rejects = Rejects::default();
-            let number = self.batches;
-            let writer = self.writer(&named.path)?;
-            writer.messages.write(&part, &mut rejects).await?;
-            writer.used = number;
-            writer.batches.push_back(number);
-            self.is_within_batch = true;
-            if let Owed::Each { batches, .. } = &mut self.owed
-                && let Some(batch) = batches.back_mut()
-            {
-                batch.objects += 1;
-            }
-            let row = |(row, reason): (u32, String)| Some((*named.rows.get(row as usize)?, reason));
-            division.rejected.extend(rejects.take().into_iter().filter_map(row));
-            let path = named.path.clone();
-            self.collect(&path);
+            let rejected = self.write_named(batch, named).await?;
+            division.rejected.extend(rejected);
             division.rest.pop_front();
         }
         Ok(())
+    }
+
+    /// Writes the messages of one name. Returns the rejected ones.
+    async fn write_named(&mut self, batch: &Batch, named: &Named) -> Result<Vec<(u32, String)>, Error> {
+        let whole = batch.with_ack(Ack::noop());
+        let part = if named.rows.len() == batch.rows() { Some(whole) } else { whole.select(&named.rows)? };
+        let Some(part) = part else { return Ok(Vec::new()) };
+        self.make_room(&named.path).await?;
+        let mut rejects = Rejects::default();
+        let number = self.batches;
+        let writer = self.writer(&named.path)?;
+        writer.messages.write(&part, &mut rejects).await?;
+        writer.used = number;
+        writer.batches.push_back(number);
+        self.is_within_batch = true;
+        if let Owed::Each { batches, .. } = &mut self.owed
+            && let Some(owed) = batches.back_mut()
+        {
+            owed.objects += 1;
+        }
+        self.collect(&named.path);
+        let row = |(row, reason): (u32, String)| Some((*named.rows.get(row as usize)?, reason));
+        Ok(rejects.take().into_iter().filter_map(row).collect())
     }
 
     /// Returns the writer of a name.

@@ -112,7 +112,7 @@ impl Naming {
     /// Parses a template for the part of the path below `folder`.
     pub(super) fn parse(folder: String, text: &str) -> Result<Self, FormatError> {
         let literal = |text: String| Piece::Text(text.replace('{', "{{").replace('}', "}}"));
-        let pieces = braces::parse(text, literal, |inside, at| piece(inside, at))?;
+        let pieces = braces::parse(text, literal, piece)?;
         let (mut before, mut number) = (String::new(), None::<(usize, String)>);
         for piece in pieces {
             match (piece, &mut number) {
@@ -149,31 +149,8 @@ impl Naming {
     /// have none.
     pub(super) fn group(&mut self, batch: &Batch) -> (Vec<Named>, Vec<(u32, String)>) {
         let fixed = self.before.prefix().to_owned();
-        let (mut named, mut rejected): (Vec<Named>, Vec<(u32, String)>) = Default::default();
-        let mut groups: Vec<(Vec<u8>, Vec<u32>)> = Vec::new();
-        let mut known = HashMap::<Vec<u8>, usize>::new();
-        let mut before = self.before.bind(batch);
-        let mut after = self.number.as_mut().map(|(_, after)| after.bind(batch));
-        let (mut rendered, mut last) = (Vec::new(), None::<usize>);
-        for row in 0..batch.rows() {
-            rendered.clear();
-            before.render(row, &mut rendered);
-            if let Some(after) = &mut after {
-                rendered.push(NUMBER as u8);
-                after.render(row, &mut rendered);
-            }
-            let group = match last.filter(|&last| groups[last].0 == rendered) {
-                Some(last) => last,
-                None => *known.entry(rendered.clone()).or_insert_with(|| {
-                    groups.push((rendered.clone(), Vec::new()));
-                    groups.len() - 1
-                }),
-            };
-            groups[group].1.push(row as u32);
-            last = Some(group);
-        }
-        drop((before, after));
-        for (rendered, rows) in groups {
+        let (mut named, mut rejected) = (Vec::new(), Vec::new());
+        for (rendered, rows) in self.render(batch) {
             match self.checked(&rendered, &fixed) {
                 Ok(path) => named.push(Named { path, rows }),
                 Err(reason) => rejected.extend(rows.into_iter().map(|row| (row, reason.clone()))),
@@ -181,6 +158,34 @@ impl Naming {
         }
         rejected.sort_unstable_by_key(|(row, _)| *row);
         (named, rejected)
+    }
+
+    /// Returns the rendered names of a batch, and the rows of each. A name is compared with the one before
+    /// it first: adjacent messages often have the same.
+    fn render(&mut self, batch: &Batch) -> Vec<(Vec<u8>, Vec<u32>)> {
+        let mut groups: Vec<(Vec<u8>, Vec<u32>)> = Vec::new();
+        let mut known = HashMap::<Vec<u8>, usize>::new();
+        let mut before = self.before.bind(batch);
+        let mut after = self.number.as_mut().map(|(_, after)| after.bind(batch));
+        let (mut rendered, mut last) = (Vec::new(), usize::MAX);
+        for row in 0..batch.rows() {
+            rendered.clear();
+            before.render(row, &mut rendered);
+            if let Some(after) = &mut after {
+                rendered.push(NUMBER as u8);
+                after.render(row, &mut rendered);
+            }
+            if groups.get(last).is_none_or(|(name, _)| *name != rendered) {
+                last = *known.entry(rendered.clone()).or_insert(groups.len());
+                if last == groups.len() {
+                    groups.push((rendered.clone(), Vec::new()));
+                }
+            }
+            if let Some((_, rows)) = groups.get_mut(last) {
+                rows.push(row as u32);
+            }
+        }
+        groups
     }
 
     /// Returns the path for a rendered name, or the reason why no object can have it.

@@ -74,6 +74,9 @@ fn options_that_make_no_sense_are_mistakes() {
     assert!(
         check("{ url: 's3://b/day={day}', name: '{host}-{number}.parquet', encode: parquet }").is_empty()
     );
+    let former =
+        thalweg_engine::testing::refused::<ObjectsSink>("{ url: x, parquet: { columns: { a: int } } }");
+    assert!(former.contains("Write `encode: parquet`"), "{former}");
     let refused = |yaml: &str| {
         let built = SinkConfig::build(&options::<ObjectsSink>(yaml), &context());
         built.err().map(|error| error.to_string()).unwrap_or_default()
