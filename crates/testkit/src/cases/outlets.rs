@@ -134,7 +134,9 @@ fn folders() -> Vec<Outlet> {
             name: "objects, Parquet by column",
             component: "objects",
             steps: &["parse_json: {}"],
-            sinks: "out: { objects: { url: 'out/group={group}', name: 'part-{number}.parquet', encode: parquet, \
+            // Some sources give messages further fields.
+            sinks: "out: { objects: { url: 'out/group={group}', name: 'part-{number}.parquet', \
+                    encode: { format: parquet, columns: { n: int, group: text, text: text } }, \
                     rotate: { size: 10KiB, every: 300ms } } }",
             read: Some(in_pieces),
             ..FILE
@@ -142,7 +144,8 @@ fn folders() -> Vec<Outlet> {
         Outlet {
             name: "file, Parquet by column",
             steps: &["parse_json: {}"],
-            sinks: "out: { file: { path: 'out/{group}.parquet', encode: parquet, rotate: { every: 300ms } } }",
+            sinks: "out: { file: { path: 'out/{group}.parquet', rotate: { every: 300ms }, \
+                    encode: { format: parquet, columns: { n: int, group: text, text: text } } } }",
             read: Some(in_pieces),
             ..FILE
         },
@@ -271,7 +274,8 @@ pub fn stored() -> Vec<Outlet> {
             ..objects(
                 "objects, S3, Parquet by column",
                 "out: { objects: { url: 's3://bucket/{group}?endpoint=http://{address}', name: '{number}.parquet', \
-                 encode: parquet, rotate: { every: 300ms } } }",
+                 encode: { format: parquet, columns: { n: int, group: text, text: text } }, \
+                 rotate: { every: 300ms } } }",
             )
         },
         Outlet {
