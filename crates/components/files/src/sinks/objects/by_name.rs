@@ -51,7 +51,8 @@ pub(super) struct ByName {
     interrupted: Option<Division>,
     /// True if only some messages of a batch are written. Then there is no cut.
     is_within_batch: bool,
-    /// True if all objects were finished within a batch: they are finished again after it, for a cut.
+    /// True if an object was finished since the last cut. The next flush makes one: a client that waits for
+    /// its answer may be the only one whose messages would lead to another.
     is_cut_due: bool,
     owed: Owed,
     /// The number of batches that became durable since the engine last asked.
@@ -307,6 +308,7 @@ impl ByName {
         let Some(writer) = self.writers.get_mut(name) else { return Ok(()) };
         if writer.messages.has_messages() {
             writer.messages.complete().await?;
+            self.is_cut_due = matches!(self.owed, Owed::AtCut(_));
             self.collect(name);
         }
         if let Some(writer) = self.writers.remove(name) {
@@ -320,7 +322,6 @@ impl ByName {
         for name in self.names() {
             self.complete_one(&name).await?;
         }
-        self.is_cut_due = self.is_within_batch && self.finishes_together();
         self.end_at_cut();
         Ok(())
     }
@@ -338,6 +339,7 @@ impl ByName {
         if self.is_within_batch {
             return;
         }
+        self.is_cut_due = false;
         self.take_committed += std::mem::take(owed);
         let unfinished = self.writers.iter().map(|(name, writer)| (name.clone(), writer.messages.saved()));
         self.cut = SavedNames {
@@ -373,10 +375,11 @@ impl ByName {
                 self.complete(&name).await?;
             }
         }
-        if self.is_cut_due && !self.is_within_batch {
-            self.complete_all().await?;
+        match self.is_cut_due && !self.is_within_batch {
+            true if self.model.resumes => self.keep_all().await,
+            true => self.complete_all().await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// True if a source waits for memory, and the objects hold much of it that can be released. (Rejected: to

@@ -833,6 +833,23 @@ async fn each_name_that_messages_decide_has_objects_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_client_that_waits_is_answered_when_an_object_is_full_although_others_are_not() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = sink(folder.path(), "/', name: '{host}.log', rotate: { size: 20B }");
+    let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+    let context = Context { resumes: true, resends: false, journal: Some(journal), ..context() };
+    let mut sink = SinkConfig::build(&config, &context).unwrap();
+    sink.open(None).await.unwrap();
+    for hosts in [&["a", "b", "a", "a", "a", "a"], &["a", "b", "a", "a", "a", "a"]] {
+        sink.write(&of_hosts(1, hosts), &mut Rejects::default()).await.unwrap();
+    }
+    sink.flush().await.unwrap();
+    assert_eq!(sink.take_committed(), 2);
+    sink.commit(sink.uncommitted()).await.unwrap();
+    assert_eq!(below(folder.path()).0, named(&[("a-00001.log", "1 a\n3 a\n4 a\n5 a\n6 a\n")]));
+}
+
+#[tokio::test]
 async fn many_open_objects_need_little_memory_and_the_oldest_is_finished_first() {
     let hosts: Vec<String> = (0..200).map(|n| format!("{n:03}{}", "x".repeat(100))).collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
