@@ -160,8 +160,8 @@ impl Naming {
         (named, rejected)
     }
 
-    /// Returns the rendered names of a batch, and the rows of each. A name is compared with the one before
-    /// it first: adjacent messages often have the same.
+    /// Returns the rendered names of a batch, and the rows of each. A name is compared with the one before it
+    /// first: adjacent messages often have the same.
     fn render(&mut self, batch: &Batch) -> Vec<(Vec<u8>, Vec<u32>)> {
         let mut groups: Vec<(Vec<u8>, Vec<u32>)> = Vec::new();
         let mut known = HashMap::<Vec<u8>, usize>::new();
