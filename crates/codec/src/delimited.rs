@@ -17,7 +17,7 @@ const DIRECT: usize = 16 << 10;
 const GATHERED: usize = 256 << 10;
 
 /// Writes messages, each followed by a delimiter. The buffer is kept between batches.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Delimited {
     delimiter: Vec<u8>,
     gathered: Vec<u8>,

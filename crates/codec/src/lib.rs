@@ -11,6 +11,7 @@
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
 //! - Options whose order matters: [`ordered`].
+//! - Names of files: [`part_name`] (numbered parts), [`safe_path`] (paths that messages decide).
 //! - Small parsers: [`braces`] (placeholders in a text), [`delimiter`] (splitting), [`pattern`] (file name
 //!   patterns).
 //!
@@ -34,6 +35,7 @@ pub mod names;
 pub mod ordered;
 pub mod part_name;
 pub mod pattern;
+pub mod safe_path;
 pub mod stream_framing;
 pub mod target;
 pub mod template;

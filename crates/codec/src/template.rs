@@ -16,7 +16,7 @@ use chrono::Utc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, register_format};
-use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
+use thalweg_record::{Ack, Batch, INTRINSIC, PAYLOAD, PayloadWriter};
 
 use crate::block::Block;
 use crate::braces;
@@ -73,7 +73,19 @@ impl Template {
         }
     }
 
-    /// Looks up the template's columns in a batch. A column that the batch lacks is NULL.
+    /// Returns the template without the first bytes of its [`prefix`](Self::prefix).
+    #[must_use]
+    pub fn without_prefix(&self, bytes: usize) -> Self {
+        let mut pieces = self.pieces.clone();
+        if let Some(Piece::Literal(text)) = pieces.first_mut() {
+            *text = text.get(bytes..).unwrap_or_default().to_owned();
+        }
+        Self { pieces }
+    }
+
+    /// Looks up the template's columns in a batch. A column that the batch lacks is NULL. The name of an
+    /// [intrinsic column](INTRINSIC) is a field of that name in the messages that have it, and the intrinsic
+    /// column in all others.
     pub fn bind(&mut self, batch: &Batch) -> BoundTemplate<'_> {
         let now = Utc::now();
         let mut bound = Binding::default();
@@ -83,18 +95,7 @@ impl Template {
                 Piece::Column { name, time: Some(format) } if name == NOW => {
                     bound.text.extend_from_slice(format.of(now).as_bytes());
                 }
-                Piece::Column { name, time } => match (same_for_all(batch, name), time) {
-                    (Some(value), Some(format)) => {
-                        let text = value.time(0).map_or("", |time| format.of(time));
-                        bound.text.extend_from_slice(text.as_bytes());
-                    }
-                    (Some(value), None) => value.write_text(0, &mut bound.text),
-                    (None, Some(format)) => bound.push(Bound::Time(column(batch, name), format)),
-                    (None, None) => {
-                        let values = column(batch, name);
-                        bound.push(values.bytes().map_or_else(|| Bound::Values(values), Bound::Bytes));
-                    }
-                },
+                Piece::Column { name, time } => bound.column(batch, name, time.as_mut()),
             }
         }
         bound.end();
@@ -118,6 +119,23 @@ fn same_for_all(batch: &Batch, name: &str) -> Option<Values> {
         META_HOSTNAME | HOSTNAME => Some(Values::one(host_name())),
         _ => None,
     }
+}
+
+/// True if some messages have a field with this name of an intrinsic column, and others do not.
+fn hides_intrinsic(batch: &Batch, name: &str) -> bool {
+    let field = INTRINSIC.contains(&name).then(|| batch.fields().column_by_name(name)).flatten();
+    field.is_some_and(|field| field.null_count() > 0)
+}
+
+/// Returns the batch without a field.
+fn without(batch: &Batch, name: &str) -> Batch {
+    let mut fields = batch.fields().clone();
+    if let Some((place, _)) = batch.fields().schema_ref().column_with_name(name) {
+        fields.remove_column(place);
+    }
+    let bare = batch.with_ack(Ack::noop());
+    // The number of rows is the same.
+    bare.with_fields(fields).unwrap_or_else(|_| batch.with_ack(Ack::noop()))
 }
 
 /// Returns a column by the name that templates and options use, ready to be written.
@@ -159,6 +177,8 @@ enum Bound<'a> {
     Bytes(BinaryViewArray),
     Values(Values),
     Time(Values, &'a mut TimeText),
+    /// A field that has the name of an intrinsic column, and that column for the messages without the field.
+    Mixed(Values, Values, Option<&'a mut TimeText>),
 }
 
 /// The pieces bound so far.
@@ -173,6 +193,26 @@ impl<'a> Binding<'a> {
     fn push(&mut self, piece: Bound<'a>) {
         self.end();
         self.pieces.push(piece);
+    }
+
+    /// Adds a column, or its text if it is the same for all messages.
+    fn column(&mut self, batch: &Batch, name: &str, time: Option<&'a mut TimeText>) {
+        if hides_intrinsic(batch, name) {
+            let (field, hidden) = (column(batch, name), column(&without(batch, name), name));
+            return self.push(Bound::Mixed(field, hidden, time));
+        }
+        match (same_for_all(batch, name), time) {
+            (Some(value), Some(format)) => {
+                let text = value.time(0).map_or("", |time| format.of(time));
+                self.text.extend_from_slice(text.as_bytes());
+            }
+            (Some(value), None) => value.write_text(0, &mut self.text),
+            (None, Some(format)) => self.push(Bound::Time(column(batch, name), format)),
+            (None, None) => {
+                let values = column(batch, name);
+                self.push(values.bytes().map_or_else(|| Bound::Values(values), Bound::Bytes));
+            }
+        }
     }
 
     fn end(&mut self) {
@@ -195,6 +235,16 @@ impl BoundTemplate<'_> {
                 Bound::Time(values, format) => {
                     if let Some(time) = values.time(row) {
                         out.extend_from_slice(format.of(time).as_bytes());
+                    }
+                }
+                Bound::Mixed(field, hidden, format) => {
+                    let values = if field.is_null(row) { hidden } else { field };
+                    match format {
+                        Some(format) => {
+                            let text = values.time(row).map_or("", |time| format.of(time));
+                            out.extend_from_slice(text.as_bytes());
+                        }
+                        None => values.write_text(row, out),
                     }
                 }
             }
@@ -392,6 +442,25 @@ mod tests {
     }
 
     #[test]
+    fn a_field_called_payload_is_that_of_the_messages_that_have_it() {
+        let columns: [(&str, ArrayRef); 2] = [
+            ("payload", Arc::new(StringViewArray::from(vec![None, Some("own")]))),
+            ("meta.time", Arc::new(StringViewArray::from(vec![Some("2026-02-03T04:05:06Z"), None]))),
+        ];
+        let columns =
+            columns.map(|(name, column)| (Field::new(name, column.data_type().clone(), true), column));
+        let batch = batch(["first", "second"]).set_fields(columns).unwrap();
+        let mut template: Template = "{payload} {meta.time:%Y}".parse().unwrap();
+        let mut bound = template.bind(&batch);
+        let texts = [0, 1].map(|row| {
+            let mut out = Vec::new();
+            bound.render(row, &mut out);
+            String::from_utf8(out).unwrap()
+        });
+        assert_eq!(texts, ["first 2026", "own 2023"]);
+    }
+
+    #[test]
     fn it_is_known_what_it_depends_on() {
         let template: Template = "{a}{meta.time:%H}{now:%H}".parse().unwrap();
         assert_eq!(template.columns().collect::<Vec<_>>(), ["a", "meta.time"]);
@@ -399,6 +468,8 @@ mod tests {
         let constant: Template = "a}}b".parse().unwrap();
         assert!(constant.is_constant());
         assert_eq!((template.prefix(), constant.prefix()), ("", "a}b"));
+        let rest = "out/a-{n}".parse::<Template>().unwrap().without_prefix(4);
+        assert_eq!((rest.prefix(), rest.columns().collect::<Vec<_>>()), ("a-", vec!["n"]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow_array::{Array, cast::AsArray, types::Int64Type};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::DataType;
-use thalweg_record::Batch;
+use thalweg_record::{Batch, INTRINSIC};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::component::{Transform, TransformConfig};
@@ -50,6 +50,10 @@ impl Router {
 impl TransformConfig for Router {
     fn outputs(&self) -> Vec<String> {
         (0..self.outputs).map(|number| number.to_string()).collect()
+    }
+
+    fn names_intrinsic(&self) -> bool {
+        matches!(&self.way, Way::ByKey(key) if INTRINSIC.contains(&key.as_str()))
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
@@ -188,6 +192,13 @@ mod tests {
             assert_eq!(parts.iter().filter(|part| part.iter().any(|p| p == value)).count(), 1);
         }
         assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 9);
+    }
+
+    #[test]
+    fn a_key_with_the_name_of_an_intrinsic_column_is_that_of_each_message() {
+        let names = |key: &str| Router::new(Way::ByKey(key.into()), 2).names_intrinsic();
+        assert!(names("payload") && names("meta.path") && !names("host"));
+        assert!(!Router::new(Way::Random, 2).names_intrinsic());
     }
 
     #[test]

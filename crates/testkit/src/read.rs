@@ -4,8 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
 /// Returns the content of a file, decompressed if its name says that it is compressed. Of a compressed file
-/// that is cut off, what can be read. Nothing if there is no file.
+/// that is cut off, what can be read. Of a Parquet table, its rows as lines of JSON. Nothing if there is no
+/// file.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -20,10 +24,23 @@ pub fn content(path: &Path) -> io::Result<Vec<u8>> {
         let _ = flate2::bufread::MultiGzDecoder::new(file).read_to_end(&mut content);
     } else if name.ends_with(".zst") {
         let _ = zstd::stream::read::Decoder::with_buffer(file)?.read_to_end(&mut content);
+    } else if name.ends_with(".parquet") {
+        return rows(file.into_inner()).map_err(io::Error::other);
     } else {
         BufReader::new(file).read_to_end(&mut content)?;
     }
     Ok(content)
+}
+
+/// Returns the rows of a Parquet table as lines of JSON.
+fn rows(file: File) -> Result<Vec<u8>, ParquetError> {
+    let mut lines = Vec::new();
+    for row in SerializedFileReader::new(file)?.get_row_iter(None)? {
+        let row = row?;
+        let members = row.get_column_iter().map(|(name, value)| format!("\"{name}\":{value}"));
+        lines.extend(format!("{{{}}}\n", members.collect::<Vec<_>>().join(",")).into_bytes());
+    }
+    Ok(lines)
 }
 
 /// Returns the files below a folder, sorted by their paths. None if there is no folder.

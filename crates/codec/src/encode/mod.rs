@@ -1,5 +1,8 @@
 //! Writes the fields of each message as its payload: JSON, CSV, logfmt or text from a template.
 //!
+//! A Parquet table is a format of a whole file, not of a message. The options name it here, where all formats
+//! are, and [`Encoding::table`] tells the sinks that write tables how.
+//!
 //! All payloads of a batch are written into one buffer. The bytes that are the same for every message (the
 //! keys with their quotes, colons and commas) are prepared once per schema. Short keys are copied as blocks
 //! of fixed size. If only one column of a text template varies within a batch, each message is three copies:
@@ -17,6 +20,7 @@ use thalweg_record::{Batch, INTRINSIC, Outputs, PAYLOAD, PayloadWriter};
 
 mod flat;
 mod members;
+mod table;
 
 use crate::columns::FieldType;
 use crate::names::{covers, same};
@@ -25,6 +29,7 @@ use crate::template::{Template, column};
 use crate::values::Values;
 use flat::{Key, columns, quote_csv, write_csv, write_json, write_logfmt};
 use members::Members;
+pub use table::{TableCompression, TableOptions};
 
 /// The columns to write, as pairs: the name to write and the field's name.
 pub type Columns = Vec<(String, String)>;
@@ -64,6 +69,7 @@ impl From<Written> for Encoding {
                 trailing_delimiter: None,
                 header: None,
                 template: None,
+                table: TableOptions::default(),
                 into: crate::payload(),
                 field: None,
                 skip_empty: false,
@@ -76,7 +82,7 @@ impl From<Written> for Encoding {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EncodeOptions {
-    /// The format: `json`, `csv`, `logfmt`, `text` or `raw`.
+    /// The format: `json`, `csv`, `logfmt`, `text`, `raw`, or in the sinks `objects` and `file` `parquet`.
     format: Format,
     /// The columns to write, in this order. They may include `payload`, `meta.source`, `meta.path`,
     /// `meta.time` and `meta.position`. The default is all fields in their present order. With `csv`, the
@@ -119,6 +125,8 @@ struct EncodeOptions {
     /// For `text`: the template of a message, for example `{meta.time:%H:%M:%S} {level} {message}`.
     #[serde(default)]
     template: Option<Template>,
+    #[serde(flatten)]
+    table: TableOptions,
     /// The target of the text: a field, or `payload` (the default). A field that holds JSON is written as
     /// that JSON by a later `encode: json`.
     #[serde(default = "crate::payload")]
@@ -143,6 +151,8 @@ enum Format {
     Logfmt,
     /// A text from a template.
     Text,
+    /// A Parquet table, in sinks that write files.
+    Parquet,
     /// The payload as it is.
     Raw,
 }
@@ -154,6 +164,7 @@ impl Format {
             Format::Csv => "csv",
             Format::Logfmt => "logfmt",
             Format::Text => "text",
+            Format::Parquet => "parquet",
             Format::Raw => "raw",
         }
     }
@@ -179,6 +190,11 @@ impl Encoding {
     /// True if payloads stay as they are, so there is nothing to encode.
     pub fn is_raw(&self) -> bool {
         self.options.format == Format::Raw
+    }
+
+    /// Returns how tables are written, if the format is Parquet.
+    pub fn table(&self) -> Option<&TableOptions> {
+        (self.options.format == Format::Parquet).then_some(&self.options.table)
     }
 
     /// True if its options name an [intrinsic column](INTRINSIC), such as `payload`. A batch without fields
@@ -252,6 +268,9 @@ impl Encoding {
             ("nested", options.nested.is_some(), Format::Json),
             ("root", options.root.is_some(), Format::Json),
             ("sort", options.sort.is_some(), Format::Json),
+            ("columns", options.table.columns.is_some(), Format::Parquet),
+            ("compression", options.table.compression.is_some(), Format::Parquet),
+            ("row_group_size", options.table.row_group_size.is_some(), Format::Parquet),
         ];
         for (option, is_given, wanted) in only_for {
             if is_given && format != wanted {
@@ -259,12 +278,24 @@ impl Encoding {
                 mistake(option, &message, "Leave it out, or change `format`.");
             }
         }
-        let has_fields = !matches!(format, Format::Text | Format::Raw);
+        let has_fields = !matches!(format, Format::Text | Format::Raw | Format::Parquet);
         if options.fields.is_some() && !has_fields {
+            let help = match format {
+                Format::Parquet => {
+                    "List the `columns` with their types, for example `{ name: text, size: int }`."
+                }
+                _ => "Leave it out, or change `format`.",
+            };
+            mistake("fields", "`fields` has no meaning for this format.", help);
+        }
+        if options.table.columns.as_ref().is_some_and(|columns| columns.0.is_empty()) {
+            mistake("columns", "`columns` lists no column.", "For example `{ name: text, size: int }`.");
+        }
+        if format == Format::Parquet && (options.into != PAYLOAD || options.skip_empty) {
             mistake(
-                "fields",
-                "`fields` has no meaning for this format.",
-                "Leave it out, or change `format`.",
+                "into",
+                "A table is a file, not a field of a message.",
+                "Leave out `into` and `skip_empty`.",
             );
         }
         if !options.exclude.is_empty() && !has_fields {
@@ -333,6 +364,12 @@ impl Encoding {
                 }
             },
             Format::Raw => Writer::Raw,
+            Format::Parquet => {
+                return Err(Mistake::new(
+                    "format",
+                    "`parquet` writes files, not single messages: it is for the sinks `objects` and `file`",
+                ));
+            }
         };
         let kind = if options.format == Format::Json { FieldType::Json } else { FieldType::Text };
         let skip = options

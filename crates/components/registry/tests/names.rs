@@ -230,7 +230,7 @@ const FORMER: &[(Role, &str, &str, &str)] = &[
     (
         Role::Sink,
         "objects",
-        "{ url: a, encode: json, parquet: { row_group: 1MB } }",
+        "{ url: a, encode: { format: parquet, row_group: 1MB } }",
         "`row_group` is called `row_group_size` here.",
     ),
     (Role::Transform, "check_size", "{ min: 1B }", "`min` is called `min_bytes` here."),

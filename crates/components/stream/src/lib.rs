@@ -9,6 +9,7 @@
 //! - [`links`]: symbolic links in folders that are read.
 //! - [`encode`]: the transform that encodes messages for a sink.
 //! - [`pieces`]: batches whose output is larger than they are.
+//! - [`table`]: Parquet tables, the format of `encode` that is one of whole files.
 //!
 //! No component must live here, except `encode`, which is also an option of sinks in three families.
 //!
@@ -20,3 +21,8 @@ pub mod encode;
 pub mod io_error;
 pub mod links;
 pub mod pieces;
+#[cfg(feature = "parquet")]
+pub mod table;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_table.rs"]
+pub mod table;

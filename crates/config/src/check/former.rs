@@ -77,6 +77,7 @@ const OPTIONS: &[Term] = &[
     term("cache_size", &["max_cache_bytes"]),
     term("slice", &["slice_size"]),
     term("row_group", &["row_group_size"]),
+    advised("parquet", &["encode"], "Write `encode: parquet`, or `encode: { format: parquet, columns: … }`."),
     term("send_buffer", &["send_buffer_size"]),
     term("client_buffer", &["max_client_bytes"]),
     term("max_line_bytes", &["max_message_bytes"]),

@@ -245,7 +245,6 @@ fn encode(rows: &Rows, delimiter: Option<Node>, line: &mut Line, command: Span, 
     }
     match encode.entries.len() {
         _ if encoded == Encode::Raw => {}
-        _ if encoded == Encode::Parquet => to.put("parquet", Mapping::new(command).done()),
         1 => to.put("encode", text(encoded.name(), command)),
         _ => to.put("encode", encode.done()),
     }

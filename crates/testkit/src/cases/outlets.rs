@@ -120,6 +120,35 @@ fn folders() -> Vec<Outlet> {
             sinks: "out: { objects: { url: out/all.jsonl, rotate: { size: 20KiB, every: 300ms } } }",
             ..FILE
         },
+        Outlet {
+            name: "objects, by column",
+            component: "objects",
+            steps: &["parse_json: {}"],
+            // Of four names, the least recently used one has no place.
+            sinks: "out: { objects: { url: out/, name: '{group}/{number:5}.jsonl', max_open_files: 3, \
+                    rotate: { size: 10KiB, every: 300ms } } }",
+            read: Some(in_pieces),
+            ..FILE
+        },
+        Outlet {
+            name: "objects, Parquet by column",
+            component: "objects",
+            steps: &["parse_json: {}"],
+            // Some sources give messages further fields.
+            sinks: "out: { objects: { url: 'out/group={group}', name: 'part-{number}.parquet', \
+                    encode: { format: parquet, columns: { n: int, group: text, text: text } }, \
+                    rotate: { size: 10KiB, every: 300ms } } }",
+            read: Some(in_pieces),
+            ..FILE
+        },
+        Outlet {
+            name: "file, Parquet by column",
+            steps: &["parse_json: {}"],
+            sinks: "out: { file: { path: 'out/{group}.parquet', rotate: { every: 300ms }, \
+                    encode: { format: parquet, columns: { n: int, group: text, text: text } } } }",
+            read: Some(in_pieces),
+            ..FILE
+        },
         spool(),
     ]
 }
@@ -239,6 +268,16 @@ pub fn stored() -> Vec<Outlet> {
             "out: { objects: { url: 's3://bucket/all.jsonl?endpoint=http://{address}', \
              rotate: { size: 20KiB, every: 300ms } } }",
         ),
+        Outlet {
+            steps: &["parse_json: {}"],
+            read: Some(|output| Ok(vec![uploaded(output)?])),
+            ..objects(
+                "objects, S3, Parquet by column",
+                "out: { objects: { url: 's3://bucket/{group}?endpoint=http://{address}', name: '{number}.parquet', \
+                 encode: { format: parquet, columns: { n: int, group: text, text: text } }, \
+                 rotate: { every: 300ms } } }",
+            )
+        },
         Outlet {
             takes: Flow::Files,
             read: Some(|output| Ok(vec![uploaded(output)?])),

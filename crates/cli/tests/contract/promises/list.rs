@@ -421,6 +421,19 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `objects` with columns in the name | Once, in each name as above. Parquet tables of all names are completed together. | the same |",
+        &[
+            "message_sink: file -> objects, by column",
+            "message_sink: file -> objects, Parquet by column",
+            "message_sink: file -> objects, S3, Parquet by column",
+            "files: each_message_is_there_once_whatever_the_names_and_however_often_a_run_is_cut_off",
+        ],
+    ),
+    shown(
+        "| `file` with `encode: parquet` | As `objects`: a file is there when it is complete and a checkpoint covers it. | before a file has its name |",
+        &["message_sink: file -> file, Parquet by column"],
+    ),
+    shown(
         "| `spool` | At least once: its readers may have taken what a killed run wrote. | with `fsync: true`, before each checkpoint |",
         &[
             "message_sink: file -> spool",

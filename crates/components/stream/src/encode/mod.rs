@@ -10,7 +10,7 @@ use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use thalweg_codec::encode::{Columns, Encoder, Encoding};
+use thalweg_codec::encode::{Columns, Encoder, Encoding, TableOptions};
 use thalweg_engine::{Component, Context, Error, Journal, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
@@ -21,7 +21,7 @@ use crate::pieces::Pieces;
 /// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
 /// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
 /// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
-/// leaves the payload as it is.
+/// leaves the payload as it is. The sinks `objects` and `file` also write Parquet tables: `parquet`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EncodeConfig(Encoding);
@@ -32,15 +32,26 @@ impl EncodeConfig {
         self.0.is_raw()
     }
 
-    /// Returns the transform for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for
-    /// `raw`.
+    /// Returns the transform for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for `raw`
+    /// and for tables.
     pub fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
-        if self.is_raw() { None } else { Some(Box::new(self.clone())) }
+        let is_of_messages = !self.is_raw() && self.table().is_none();
+        is_of_messages.then(|| Box::new(self.clone()) as Box<dyn TransformConfig>)
     }
 
-    /// Returns the mistakes in the option `encode` of a sink.
+    /// Returns how tables are written, if the format is Parquet. The sink writes them itself.
+    pub fn table(&self) -> Option<&TableOptions> {
+        self.0.table()
+    }
+
+    /// Returns the mistakes in the option `encode` of a sink that writes no tables.
     pub fn mistakes(&self) -> Vec<Mistake> {
-        self.check().into_iter().map(|mistake| Mistake { option: "encode", ..mistake }).collect()
+        of_sink(self.check())
+    }
+
+    /// Returns the mistakes in the option `encode` of a sink that also writes tables.
+    pub fn mistakes_with_tables(&self) -> Vec<Mistake> {
+        of_sink(self.0.check())
     }
 
     /// Returns the first line of a file whose messages have these fields, without its line feed, if the
@@ -67,8 +78,20 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        self.0.check()
+        let mut mistakes = self.0.check();
+        if self.table().is_some() {
+            let mistake = Mistake::new("format", "`parquet` writes whole files, not single messages.");
+            mistakes.push(mistake.help(
+                "Use `encode: parquet` in a sink `objects` or `file`, which write files, or another format here.",
+            ));
+        }
+        mistakes
     }
+}
+
+/// Returns mistakes of the transform as those of an option of a sink.
+fn of_sink(mistakes: Vec<Mistake>) -> Vec<Mistake> {
+    mistakes.into_iter().map(|mistake| Mistake { option: "encode", ..mistake }).collect()
 }
 
 impl TransformConfig for EncodeConfig {

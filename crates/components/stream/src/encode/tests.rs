@@ -22,6 +22,27 @@ fn encoded(yaml: &str, batch: Batch) -> Vec<String> {
     apply::<EncodeConfig>(yaml, [batch]).payloads(Output::Main)
 }
 
+#[test]
+fn a_table_is_a_format_of_sinks_that_write_files() {
+    let config =
+        options::<EncodeConfig>("{ format: parquet, columns: { b: int, a: text }, row_group_size: 1MiB }");
+    let columns = config.table().unwrap().columns.as_ref().unwrap();
+    assert_eq!(columns.0.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+    assert!(config.encoder().is_none() && config.mistakes_with_tables().is_empty());
+    assert_eq!(config.mistakes()[0].message, "`parquet` writes whole files, not single messages.");
+    let mistakes = |yaml: &str| -> Vec<String> {
+        let mistakes = options::<EncodeConfig>(yaml).mistakes_with_tables();
+        mistakes.into_iter().map(|mistake| mistake.message).collect()
+    };
+    assert_eq!(mistakes("{ format: parquet, columns: {} }"), ["`columns` lists no column."]);
+    assert_eq!(mistakes("{ format: parquet, fields: [a] }"), ["`fields` has no meaning for this format."]);
+    assert_eq!(
+        mistakes("{ format: json, compression: snappy }"),
+        ["`compression` is for the format `parquet`."]
+    );
+    assert_eq!(mistakes("{ format: parquet, into: x }"), ["A table is a file, not a field of a message."]);
+}
+
 fn example() -> Batch {
     let json = Field::new("json", DataType::Utf8View, true)
         .with_metadata([("ARROW:extension:name".to_owned(), "arrow.json".to_owned())].into());

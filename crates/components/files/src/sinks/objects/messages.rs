@@ -14,6 +14,8 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
@@ -27,49 +29,56 @@ use thalweg_engine::{Context, Error, Journal, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Batch, Budget, payload_slices};
 use thalweg_store::{Begun, Upload, UploadedPart};
 
+use super::name::Numbers;
 use super::object::{Copying, Object, Outcome, Unsent, paid};
-use super::parquet_options::Parquet;
 use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun, upload_is_gone};
-use super::sealed::{Seals, Step, close_last};
-use super::table::Table;
-use super::tail::{Tail, Tails};
+use super::sealed::{Sealed, Seals, Step, close_last};
+use super::tail::{Tail, Tails, forget_tails};
 use super::{ObjectsSink, Target};
 use crate::kept_bytes::KeptBytes;
 use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;
-use thalweg_codec::part_name;
+use thalweg_codec::encode::TableOptions;
 use thalweg_stream::encode::EncodeConfig;
+use thalweg_stream::table::Table;
 
 /// The bounds of the default number of parts in flight. Within them, it is as many as half of the memory
 /// holds. The limit of the store may be lower.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// The space in bytes beyond the size of a part, because a part ends where a batch ends.
 const SLACK: usize = 1 << 20;
+/// The memory of the writer of a table beside its rows, in bytes: the buffers of its columns.
+const OF_TABLE: usize = 16 << 10;
 /// The least budget. The files that the collected messages came from hold memory until the messages are
 /// durable: see [`Group`](crate::group::Group). With less, the next files might not fit beside them.
 pub(super) const LEAST: ByteSize = ByteSize(128 << 10);
 
 /// Writes messages into objects.
 pub(super) struct Messages {
-    target: Target,
+    pub(super) target: Target,
     encode: EncodeConfig,
     delimited: Delimited,
     /// True if the payloads are encoded for this sink alone.
     is_encoded: bool,
-    parquet: Option<Parquet>,
-    budget: Budget,
+    /// How tables are written, if the objects are tables.
+    pub(super) table: Option<TableOptions>,
+    /// How objects are numbered.
+    numbers: Numbers,
+    /// Numbers the objects of all names, if messages decide the names.
+    ids: Option<Arc<AtomicU64>>,
+    pub(super) budget: Budget,
     /// The size in bytes and the age at which the next object begins.
-    rotate: Option<(u64, Duration)>,
+    pub(super) rotate: Option<(u64, Duration)>,
     /// The maximum number of parts in flight, if configured.
     writers: Option<usize>,
     /// Records uploads that were begun, tails and sealed objects, if checkpoints are kept.
-    journal: Option<Journal>,
+    pub(super) journal: Option<Journal>,
     /// True if a later run may continue the object.
-    resumes: bool,
+    pub(super) resumes: bool,
     object: Object,
     /// True if all messages that no checkpoint covers come again, so that a later run may write the object of
     /// these messages again.
-    rewrites: bool,
+    pub(super) rewrites: bool,
     /// True if every object is one that did not exist. No state tells which existing ones are this sink's,
     /// and their messages never come again: a replay, or a service without a state.
     takes_free: bool,
@@ -83,15 +92,18 @@ pub(super) struct Messages {
 
 /// The saved state for a later run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Saved {
+pub(super) struct Saved {
     /// The number of the object.
-    number: u64,
-    begun: Option<Begun>,
+    pub(super) number: u64,
+    /// Its number among those of all names, if messages decide the names.
+    #[serde(default)]
+    pub(super) id: Option<u64>,
+    pub(super) begun: Option<Begun>,
     /// The parts that the store has, from the first one on without a gap.
     parts: Vec<UploadedPart>,
     /// The bytes after these parts, if the journal has them.
     #[serde(default)]
-    tail: Option<Tail>,
+    pub(super) tail: Option<Tail>,
     /// True if an existing object of this number is this sink's.
     #[serde(default)]
     is_claimed: bool,
@@ -105,18 +117,18 @@ struct Saved {
 
 impl Saved {
     /// True if messages that are not read again are in an object that is not full.
-    fn has_messages(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         self.is_continued && (!self.parts.is_empty() || self.tail.is_some())
     }
 }
 
 /// Why a state cannot be used.
-const OTHER_SINK: &str = "the saved state of the sink is not one of `objects`";
+pub(super) const OTHER_SINK: &str = "the saved state of the sink is not one of `objects`";
 /// The same.
-const OTHER_OPTIONS: &str =
-    "an earlier run left an unfinished object, which cannot be continued with `parquet` or in this store";
+pub(super) const OTHER_OPTIONS: &str =
+    "an earlier run left an unfinished object, which cannot be continued as Parquet or in this store";
 
-fn unusable(why: &str) -> Error {
+pub(super) fn unusable(why: &str) -> Error {
     Error::permanent(format!(
         "{why}. Undo the change of the configuration, or give the sink another name or use another state folder: what \
          the state has is then not written"
@@ -134,7 +146,7 @@ pub(super) fn is_finished(saved: &Value) -> bool {
 }
 
 impl Messages {
-    pub(super) fn new(config: &ObjectsSink, mut target: Target, context: &Context) -> Self {
+    pub(super) fn new(config: &ObjectsSink, numbers: Numbers, mut target: Target, context: &Context) -> Self {
         let rotate = config.rotate.as_ref().map(|rotate| {
             let size = rotate.size.map_or(u64::MAX, |size| size.bytes());
             (size, rotate.every.map_or(Duration::MAX, |every| every.duration()))
@@ -145,12 +157,14 @@ impl Messages {
             encode: config.encode.clone(),
             is_encoded: config.encode.encoder().is_some(),
             delimited: Delimited::new(&config.delimiter),
-            parquet: config.parquet.clone(),
+            table: config.encode.table().cloned(),
+            numbers,
+            ids: None,
             budget: context.memory.budget().clone(),
             rotate,
             writers: config.writers,
             // A table cannot be resumed. Neither can an object whose parts do not end where batches end.
-            resumes: journal.is_some() && config.parquet.is_none() && !target.limits.equal_parts,
+            resumes: journal.is_some() && config.encode.table().is_none() && !target.limits.equal_parts,
             journal,
             object: Object::new(1),
             rewrites: context.resends,
@@ -162,22 +176,61 @@ impl Messages {
         }
     }
 
+    /// Returns a writer of another name, whose first object has this number. `ids` are those of all names.
+    pub(super) fn of_name(&self, path: String, number: u64, ids: &Arc<AtomicU64>) -> Self {
+        let mut writer = Self {
+            target: Target { path, ..self.target.clone() },
+            encode: self.encode.clone(),
+            delimited: self.delimited.clone(),
+            // A batch has messages of many names. Its buffer would be held for the few of this one.
+            is_encoded: false,
+            table: self.table.clone(),
+            numbers: self.numbers,
+            ids: Some(ids.clone()),
+            budget: self.budget.clone(),
+            rotate: self.rotate,
+            writers: self.writers,
+            journal: self.journal.clone(),
+            resumes: self.resumes,
+            object: Object::new(number),
+            rewrites: self.rewrites,
+            takes_free: self.takes_free,
+            take_committed: 0,
+            is_finished: false,
+            steps: VecDeque::new(),
+        };
+        writer.object = writer.next_object(number);
+        writer
+    }
+
+    /// Returns an object that has no messages yet.
+    fn next_object(&self, number: u64) -> Object {
+        let id = self.ids.as_ref().map(|ids| ids.fetch_add(1, Relaxed));
+        Object { id, ..Object::new(number) }
+    }
+
+    /// True if every object has a number.
+    fn is_numbered(&self) -> bool {
+        self.rotate.is_some() || Numbers::has_place(&self.target.path)
+    }
+
     /// Returns the path of the object with this number.
     fn path(&self, number: u64) -> String {
         let path = &self.target.path;
-        if self.rotate.is_none() && number == 1 {
+        if !self.is_numbered() && number == 1 {
             return path.clone();
         }
-        part_name::labelled(path, &format!("{number:05}"))
+        self.numbers.path(path, number)
     }
 
     /// Decides the number of the object for good, before anything of it is visible or begun. Returns its
     /// path.
     async fn claim(&mut self) -> Result<String, Error> {
-        let is_further = self.rotate.is_none() && self.object.number > 1;
-        if !self.object.is_claimed && (self.takes_free || is_further) {
+        let is_further = !self.is_numbered() && self.object.number > 1;
+        // Of a name that messages decide, this run and those before it know the numbers.
+        if !self.object.is_claimed && (self.takes_free || is_further && self.ids.is_none()) {
             self.object.number = self.free(self.object.number).await?;
-            if is_further {
+            if is_further && self.ids.is_none() {
                 let (first, path) = (self.path(1), self.path(self.object.number));
                 let (first, path) = (self.target.store.name(&first), self.target.store.name(&path));
                 tracing::warn!("an earlier run completed `{first}`: further messages go to `{path}`");
@@ -309,14 +362,55 @@ impl Messages {
     /// True if a source waits for memory, and what is collected here holds much of it: that source may be the
     /// one whose messages would fill the part.
     fn is_in_the_way(&self) -> bool {
+        self.can_make_way() && self.budget.is_short() && self.collected() >= self.budget.limit() / 4
+    }
+
+    /// True if some of what is collected can be sent.
+    pub(super) fn can_make_way(&self) -> bool {
         let object = &self.object;
-        let table = object.table.as_ref().map_or(0, Table::memory);
-        let can_cut = table > 0 || object.gathered.len() >= self.smallest().max(1);
-        can_cut && self.budget.is_short() && object.gathered.memory() + table >= self.budget.limit() / 4
+        let has_rows = object.table.as_ref().is_some_and(Table::has_rows);
+        has_rows || object.gathered.len() >= self.smallest().max(1)
+    }
+
+    /// Returns the memory of what is collected, in bytes.
+    fn collected(&self) -> usize {
+        self.object.gathered.memory() + self.object.table.as_ref().map_or(0, Table::memory)
+    }
+
+    /// Returns the memory of the object, in bytes: what is collected, and what is being sent.
+    pub(super) fn memory(&self) -> usize {
+        let sent: u64 = self.object.done.values().map(|part| part.size).sum();
+        let sending = usize::try_from(self.object.offset - sent).unwrap_or(usize::MAX);
+        let table = if self.object.table.is_some() { OF_TABLE } else { 0 };
+        self.collected().saturating_add(sending).saturating_add(table)
+    }
+
+    /// True if the object has messages.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.object.is_new
+    }
+
+    /// Returns the number of the object.
+    pub(super) fn number(&self) -> u64 {
+        self.object.number
+    }
+
+    /// Takes the steps that wait for a checkpoint.
+    pub(super) fn take_steps(&mut self) -> VecDeque<Step> {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Waits until the store has the parts in flight.
+    pub(super) async fn settle_parts(&mut self) -> Result<(), Error> {
+        self.catch_up()?;
+        while !self.object.sending.is_empty() {
+            self.reap().await?;
+        }
+        Ok(())
     }
 
     /// Sends the bytes collected so far.
-    async fn make_way(&mut self) -> Result<(), Error> {
+    pub(super) async fn make_way(&mut self) -> Result<(), Error> {
         self.drain().await?;
         if let Some(table) = &mut self.object.table {
             self.object.undrained = paid(&self.budget, table.end_row_group()?);
@@ -352,11 +446,12 @@ impl Messages {
         Noted::new(self.journal.clone(), &self.target.store.name(&self.path(number)))
     }
 
-    /// Discards uploads that an earlier run began after it saved its state for the last time.
-    async fn discard_unsaved(&mut self, saved: Option<&Begun>) -> Result<(), Error> {
+    /// Discards uploads that an earlier run began after it saved its state for the last time, except those
+    /// that the state has.
+    pub(super) async fn discard_unsaved(&mut self, saved: &[&Begun]) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
         for begun in noted_as_begun(journal, &self.target.store.name(""))? {
-            if Some(&begun) != saved {
+            if !saved.contains(&&begun) {
                 self.target.store.discard(&begun).await.map_err(|error| failure(&error))?;
                 Noted::new(self.journal.clone(), &self.target.store.name(&begun.path)).forget()?;
             }
@@ -406,7 +501,7 @@ impl Messages {
     }
 
     /// Sends the unsent parts again, and takes the results that have arrived.
-    fn catch_up(&mut self) -> Result<(), Error> {
+    pub(super) fn catch_up(&mut self) -> Result<(), Error> {
         for part in std::mem::take(&mut self.object.unsent) {
             self.dispatch(part);
         }
@@ -418,11 +513,11 @@ impl Messages {
 
     /// Completes the object, and starts the next one. If checkpoints are kept, the object is sealed: it
     /// becomes visible when one covers it.
-    async fn complete(&mut self) -> Result<(), Error> {
+    pub(super) async fn complete(&mut self) -> Result<(), Error> {
         self.catch_up()?;
         self.drain().await?;
         if self.object.is_new
-            && let Some(options) = &self.parquet
+            && let Some(options) = &self.table
         {
             self.object.table = Some(Table::new(options, &Schema::empty(), &self.budget)?);
         }
@@ -444,18 +539,18 @@ impl Messages {
             }
         }
         self.take_committed += self.object.batches.len();
-        self.object = Object::new(self.object.number + 1);
+        self.object = self.next_object(self.object.number + 1);
         Ok(())
     }
 
     /// Completes an object without messages, except a table whose columns are unknown: no reader accepts a
     /// table without columns.
     async fn complete_empty(&mut self) -> Result<(), Error> {
-        if self.parquet.as_ref().is_some_and(|options| options.columns.is_none()) {
+        if self.table.as_ref().is_some_and(|options| options.columns.is_none()) {
             let name = self.target.store.name(&self.path(self.object.number));
             tracing::warn!(
                 "`{name}` is not written: there were no messages, which decide the columns of a table; list them in \
-                 `columns` of `parquet` for an empty table"
+                 `columns` of `encode` for an empty table"
             );
             return Ok(());
         }
@@ -492,11 +587,14 @@ impl Messages {
             }
             None => self.claim().await?,
         };
-        let number = self.object.number;
+        let id = self.object.id();
         let parts = self.object.done.values().cloned().collect();
-        Seals { target: &self.target, journal }.seal(number, &path, self.object.upload.as_ref(), parts)?;
+        let begun = self.object.upload.as_ref().map(|upload| upload.begun().clone());
+        let named = self.ids.is_some().then(|| (self.target.path.clone(), self.object.number));
+        let sealed = Sealed { number: id, path, begun, parts, named };
+        Seals { target: &self.target, journal }.seal(&sealed)?;
         self.drop_tail();
-        self.steps.push_back(Step::Complete { number, upload: self.object.upload.take() });
+        self.steps.push_back(Step::Complete { id, upload: self.object.upload.take() });
         close_last(&mut self.steps);
         Ok(())
     }
@@ -504,11 +602,18 @@ impl Messages {
     /// The tail is of a part that the store has.
     fn drop_tail(&mut self) {
         if let Some(tail) = self.object.tail.take() {
-            self.steps.push_back(Step::Forget { number: self.object.number, part: tail.part });
+            self.steps.push_back(Step::Forget { id: self.object.id(), part: tail.part });
         }
     }
 
-    fn is_old(&self) -> bool {
+    /// True if the next message belongs to another object.
+    pub(super) fn is_full(&self) -> bool {
+        let table = self.object.table.as_ref().map_or(0, Table::unwritten) + self.object.undrained.len();
+        let so_far = self.object.offset + (self.object.gathered.len() + table) as u64;
+        self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size)
+    }
+
+    pub(super) fn is_old(&self) -> bool {
         let every = self.rotate.map(|(_, every)| every);
         !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
     }
@@ -517,12 +622,38 @@ impl Messages {
     fn begin_again(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
         if self.rewrites && saved.parts.is_empty() && saved.tail.is_none() {
             // All of its messages come again.
-            self.object = Object::new(saved.number);
-            self.object.is_claimed = true;
+            self.object = Object { id: saved.id, is_claimed: true, ..Object::new(saved.number) };
             return Ok(());
         }
         let tail = saved.tail.map_or(0, |tail| tail.kept.size());
         Err(upload_is_gone(&self.target, begun, &saved.parts, tail))
+    }
+
+    /// Returns what a later run needs to continue.
+    pub(super) fn saved(&self) -> Saved {
+        let whole = self.object.whole();
+        Saved {
+            number: self.object.number,
+            id: self.object.id,
+            begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
+            parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
+            tail: self.object.tail.filter(|tail| tail.part > whole),
+            is_claimed: self.object.is_claimed,
+            is_finished: self.is_finished,
+            is_continued: self.resumes,
+        }
+    }
+
+    /// Continues with the object of a saved state.
+    pub(super) async fn resume(&mut self, saved: Saved) -> Result<(), Error> {
+        self.object = Object { id: saved.id, ..Object::new(saved.number) };
+        let Some(begun) = saved.begun.clone().filter(|_| self.resumes) else {
+            return self.continue_with(Saved { parts: Vec::new(), ..saved }, None);
+        };
+        match self.target.store.resume(&begun).await.map_err(|error| failure(&error))? {
+            Some(upload) => self.continue_with(saved, Some(upload)),
+            None => self.begin_again(&saved, &begun),
+        }
     }
 
     /// Continues with the object that an earlier run did not finish.
@@ -535,7 +666,7 @@ impl Messages {
         self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
         self.object.is_claimed = saved.is_claimed || self.object.upload.is_some();
         if let (Some(tail), Some(journal)) = (saved.tail, &self.journal) {
-            for bytes in (Tails { journal, number: saved.number }).read(tail)? {
+            for bytes in (Tails { journal, id: self.object.id() }).read(tail)? {
                 self.object.gathered.body().push(paid(&self.budget, bytes));
             }
             self.object.tail = Some(tail);
@@ -544,21 +675,21 @@ impl Messages {
     }
 
     /// Makes all messages durable without completing the object: a later run continues it.
-    async fn keep(&mut self, journal: &Journal) -> Result<(), Error> {
+    pub(super) async fn keep(&mut self, journal: &Journal) -> Result<(), Error> {
         self.catch_up()?;
         while !self.object.sending.is_empty() {
             self.reap().await?;
         }
-        let (number, part) = (self.object.number, self.object.next);
+        let (id, part) = (self.object.id(), self.object.next);
         let tail = self.object.tail.filter(|tail| tail.part == part);
         let mut tail = tail.unwrap_or(Tail { part, kept: KeptBytes::default() });
         let kept = usize::try_from(tail.kept.size()).unwrap_or(usize::MAX);
         if kept < self.object.gathered.len() {
-            Tails { journal, number }.add(&mut tail, self.object.gathered.after(kept))?;
+            Tails { journal, id }.add(&mut tail, self.object.gathered.after(kept))?;
             self.object.tail = Some(tail);
         }
         if !self.object.is_new && !std::mem::replace(&mut self.object.is_noted, true) {
-            Seals { target: &self.target, journal }.begin(number)?;
+            Seals { target: &self.target, journal }.begin(id)?;
         }
         self.take_committed += self.object.batches.len();
         self.object.batches.clear();
@@ -571,11 +702,13 @@ impl Messages {
         let Some(journal) = self.journal.clone() else { return Ok(None) };
         let number = saved.map_or(0, |saved| saved.number);
         let seals = Seals { target: &self.target, journal: &journal };
-        let next = seals.resume(self.rewrites.then_some(number)).await?;
-        seals.forget_begun(number)?;
+        let rewrites = self.rewrites;
+        let completed = seals.resume(|id| !rewrites || id < number).await?;
+        let next = completed.last().map_or(0, |last| last + 1);
+        seals.forget_begun(|id| id == number)?;
         let begun = saved.and_then(|saved| saved.begun.as_ref()).filter(|_| self.resumes && next <= number);
-        self.discard_unsaved(begun).await?;
-        Tails { journal: &journal, number }.forget_others(saved.and_then(|saved| saved.tail))?;
+        self.discard_unsaved(begun.as_slice()).await?;
+        forget_tails(&journal, saved.and_then(|saved| Some((number, saved.tail?))))?;
         Ok(Some(next).filter(|next| *next > number))
     }
 }
@@ -594,14 +727,9 @@ impl Sink for Messages {
             self.object = Object::new(next);
             return Ok(());
         }
-        let Some(saved) = saved else { return Ok(()) };
-        self.object = Object::new(saved.number);
-        let Some(begun) = saved.begun.clone().filter(|_| self.resumes) else {
-            return self.continue_with(Saved { parts: Vec::new(), ..saved }, None);
-        };
-        match self.target.store.resume(&begun).await.map_err(|error| failure(&error))? {
-            Some(upload) => self.continue_with(saved, Some(upload)),
-            None => self.begin_again(&saved, &begun),
+        match saved {
+            Some(saved) => self.resume(saved).await,
+            None => Ok(()),
         }
     }
 
@@ -610,15 +738,14 @@ impl Sink for Messages {
         // Every step that can fail comes before the batch is accepted. After an error, the engine passes the
         // same batch again.
         self.catch_up()?;
-        let so_far = self.object.offset + self.object.gathered.len() as u64;
-        if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
+        if self.is_full() {
             self.complete().await?;
         }
         if self.object.is_new {
             // Early, so that the choice is in the saved state before the object is visible.
             self.claim().await?;
         }
-        match &self.parquet {
+        match &self.table {
             Some(options) => {
                 let options = options.clone();
                 self.drain().await?;
@@ -668,7 +795,7 @@ impl Sink for Messages {
         self.target.check_present()?;
         // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
         // run wrote it.
-        let is_first = self.rotate.is_none() && self.object.number == 1 && !self.takes_free;
+        let is_first = !self.is_numbered() && self.object.number == 1 && !self.takes_free;
         if !self.object.is_new {
             self.complete().await?;
         } else if is_first && !self.has_former().await? {
@@ -725,16 +852,6 @@ impl Sink for Messages {
     }
 
     fn state(&self) -> Option<Value> {
-        let whole = self.object.whole();
-        let saved = Saved {
-            number: self.object.number,
-            begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
-            parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
-            tail: self.object.tail.filter(|tail| tail.part > whole),
-            is_claimed: self.object.is_claimed,
-            is_finished: self.is_finished,
-            is_continued: self.resumes,
-        };
-        serde_json::to_value(saved).ok()
+        serde_json::to_value(self.saved()).ok()
     }
 }

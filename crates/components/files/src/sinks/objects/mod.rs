@@ -7,18 +7,14 @@
 //!
 //! See docs/decisions/036-uploads-are-our-own-requests.md.
 
+mod by_name;
 mod existing;
 mod files;
 mod messages;
+mod name;
 mod object;
-mod parquet_options;
 mod parts;
 mod sealed;
-#[cfg(feature = "parquet")]
-mod table;
-#[cfg(not(feature = "parquet"))]
-#[path = "no_table.rs"]
-mod table;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -45,7 +41,10 @@ use crate::directory::names::Names;
 use crate::directory::presence::Presence;
 use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
+use name::{Naming, ObjectName};
+use thalweg_codec::template::Template;
 use thalweg_stream::encode::EncodeConfig;
+use thalweg_stream::table;
 
 pub use existing::Finder;
 
@@ -55,6 +54,13 @@ pub use existing::Finder;
 /// the source reads, unless `name` says otherwise. A `url` without a slash is the object itself, for messages
 /// or for a single file. With `rotate`, objects of messages are numbered: `all.jsonl` becomes
 /// `all-00001.jsonl` and so on.
+///
+/// Messages may decide the name: `url` and `name` can contain their columns, as in
+/// `day={day}/{host}.parquet`. Then each name has objects of its own. A column that is NULL adds nothing. A
+/// message whose values make no name leaves by the `errors` output: a part of the name would be empty, be
+/// `..`, begin with a dot, or be too long. Up to `max_open_files` objects are open at the same time, within a
+/// quarter of `memory`. Beyond either, the object that got no message for longest is completed, and further
+/// messages of its name go to an object with the next number.
 ///
 /// An object is visible when it is complete, never in part. Messages are acknowledged when their object is
 /// complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible
@@ -66,8 +72,9 @@ pub use existing::Finder;
 /// `syslog` also without it. With `--state` and without `rotate`, a run that is asked to stop leaves its
 /// object unfinished, and the next run continues it. Once an object is complete, further messages go to
 /// `all-00002.jsonl` and so on. A run that is asked to stop completes a Parquet table, and an object in a
-/// store whose parts must have equal sizes. A service that never ends needs `rotate`: its objects would
-/// otherwise never be complete.
+/// store whose parts must have equal sizes. With `--state` and columns in the name, the tables of all names
+/// are completed together, when one of them is to be: a checkpoint covers all messages of a batch or none. A
+/// service that never ends needs `rotate`: its objects would otherwise never be complete.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSink {
@@ -76,11 +83,12 @@ pub struct ObjectsSink {
     /// where the store's own tools keep them.
     #[schemars(example = &"s3://bucket/archive/")]
     pub url: String,
-    /// The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its place
-    /// relative to the folder that the source reads.
-    #[serde(default = "its_name_and_folder")]
+    /// The name of an object below `url`, a template. For files, the default is `{folder}{name}`: the file
+    /// keeps its place relative to the folder that the source reads. For messages, it contains their columns,
+    /// as in `{host}/{time:%Y-%m-%d}.jsonl`, and `{number}` or `{number:5}` for the number of the object. The
+    /// default is `url` itself.
     #[schemars(example = &"{date}/{name}")]
-    pub name: FileTemplate,
+    pub name: Option<ObjectName>,
     /// The action if the object exists. The default is `replace`; for files of a source that gets them only
     /// once, such as uploads, and beside `remove`, it is `rename`.
     pub existing: Option<Existing>,
@@ -91,18 +99,22 @@ pub struct ObjectsSink {
     /// The content type of the objects, such as `text/csv`. The default is the type of the file, if it is
     /// known.
     pub content_type: Option<String>,
-    /// The encoding of messages, for example `json`. By default the payload is written unchanged.
+    /// The encoding of messages, for example `json`. By default the payload is written unchanged. `parquet`
+    /// writes the fields of messages as Parquet tables. The first messages of an object determine its
+    /// columns, unless `columns` lists them. Messages that do not fit leave by the `errors` output, and only
+    /// these.
     #[serde(default)]
     pub encode: EncodeConfig,
-    /// The text after each message. The default is a line feed.
+    /// The text after each message. The default is a line feed. A table has none.
     #[serde(default = "line_feed")]
     pub delimiter: String,
-    /// Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an object
-    /// determine its columns, unless `columns` lists them. Messages that do not fit leave by the `errors`
-    /// output, and only these.
-    pub parquet: Option<parquet_options::Parquet>,
     /// When to begin a new object of messages. By default all messages go to one object.
     pub rotate: Option<Rotate>,
+    /// The maximum number of objects that are open at the same time, if messages decide the name. The default
+    /// is 256.
+    #[serde(default = "most_open")]
+    #[schemars(range(min = 1))]
+    pub max_open_files: usize,
     /// The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB, and at
     /// most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local folder use
     /// up to 16 MiB. Parts are never smaller than the store allows, and become larger if an object would have
@@ -112,6 +124,10 @@ pub struct ObjectsSink {
     /// to the store, between 8 and 32.
     #[schemars(range(min = 1))]
     pub writers: Option<usize>,
+    /// The name of objects of messages, if another component decides it.
+    #[serde(skip)]
+    #[schemars(skip)]
+    of_messages: Option<Template>,
     /// Shared by all workers.
     #[serde(skip)]
     #[schemars(skip)]
@@ -173,8 +189,8 @@ impl Existing {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate {
-    /// The size in bytes, for example `1GiB`. An object may exceed it by up to one batch. By default the size
-    /// is unlimited.
+    /// The size in bytes, for example `1GiB`. An object may exceed it by up to one batch. Of a Parquet table,
+    /// the size of rows that are not compressed yet is estimated. By default the size is unlimited.
     pub size: Option<ByteSize>,
     /// The age since the first message, for example `5m`. By default the age is unlimited.
     pub every: Option<TimeSpan>,
@@ -187,6 +203,10 @@ const REQUESTS: RangeInclusive<usize> = 8..=32;
 
 fn its_name_and_folder() -> FileTemplate {
     FileTemplate::of([Variable::Folder, Variable::Name])
+}
+
+fn most_open() -> usize {
+    256
 }
 
 fn line_feed() -> String {
@@ -215,16 +235,64 @@ impl ObjectsSink {
 
     /// Returns the options in use that apply only to messages.
     pub fn about_messages(&self) -> impl Iterator<Item = &'static str> {
-        let given = [
-            ("encode", self.encode.encoder().is_some()),
-            ("rotate", self.rotate.is_some()),
-            ("parquet", self.parquet.is_some()),
-        ];
+        let given = [("encode", !self.encode.is_raw()), ("rotate", self.rotate.is_some())];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
-    fn is_folder(&self) -> bool {
-        self.location().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
+    /// Returns a sink of messages for another component: `url` is a folder, and `name` the name below it.
+    pub fn of_messages(
+        url: String,
+        name: Template,
+        encode: EncodeConfig,
+        rotate: Option<Rotate>,
+        existing: Option<Existing>,
+        max_open_files: usize,
+    ) -> Self {
+        Self {
+            url,
+            name: None,
+            existing,
+            on_failure: OnFailure::default(),
+            content_type: None,
+            encode,
+            delimiter: line_feed(),
+            rotate,
+            max_open_files,
+            part_size: None,
+            writers: None,
+            of_messages: Some(name),
+            common: Arc::default(),
+            names: Arc::default(),
+            finder: Arc::default(),
+            is_tidy: Arc::default(),
+        }
+    }
+
+    /// Returns the path of objects of messages.
+    fn naming(&self) -> Result<Naming, String> {
+        let (_, path) = self.location()?;
+        if let Some(name) = &self.of_messages {
+            return Ok(Naming::of(path, name.clone()));
+        }
+        let is_folder = path.is_empty() || path.ends_with('/');
+        let name = match &self.name {
+            Some(name) if is_folder => name.text().to_owned(),
+            Some(name) => format!("/{}", name.text()),
+            None if is_folder => {
+                return Err(
+                    "messages are written to objects, so their `url` must not end with a slash, unless \
+                            `name` is given, for example `all.jsonl`"
+                        .to_owned(),
+                );
+            }
+            None => String::new(),
+        };
+        // Only a `url` with braces is a template: the path of a folder may have others before it.
+        let parsed = match self.url.contains(['{', '}']) {
+            true => Naming::parse(String::new(), &format!("{path}{name}")),
+            false => Naming::parse(path, &name),
+        };
+        parsed.map_err(|error| format!("the name of the objects is not a template: {error}"))
     }
 
     /// Returns the target that all workers share. Its limit and counters apply to all of them together.
@@ -403,21 +471,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.encode.mistakes();
-        if self.parquet.is_some() && self.encode.encoder().is_some() {
-            let mistake =
-                Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
-            mistakes.push(mistake.help("Remove one of them."));
-        }
-        if self
-            .parquet
-            .as_ref()
-            .and_then(|parquet| parquet.columns.as_ref())
-            .is_some_and(|all| all.0.is_empty())
-        {
-            let help = "For example `{ name: text, size: int }`.";
-            mistakes.push(Mistake::new("parquet", "`columns` of `parquet` lists no column.").help(help));
-        }
+        let mut mistakes = self.encode.mistakes_with_tables();
         mistakes.extend(self.location().err().map(|why| Mistake::new("url", format!("{why}."))));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {
@@ -452,10 +506,7 @@ impl SinkConfig for ObjectsSink {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        if self.is_folder() {
-            let why = "messages are written to an object, so its `url` must not end with a slash";
-            return Err(Error::permanent(why));
-        }
+        let naming = self.naming().map_err(Error::permanent)?;
         let memory = context.memory.budget().limit();
         if memory < messages::LEAST.as_usize() {
             return Err(Error::permanent(format!(
@@ -463,10 +514,17 @@ impl SinkConfig for ObjectsSink {
                 messages::LEAST
             )));
         }
-        if let Some(why) = self.parquet.as_ref().and_then(|options| table::too_small(options, memory)) {
+        if let Some(why) = self.encode.table().and_then(|options| table::too_small(options, memory)) {
             return Err(Error::permanent(why));
         }
-        Ok(Box::new(messages::Messages::new(self, self.target(context)?, context)))
+        let mut target = self.target(context)?;
+        let path = naming.constant();
+        target.path = path.clone().unwrap_or_default();
+        let messages = messages::Messages::new(self, naming.numbers(), target, context);
+        match path {
+            Some(_) => Ok(Box::new(messages)),
+            None => Ok(Box::new(by_name::ByName::new(naming, messages, self.max_open_files))),
+        }
     }
 }
 
@@ -483,6 +541,7 @@ impl FileTransformConfig for ObjectsSink {
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
+        let name = self.name.as_ref().map_or_else(|| Ok(its_name_and_folder()), ObjectName::of_files)?;
         if let Some(journal) = context.journal.as_ref().filter(|_| target.store.is_here()) {
             let mut is_tidy = self.is_tidy.lock();
             if !*is_tidy {
@@ -492,7 +551,7 @@ impl FileTransformConfig for ObjectsSink {
         }
         self.names.spill_to(&context.temporary);
         Ok(Box::new(files::Files {
-            name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
+            name: (target.path.is_empty() || target.path.ends_with('/')).then_some(name),
             existing: self.existing.unwrap_or(match context.starts_over {
                 true => Existing::Replace,
                 false => Existing::Rename,

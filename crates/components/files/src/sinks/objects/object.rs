@@ -7,18 +7,21 @@ use std::time::Instant;
 use bytes::Bytes;
 use thalweg_record::{Arena, Budget};
 use thalweg_store::{Body, StoreError, Upload, UploadedPart};
+use thalweg_stream::table::Table;
 use tokio::task::JoinSet;
 
 use super::parts::held;
-use super::table::Table;
 use super::tail::Tail;
 
-/// The memory that copied bytes are collected in, piece by piece, in bytes.
-const PIECE: usize = 256 << 10;
+/// The sizes in bytes of the memory that copied bytes are collected in, piece by piece. A piece is as large
+/// as those before it together: many objects with few bytes take little memory.
+const PIECES: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 10;
 
 /// The object that is being written.
 pub(super) struct Object {
     pub(super) number: u64,
+    /// Its number among those of all names, if messages decide the names.
+    pub(super) id: Option<u64>,
     pub(super) upload: Option<Upload>,
     /// The table, if the object is one.
     pub(super) table: Option<Table>,
@@ -99,8 +102,8 @@ impl Write for Copying<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_full = |copied: &Copied| copied.filled >= copied.arena.len();
         if self.gathered.copied.as_ref().is_none_or(is_full) {
-            self.gathered.body();
-            self.gathered.copied = Some(Copied { arena: self.budget.claim_arena(PIECE), filled: 0 });
+            let size = self.gathered.body().len().clamp(*PIECES.start(), *PIECES.end());
+            self.gathered.copied = Some(Copied { arena: self.budget.claim_arena(size), filled: 0 });
         }
         let Some(copied) = &mut self.gathered.copied else { return Ok(0) };
         let mut free = copied.arena.get_mut(copied.filled..).unwrap_or_default();
@@ -132,6 +135,7 @@ impl Object {
     pub(super) fn new(number: u64) -> Self {
         Self {
             number,
+            id: None,
             upload: None,
             table: None,
             undrained: Bytes::new(),
@@ -148,6 +152,11 @@ impl Object {
             is_noted: false,
             since: Instant::now(),
         }
+    }
+
+    /// Returns the number that tells it from all other objects of the sink.
+    pub(super) fn id(&self) -> u64 {
+        self.id.unwrap_or(self.number)
     }
 
     /// Returns the number of finished parts, from the first one on without a gap.

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
 use thalweg_store::{Begun, Upload, UploadedPart};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::Target;
 use super::parts::{Noted, complete, moved_away, put, upload_is_gone};
@@ -27,15 +28,15 @@ const OPEN: usize = 64;
 pub(super) enum Step {
     /// An object becomes visible.
     Complete {
-        /// Its number.
-        number: u64,
+        /// Its [id](super::object::Object::id).
+        id: u64,
         /// Its upload, if it is open.
         upload: Option<Upload>,
     },
     /// A tail is no longer needed.
     Forget {
-        /// The number of the object.
-        number: u64,
+        /// The [id](super::object::Object::id) of the object.
+        id: u64,
         /// The number of the part.
         part: u32,
     },
@@ -44,17 +45,24 @@ pub(super) enum Step {
 /// A sealed object, as the journal has it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Sealed {
-    number: u64,
-    path: String,
+    /// The [id](super::object::Object::id) of the object.
+    pub(super) number: u64,
+    pub(super) path: String,
     /// `None` if the object is empty. A store has no upload without parts.
-    begun: Option<Begun>,
-    parts: Vec<UploadedPart>,
+    pub(super) begun: Option<Begun>,
+    pub(super) parts: Vec<UploadedPart>,
+    /// The path that messages decided and the number of the object among those of this path.
+    #[serde(default)]
+    pub(super) named: Option<(String, u64)>,
 }
 
 /// The beginning of the names of the journal's entries for sealed objects, and for objects that are not full,
 /// among those for [unfinished output](Journal::UNFINISHED).
 const SEALED: &str = "sealed/";
 const BEGUN: &str = "begun/";
+
+/// The beginning of the names of the journal's entries for the numbers of the next objects of paths.
+const NEXT: &str = "next/";
 
 /// The name of the journal's entry for the upload that is being completed.
 const COMPLETING: &str = "completing";
@@ -67,67 +75,62 @@ pub(super) struct Seals<'a> {
 
 impl Seals<'_> {
     /// Records that an object has all its messages.
-    pub(super) fn seal(
-        &self,
-        number: u64,
-        path: &str,
-        upload: Option<&Upload>,
-        parts: Vec<UploadedPart>,
-    ) -> Result<(), Error> {
-        let begun = upload.map(|upload| upload.begun().clone());
-        let sealed = Sealed { number, path: path.to_owned(), begun, parts };
-        let sealed = serde_json::to_value(sealed).map_err(|error| Error::permanent(error.to_string()))?;
-        self.journal.note(&entry(number), &sealed)
+    pub(super) fn seal(&self, sealed: &Sealed) -> Result<(), Error> {
+        let value = serde_json::to_value(sealed).map_err(|error| Error::permanent(error.to_string()))?;
+        self.journal.note(&entry(sealed.number), &value)
     }
 
     /// Records that a checkpoint covers messages of an object that is not full.
-    pub(super) fn begin(&self, number: u64) -> Result<(), Error> {
-        self.journal.note(&begun_entry(number), &number.into())
+    pub(super) fn begin(&self, id: u64) -> Result<(), Error> {
+        self.journal.note(&begun_entry(id), &id.into())
     }
 
-    /// Forgets such records of a killed run whose checkpoint was not saved. `kept` is the number of the
-    /// object of the saved state.
-    pub(super) fn forget_begun(&self, kept: u64) -> Result<(), Error> {
-        for (name, number) in self.journal.entries(&format!("{}{BEGUN}", Journal::UNFINISHED))? {
-            if number.as_u64() != Some(kept) {
+    /// Forgets such records of a killed run whose checkpoint was not saved: all but those of the objects of
+    /// the saved state.
+    pub(super) fn forget_begun(&self, is_kept: impl Fn(u64) -> bool) -> Result<(), Error> {
+        for (name, id) in self.journal.entries(&format!("{}{BEGUN}", Journal::UNFINISHED))? {
+            if !id.as_u64().is_some_and(&is_kept) {
                 self.journal.forget(&name)?;
             }
         }
         Ok(())
     }
 
-    /// Takes a step: a checkpoint has what it needs.
-    pub(super) async fn take(&self, step: &Step) -> Result<(), Error> {
+    /// Takes a step: a checkpoint has what it needs. If it completes an object whose path messages decided,
+    /// returns the path and the number of its next object, which the journal has from now on.
+    pub(super) async fn take(&self, step: &Step) -> Result<Option<(String, u64)>, Error> {
+        let mut named = None;
         match step {
-            Step::Forget { number, part } => Tails { journal: self.journal, number: *number }.forget(*part),
-            Step::Complete { number, upload } => {
-                for (_, sealed) in self.journal.entries(&entry(*number))? {
-                    self.complete(parsed(sealed)?, upload.clone()).await?;
+            Step::Forget { id, part } => Tails { journal: self.journal, id: *id }.forget(*part)?,
+            Step::Complete { id, upload } => {
+                for (_, sealed) in self.journal.entries(&entry(*id))? {
+                    let sealed = parsed(sealed)?;
+                    named = sealed.named.clone().map(|(path, number)| (path, number + 1));
+                    self.complete(sealed, upload.clone()).await?;
                 }
-                Ok(())
             }
         }
+        Ok(named)
     }
 
-    /// Completes the objects that an earlier run sealed and a checkpoint covers: those before the number of
-    /// the object of its state. Forgets the others. Without a number, all are covered. Returns the number
-    /// after the last one.
-    pub(super) async fn resume(&self, until: Option<u64>) -> Result<u64, Error> {
-        let mut next = 0;
+    /// Completes the objects that an earlier run sealed and a checkpoint covers. Forgets the others. Returns
+    /// the ids of the completed ones, in ascending order.
+    pub(super) async fn resume(&self, is_covered: impl Fn(u64) -> bool) -> Result<Vec<u64>, Error> {
+        let mut completed = Vec::new();
         for (name, sealed) in self.journal.entries(&format!("{}{SEALED}", Journal::UNFINISHED))? {
             let sealed = parsed(sealed)?;
-            if until.is_none_or(|until| sealed.number < until) {
-                next = sealed.number + 1;
+            if is_covered(sealed.number) {
+                completed.push(sealed.number);
                 self.complete(sealed, None).await?;
             } else {
                 self.journal.forget(&name)?;
             }
         }
-        Ok(next)
+        Ok(completed)
     }
 
     async fn complete(&self, sealed: Sealed, open: Option<Upload>) -> Result<(), Error> {
-        let Sealed { number, path, begun, parts } = sealed;
+        let Sealed { number, path, begun, parts, named } = sealed;
         match begun {
             None => self.put_empty(&path).await?,
             Some(begun) => {
@@ -135,8 +138,17 @@ impl Seals<'_> {
                 Noted::new(Some(self.journal.clone()), &self.target.store.name(&path)).forget()?;
             }
         }
+        if let Some((name, number)) = named {
+            self.journal.note(&number_entry(&name), &(number + 1).into())?;
+        }
         self.journal.forget(&begun_entry(number))?;
         self.journal.forget(&entry(number))
+    }
+
+    /// Returns the number of the next object of a path that messages decided: after those that are complete.
+    pub(super) fn next_number(&self, path: &str) -> Result<u64, Error> {
+        let noted = self.journal.entries(&number_entry(path))?;
+        Ok(noted.first().and_then(|(_, number)| number.as_u64()).unwrap_or(1))
     }
 
     async fn put_empty(&self, path: &str) -> Result<(), Error> {
@@ -203,6 +215,10 @@ pub(super) fn close_last(steps: &mut VecDeque<Step>) {
 
 fn entry(number: u64) -> String {
     format!("{}{SEALED}{number:020}", Journal::UNFINISHED)
+}
+
+fn number_entry(path: &str) -> String {
+    format!("{NEXT}{:032x}", xxh3_128(path.as_bytes()))
 }
 
 fn begun_entry(number: u64) -> String {

@@ -5,6 +5,8 @@
 //! with them. A checkpoint adds only the bytes that came since the one before it. (Rejected: sending a small
 //! part where the store allows it. An object would have thousands of parts, of which a store has a maximum.)
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal};
 
@@ -22,8 +24,8 @@ pub(super) struct Tail {
 /// The journal's record of the tails of one object.
 pub(super) struct Tails<'a> {
     pub(super) journal: &'a Journal,
-    /// The number of the object.
-    pub(super) number: u64,
+    /// The [id](super::object::Object::id) of the object.
+    pub(super) id: u64,
 }
 
 /// The beginning of the names of all entries.
@@ -59,18 +61,28 @@ impl Tails<'_> {
         self.journal.forget(&self.name(part))
     }
 
-    /// Removes all tails of all objects except this one.
-    pub(super) fn forget_others(&self, kept: Option<Tail>) -> Result<(), Error> {
-        let kept = kept.map(|tail| self.name(tail.part));
-        for name in self.journal.names(&prefix())? {
-            if kept.as_ref().is_none_or(|kept| !name.starts_with(kept)) {
-                self.journal.forget(&name)?;
-            }
-        }
-        Ok(())
-    }
-
     fn name(&self, part: u32) -> String {
-        format!("{}{}/{part}/", prefix(), self.number)
+        name(self.id, part)
     }
+}
+
+fn name(id: u64, part: u32) -> String {
+    format!("{}{id}/{part}/", prefix())
+}
+
+/// Removes the tails of all objects, except these of objects with these ids.
+pub(super) fn forget_tails(
+    journal: &Journal,
+    kept: impl IntoIterator<Item = (u64, Tail)>,
+) -> Result<(), Error> {
+    let kept: HashSet<String> = kept.into_iter().map(|(id, tail)| name(id, tail.part)).collect();
+    for name in journal.names(&prefix())? {
+        // The name of an entry is that of the tail, the page and the number in it.
+        let mut parts = name.rsplitn(3, '/');
+        let tail = parts.nth(2).unwrap_or_default();
+        if !kept.contains(&format!("{tail}/")) {
+            journal.forget(&name)?;
+        }
+    }
+    Ok(())
 }

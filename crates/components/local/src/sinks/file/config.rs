@@ -13,8 +13,9 @@ use super::files::{Keep, Settings, most_open};
 use super::link::Link;
 use super::names::{Numbers, Style};
 use super::piece::PieceOptions;
-use super::{Compression, FileSink, names};
+use super::{Compression, FileSink, names, table};
 use thalweg_codec::compress::level_mistake;
+use thalweg_codec::safe_path::is_reserved;
 use thalweg_codec::template::Template;
 use thalweg_config::FileMode;
 use thalweg_record::{Batch, Budget};
@@ -31,7 +32,12 @@ use thalweg_stream::encode::EncodeConfig;
 ///
 /// A message with an impossible path is rejected: it leaves by the `errors` output with the reason. A path is
 /// impossible if a field's value leads out of the folder, is empty where a name is needed, is too long, or
-/// makes a name begin with a dot.
+/// makes a name begin with a dot. NULL adds nothing to a path.
+///
+/// With `encode: parquet`, each file is a Parquet table, and the sink `objects` writes it: the file has a
+/// hidden name until it is complete, and its messages are acknowledged then. With `--state`, that is when a
+/// checkpoint covers it. Further messages of a name go to a file with the next number. `rotate` has only
+/// `size` and `every`. Messages that do not fit the columns leave by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileConfig {
@@ -41,7 +47,7 @@ pub struct FileConfig {
     /// Each name stays in memory until its file is finished: set `idle_timeout` if there are very many names.
     pub path: Template,
     /// The format in which messages are written, for example `json`. By default the payload is written as it
-    /// is.
+    /// is. `parquet` makes each file a table.
     #[serde(default)]
     pub encode: EncodeConfig,
     /// The text written after each message. The default is a line feed.
@@ -241,6 +247,13 @@ pub enum Existing {
     Rename,
 }
 
+impl Existing {
+    /// True if the new file depends on the content or the name of the old one.
+    pub(super) fn adds(self) -> bool {
+        matches!(self, Existing::Append | Existing::Rename)
+    }
+}
+
 /// When to wait for the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -255,7 +268,7 @@ pub enum Fsync {
 }
 
 /// Returns the folder that all names have in common.
-fn constant_folder(prefix: &str) -> &str {
+pub(super) fn constant_folder(prefix: &str) -> &str {
     prefix.rfind('/').map_or("", |at| &prefix[..=at])
 }
 
@@ -288,7 +301,10 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.encode.mistakes();
+        let mut mistakes = self.encode.mistakes_with_tables();
+        if self.encode.table().is_some() {
+            mistakes.extend(table::mistakes(self));
+        }
         if self.path.is_constant() {
             let path = self.path.prefix();
             if path.is_empty() || path.ends_with('/') {
@@ -298,7 +314,7 @@ sinks:
             if path.contains('\0') {
                 mistakes.push(Mistake::new("path", "A path cannot hold a NUL byte."));
             }
-            if self.atomic && names::is_reserved(path) {
+            if self.atomic && is_reserved(path) {
                 let mistake =
                     Mistake::new("path", format!("`{path}` ends like the name of an unfinished file."));
                 mistakes.push(mistake.help("Choose another name, or set `atomic: false`."));
@@ -386,6 +402,9 @@ impl SinkConfig for FileConfig {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        if self.encode.table().is_some() {
+            return table::build(self, context);
+        }
         self.check_memory(context.memory.budget())?;
         let rotate = self.rotate.as_ref();
         let settings = Settings {

@@ -14,6 +14,8 @@
 //! depends on the message, one pass groups the rows by path; it compares each rendered name with the previous
 //! one.
 //!
+//! A Parquet table cannot be cut back: `table` leaves it to the sink `objects`.
+//!
 //! `piece` writes one file, `opening` decides what it begins with, `files` keeps all files of a sink, `link`
 //! leads to the current one.
 
@@ -25,6 +27,7 @@ mod opening;
 mod pack;
 mod piece;
 mod recovering;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +45,7 @@ use files::{Files, Saved, Settings};
 pub use names::Numbers;
 pub use thalweg_codec::compress::Compression;
 
+use thalweg_codec::safe_path::safe;
 use thalweg_codec::template::Template;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -100,7 +104,7 @@ impl Naming {
                 continue;
             }
             continues = false;
-            match names::safe(&self.rendered, prefix) {
+            match safe(&self.rendered, prefix) {
                 Ok(name) => match files.stream(name) {
                     Ok(slot) => {
                         self.groups.push((slot, row, 1));

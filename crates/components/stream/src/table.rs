@@ -19,14 +19,13 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use thalweg_codec::columns::{fit, noun};
+use thalweg_codec::encode::{TableCompression, TableOptions};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Rejects};
 use thalweg_record::{Batch, Budget, Lease, all_but};
 
-use super::parquet_options::{Packing, Parquet};
-
 /// A table that is being written.
-pub(super) struct Table {
+pub struct Table {
     writer: ArrowWriter<Vec<u8>>,
     schema: SchemaRef,
     /// True if the first batch decided the columns. Listed columns are a choice: other fields are left out.
@@ -44,12 +43,15 @@ pub(super) struct Table {
 impl Table {
     /// Creates a table with the listed columns, or those of the first messages. Collected rows count against
     /// the budget.
-    pub(super) fn new(options: &Parquet, first: &Schema, budget: &Budget) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// If there are no columns.
+    pub fn new(options: &TableOptions, first: &Schema, budget: &Budget) -> Result<Self, Error> {
         let schema = schema(options, first)?;
-        let compression = match options.compression {
-            Packing::Zstd => Compression::ZSTD(ZstdLevel::default()),
-            Packing::Snappy => Compression::SNAPPY,
-            Packing::None => Compression::UNCOMPRESSED,
+        let compression = match options.compression.unwrap_or_default() {
+            TableCompression::Zstd => Compression::ZSTD(ZstdLevel::default()),
+            TableCompression::Snappy => Compression::SNAPPY,
+            TableCompression::None => Compression::UNCOMPRESSED,
         };
         let row_group = row_group(options, budget.limit());
         // Each column has a page and a dictionary in progress.
@@ -73,7 +75,10 @@ impl Table {
     }
 
     /// Adds the messages of a batch, and returns the bytes to write. Messages that do not fit are rejected.
-    pub(super) fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Vec<u8>, Error> {
+    ///
+    /// # Errors
+    /// If the table cannot be written.
+    pub fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Vec<u8>, Error> {
         let (rows, misfits) = self.fitted(batch).map_err(Error::from)?;
         if rows.num_rows() > 0 {
             self.writer.write(&rows).map_err(broken)?;
@@ -87,19 +92,35 @@ impl Table {
     }
 
     /// Returns the memory of the current row group, in bytes.
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.lease.bytes()
     }
 
+    /// Returns the estimated size in bytes, as written, of the rows whose bytes were not returned yet.
+    pub fn unwritten(&self) -> usize {
+        self.writer.in_progress_size()
+    }
+
+    /// True if rows are in the current row group.
+    pub fn has_rows(&self) -> bool {
+        self.writer.in_progress_rows() > 0
+    }
+
     /// Ends the current row group, and returns its bytes.
-    pub(super) fn end_row_group(&mut self) -> Result<Vec<u8>, Error> {
+    ///
+    /// # Errors
+    /// If the table cannot be written.
+    pub fn end_row_group(&mut self) -> Result<Vec<u8>, Error> {
         self.writer.flush().map_err(broken)?;
         self.lease = self.budget.claim(self.writer.memory_size());
         Ok(std::mem::take(self.writer.inner_mut()))
     }
 
     /// Returns the rest of the table.
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, Error> {
+    ///
+    /// # Errors
+    /// If the table cannot be written.
+    pub fn finish(mut self) -> Result<Vec<u8>, Error> {
         self.writer.finish().map_err(broken)?;
         Ok(std::mem::take(self.writer.inner_mut()))
     }
@@ -147,7 +168,7 @@ impl Table {
                 misfits.entry(row as u32).or_insert_with(|| {
                     format!(
                         "the table has no column `{}`: the first messages did not have it; list all columns in \
-                         `columns` of `parquet`",
+                         `columns` of `encode`",
                         field.name()
                     )
                 });
@@ -158,7 +179,7 @@ impl Table {
 }
 
 /// Returns the size of a row group with this budget.
-fn row_group(options: &Parquet, memory: usize) -> usize {
+fn row_group(options: &TableOptions, memory: usize) -> usize {
     options.row_group_size.map_or((memory / 8).clamp(64 << 10, 64 << 20), ByteSize::as_usize).max(1)
 }
 
@@ -168,7 +189,7 @@ fn most(memory: usize) -> usize {
 }
 
 /// Returns the mistake if a budget is too small for the row groups that the options ask for.
-pub(super) fn too_small(options: &Parquet, memory: usize) -> Option<String> {
+pub fn too_small(options: &TableOptions, memory: usize) -> Option<String> {
     let wanted = options.row_group_size.filter(|size| size.as_usize() > most(memory).max(64 << 10))?;
     let (memory, needed) = (ByteSize(memory as u64), ByteSize(wanted.bytes().saturating_mul(4)));
     Some(format!(
@@ -178,7 +199,7 @@ pub(super) fn too_small(options: &Parquet, memory: usize) -> Option<String> {
 }
 
 /// Returns the columns of a new table. All may be NULL: later messages may lack a value that the first have.
-fn schema(options: &Parquet, first: &Schema) -> Result<SchemaRef, Error> {
+fn schema(options: &TableOptions, first: &Schema) -> Result<SchemaRef, Error> {
     if let Some(columns) = &options.columns {
         let fields = columns.0.iter().map(|(name, kind)| kind.field(name));
         return Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
@@ -267,7 +288,7 @@ mod tests {
                 (
                     0,
                     "the table has no column `more`: the first messages did not have it; list all columns in \
-                     `columns` of `parquet`",
+                     `columns` of `encode`",
                 ),
             ];
             assert_eq!(rejected, reasons.map(|(row, why)| (row, why.to_owned())));
@@ -350,7 +371,7 @@ mod tests {
         let budget = Budget::new(1 << 20);
         let names: Vec<String> = (0..1000).map(|n| format!("a text that is not repeated {n}")).collect();
         let rows = with(vec![("n", Arc::new(StringViewArray::from(names)) as ArrayRef)]);
-        let mut table = Table::new(&Parquet::default(), &rows.fields().schema(), &budget).unwrap();
+        let mut table = Table::new(&TableOptions::default(), &rows.fields().schema(), &budget).unwrap();
         for _ in 0..200 {
             table.write(&rows, &mut Rejects::default()).unwrap();
             assert!(budget.used() <= most(budget.limit()), "{budget:?}");
@@ -360,8 +381,9 @@ mod tests {
     #[test]
     fn messages_without_fields_make_no_table() {
         let bare = batch(["x"]);
-        let error =
-            Table::new(&Parquet::default(), &bare.fields().schema(), &Budget::new(1 << 20)).err().unwrap();
+        let error = Table::new(&TableOptions::default(), &bare.fields().schema(), &Budget::new(1 << 20))
+            .err()
+            .unwrap();
         assert_eq!(
             error.to_string(),
             "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`"

@@ -1,0 +1,350 @@
+//! The option `name`: the names of objects, of files by their properties and of messages by their values.
+//!
+//! Only the graph tells whether files or messages arrive, so the text must be a template of one of them.
+//! (Rejected: an option for each. A user would have to know which one has an effect.)
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use thalweg_codec::braces;
+use thalweg_codec::part_name;
+use thalweg_codec::safe_path::safe;
+use thalweg_codec::template::Template;
+use thalweg_config::{FormatError, register_format};
+use thalweg_engine::Error;
+use thalweg_record::Batch;
+
+use crate::file_template::FileTemplate;
+
+const FORMAT: &str = "object-name";
+
+/// The maximum number of digits that a number is padded to.
+const MOST_DIGITS: usize = 20;
+/// The digits of a number that the template does not place.
+const DIGITS: usize = 5;
+
+/// The place of the number in a path. No path that messages decide has this character.
+const NUMBER: char = '\0';
+
+/// A template for the names of objects.
+///
+/// Of files, it inserts their properties, such as `{folder}` and `{name}`. Of messages, it inserts their
+/// fields, and points in time as in `{time:%Y-%m-%d}`; `{number:5}` is the number of the object, with at
+/// least five digits.
+#[derive(Debug, Clone)]
+pub struct ObjectName(String);
+
+impl ObjectName {
+    /// Returns the template for names of files.
+    pub(super) fn of_files(&self) -> Result<FileTemplate, Error> {
+        let wrong = |error: FormatError| Error::permanent(format!("`name` is for files here: {error}"));
+        self.0.parse().map_err(wrong)
+    }
+
+    /// Returns the text of the template.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ObjectName {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let of_messages = Naming::parse(String::new(), text);
+        if text.parse::<FileTemplate>().is_err() {
+            of_messages?;
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(|error: FormatError| serde::de::Error::custom(error.message))
+    }
+}
+
+impl JsonSchema for ObjectName {
+    fn schema_name() -> Cow<'static, str> {
+        "ObjectName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        register_format(FORMAT, |text| text.parse::<ObjectName>().map(drop));
+        json_schema!({ "type": "string", "format": FORMAT })
+    }
+}
+
+/// The path of objects of messages: the same for all, or one for each value of its columns.
+#[derive(Debug, Clone)]
+pub(super) struct Naming {
+    /// The folder in the store, as it is, or nothing.
+    folder: String,
+    before: Template,
+    /// The digits of the number and the text after it, if the template places the number.
+    number: Option<(usize, Template)>,
+}
+
+/// The messages of a batch with one path.
+pub(super) struct Named {
+    /// The path, with [`NUMBER`] at the place of the number.
+    pub(super) path: String,
+    pub(super) rows: Vec<u32>,
+}
+
+/// A piece of the text of a template.
+enum Piece {
+    Text(String),
+    Number(usize),
+}
+
+impl Naming {
+    /// Returns a path by a template without the place of a number.
+    pub(super) fn of(folder: String, template: Template) -> Self {
+        Self { folder, before: template, number: None }
+    }
+
+    /// Parses a template for the part of the path below `folder`.
+    pub(super) fn parse(folder: String, text: &str) -> Result<Self, FormatError> {
+        let literal = |text: String| Piece::Text(text.replace('{', "{{").replace('}', "}}"));
+        let pieces = braces::parse(text, literal, piece)?;
+        let (mut before, mut number) = (String::new(), None::<(usize, String)>);
+        for piece in pieces {
+            match (piece, &mut number) {
+                (Piece::Text(text), None) => before.push_str(&text),
+                (Piece::Text(text), Some((_, after))) => after.push_str(&text),
+                (Piece::Number(digits), None) => number = Some((digits, String::new())),
+                (Piece::Number(_), Some(_)) => {
+                    return Err(FormatError::new("`{number}` is there twice.").help("Leave one of them out."));
+                }
+            }
+        }
+        let number = number.map(|(digits, after)| Ok((digits, after.parse()?))).transpose()?;
+        Ok(Self { folder, before: before.parse()?, number })
+    }
+
+    /// Returns the path if it is the same for all messages at any time.
+    pub(super) fn constant(&self) -> Option<String> {
+        let (before, after) = match &self.number {
+            None => (self.before.prefix(), String::new()),
+            Some((_, after)) if after.is_constant() => {
+                (self.before.prefix(), format!("{NUMBER}{}", after.prefix()))
+            }
+            Some(_) => return None,
+        };
+        self.before.is_constant().then(|| self.below(&format!("{before}{after}")))
+    }
+
+    /// Returns how objects of one path are numbered.
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers { digits: self.number.as_ref().map_or(DIGITS, |(digits, _)| *digits) }
+    }
+
+    /// Groups the messages of a batch by their paths. Returns the other messages with the reasons why they
+    /// have none.
+    pub(super) fn group(&mut self, batch: &Batch) -> (Vec<Named>, Vec<(u32, String)>) {
+        let fixed = self.before.prefix().to_owned();
+        let (mut named, mut rejected) = (Vec::new(), Vec::new());
+        for (rendered, rows) in self.render(batch) {
+            match self.checked(&rendered, &fixed) {
+                Ok(path) => named.push(Named { path, rows }),
+                Err(reason) => rejected.extend(rows.into_iter().map(|row| (row, reason.clone()))),
+            }
+        }
+        rejected.sort_unstable_by_key(|(row, _)| *row);
+        (named, rejected)
+    }
+
+    /// Returns the rendered names of a batch, and the rows of each. A name is compared with the one before it
+    /// first: adjacent messages often have the same.
+    fn render(&mut self, batch: &Batch) -> Vec<(Vec<u8>, Vec<u32>)> {
+        let mut groups: Vec<(Vec<u8>, Vec<u32>)> = Vec::new();
+        let mut known = HashMap::<Vec<u8>, usize>::new();
+        let mut before = self.before.bind(batch);
+        let mut after = self.number.as_mut().map(|(_, after)| after.bind(batch));
+        let (mut rendered, mut last) = (Vec::new(), usize::MAX);
+        for row in 0..batch.rows() {
+            rendered.clear();
+            before.render(row, &mut rendered);
+            if let Some(after) = &mut after {
+                rendered.push(NUMBER as u8);
+                after.render(row, &mut rendered);
+            }
+            if groups.get(last).is_none_or(|(name, _)| *name != rendered) {
+                last = *known.entry(rendered.clone()).or_insert(groups.len());
+                if last == groups.len() {
+                    groups.push((rendered.clone(), Vec::new()));
+                }
+            }
+            if let Some((_, rows)) = groups.get_mut(last) {
+                rows.push(row as u32);
+            }
+        }
+        groups
+    }
+
+    /// Returns the path for a rendered name, or the reason why no object can have it.
+    fn checked(&self, rendered: &[u8], fixed: &str) -> Result<String, String> {
+        // Only the number's place has the character, or the name is refused.
+        let mut places = rendered.iter().enumerate().filter(|(_, byte)| **byte == NUMBER as u8);
+        let place = match (&self.number, places.next(), places.next()) {
+            (Some(_), Some((place, _)), None) => Some(place),
+            _ => None,
+        };
+        let mut name = rendered.to_owned();
+        if let Some(byte) = place.and_then(|place| name.get_mut(place)) {
+            *byte = b'1';
+        }
+        let name = safe(&name, fixed)?;
+        Ok(self.below(&match place {
+            Some(place) => format!("{}{NUMBER}{}", &name[..place], &name[place + 1..]),
+            None => name.to_owned(),
+        }))
+    }
+
+    fn below(&self, name: &str) -> String {
+        format!("{}{name}", self.folder)
+    }
+}
+
+/// Parses the text between braces, which begins at byte `at` of the template.
+fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
+    let (name, digits) = match inside.split_once(':') {
+        Some((name, digits)) => (name, Some(digits)),
+        None => (inside, None),
+    };
+    let place = at..at + inside.len();
+    match (name.trim(), digits) {
+        ("number", None) => Ok(Piece::Number(1)),
+        ("number", Some(digits)) => match digits.parse() {
+            Ok(digits @ 1..=MOST_DIGITS) => Ok(Piece::Number(digits)),
+            _ => Err(FormatError::new(format!(
+                "`{digits}` is not a number of digits from 1 to {MOST_DIGITS}."
+            ))
+            .at(place)
+            .help("`{number:5}` becomes `00001`.")),
+        },
+        // Checked here for its place in the whole text.
+        _ => match format!("{{{inside}}}").parse::<Template>() {
+            Ok(_) => Ok(Piece::Text(format!("{{{inside}}}"))),
+            Err(error) => {
+                let range = error.range.clone().map(|range| range.start + at - 1..range.end + at - 1);
+                Err(FormatError { range, ..error })
+            }
+        },
+    }
+}
+
+/// How objects of one path are numbered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    digits: usize,
+}
+
+impl Numbers {
+    /// True if the template of this path places the number.
+    pub(super) fn has_place(path: &str) -> bool {
+        path.contains(NUMBER)
+    }
+
+    /// Returns the path of the object with this number: `all.jsonl` and 7 are `all-00007.jsonl`.
+    pub(super) fn path(self, path: &str, number: u64) -> String {
+        let digits = self.digits;
+        match path.split_once(NUMBER) {
+            Some((before, after)) => format!("{before}{number:0digits$}{after}"),
+            None => part_name::labelled(path, &format!("{number:0digits$}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Array, ArrayRef, StringViewArray};
+    use arrow_schema::{DataType, Field};
+    use proptest::prelude::*;
+    use thalweg_engine::testing::batch;
+
+    use super::*;
+
+    fn with_hosts(hosts: &[Option<&str>]) -> Batch {
+        let column: ArrayRef = Arc::new(StringViewArray::from(hosts.to_vec()));
+        let rows = column.len();
+        let field = Field::new("host", DataType::Utf8View, true);
+        batch(vec!["x"; rows]).set_fields([(field, column)]).unwrap()
+    }
+
+    fn grouped(text: &str, hosts: &[Option<&str>]) -> (Vec<(String, Vec<u32>)>, Vec<(u32, String)>) {
+        let mut path = Naming::parse("base/".to_owned(), text).unwrap();
+        let (named, rejected) = path.group(&with_hosts(hosts));
+        let numbers = path.numbers();
+        let shown = |named: Named| match Numbers::has_place(&named.path) {
+            true => (numbers.path(&named.path, 7), named.rows),
+            false => (named.path, named.rows),
+        };
+        (named.into_iter().map(shown).collect(), rejected)
+    }
+
+    #[test]
+    fn messages_of_one_name_are_together_and_null_is_nothing() {
+        let (named, rejected) =
+            grouped("day={host}/{number:3}.log", &[Some("a"), None, Some("a"), Some("b")]);
+        let expected = [
+            ("base/day=a/007.log", vec![0, 2]),
+            ("base/day=/007.log", vec![1]),
+            ("base/day=b/007.log", vec![3]),
+        ];
+        assert_eq!(named, expected.map(|(path, rows)| (path.to_owned(), rows)));
+        assert!(rejected.is_empty());
+        assert_eq!(grouped("{host}-{number}", &[Some("a")]).0[0].0, "base/a-7");
+    }
+
+    #[test]
+    fn values_that_make_no_path_are_rejected_with_the_rule_of_files() {
+        let (named, rejected) = grouped("{host}/x-{number}", &[Some("a"), Some(".."), None, Some("a\0b")]);
+        assert_eq!(named.len(), 1);
+        let reasons: Vec<(u32, &str)> = rejected.iter().map(|(row, why)| (*row, why.as_str())).collect();
+        let expected = [
+            (1, "the file name `../x-1` has `..` in it"),
+            (2, "the file name `/x-1` has an empty part"),
+            (3, "the file name `a\\0b/x-\\0` holds a NUL byte"),
+        ];
+        assert_eq!(reasons, expected);
+    }
+
+    #[test]
+    fn a_name_is_a_template_of_files_or_of_messages() {
+        let mistake = |text: &str| text.parse::<ObjectName>().unwrap_err().message;
+        for text in ["{folder}{name}", "{host}/{time:%Y}-{number}.parquet", "{{x}}", "all.jsonl"] {
+            text.parse::<ObjectName>().unwrap();
+        }
+        assert_eq!(mistake("{number}{number}"), "`{number}` is there twice.");
+        assert_eq!(mistake("{number:x}"), "`x` is not a number of digits from 1 to 20.");
+        assert_eq!(mistake("{a"), "A `{` without its `}`.");
+        let path = |text: &str| Naming::parse("b/".to_owned(), text).unwrap().constant();
+        assert_eq!(path("{{a}}.log").as_deref(), Some("b/{a}.log"));
+        assert_eq!(path("a-{number:2}.log").as_deref(), Some("b/a-\0.log"));
+        assert_eq!((path("{a}"), path("x{number}{a}")), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_leads_out_of_the_folder(values in prop::collection::vec("[a./\\x00é]{0,8}", 1..6)) {
+            let hosts: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();
+            let (named, rejected) = grouped("out/{host}{number}", &hosts);
+            let rows = named.iter().map(|(_, rows)| rows.len()).sum::<usize>() + rejected.len();
+            prop_assert_eq!(rows, values.len());
+            for (path, _) in named {
+                let rest = path.strip_prefix("base/out/").unwrap();
+                let plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
+                prop_assert!(rest.split('/').all(plain), "{path}");
+            }
+        }
+    }
+}
