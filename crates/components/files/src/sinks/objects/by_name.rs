@@ -28,13 +28,13 @@ use thalweg_store::Begun;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::messages::{Messages, OTHER_OPTIONS, OTHER_SINK, Saved, unusable};
-use super::name::{Named, Naming};
+use super::name::{Named, ObjectPaths};
 use super::sealed::{Seals, Step, close_last};
 use super::tail::forget_tails;
 
 /// Writes messages into objects whose names depend on the messages.
 pub(super) struct ByName {
-    naming: Naming,
+    naming: ObjectPaths,
     /// The model of all writers. It has no messages.
     model: Messages,
     writers: HashMap<String, Writer>,
@@ -118,7 +118,7 @@ impl SavedNames {
 }
 
 impl ByName {
-    pub(super) fn new(naming: Naming, model: Messages, most: usize) -> Self {
+    pub(super) fn new(naming: ObjectPaths, model: Messages, most: usize) -> Self {
         let owed = match model.journal {
             Some(_) => Owed::AtCut(0),
             None => Owed::Each { first: 0, batches: VecDeque::new() },

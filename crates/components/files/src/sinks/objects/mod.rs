@@ -31,7 +31,7 @@ use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     Component, Context, Cost, Details, Error, FileSink, FileTransform, FileTransformConfig, Journal, Mistake,
-    Naming, OneName, Sink, SinkConfig, TransformConfig,
+    Naming, Sink, SinkConfig, TransformConfig,
 };
 use thalweg_record::{Budget, File};
 use thalweg_runtime::ConcurrencyLimit;
@@ -41,7 +41,7 @@ use crate::directory::names::Names;
 use crate::directory::presence::Presence;
 use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
-use name::{Naming, ObjectName};
+use name::{ObjectName, ObjectPaths, ShownPaths};
 use thalweg_codec::template::Template;
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_stream::table;
@@ -269,10 +269,10 @@ impl ObjectsSink {
     }
 
     /// Returns the path of objects of messages.
-    fn naming(&self) -> Result<Naming, String> {
+    fn paths(&self) -> Result<ObjectPaths, String> {
         let (_, path) = self.location()?;
         if let Some(name) = &self.of_messages {
-            return Ok(Naming::of(path, name.clone()));
+            return Ok(ObjectPaths::of(path, name.clone()));
         }
         let is_folder = path.is_empty() || path.ends_with('/');
         let name = match &self.name {
@@ -289,10 +289,15 @@ impl ObjectsSink {
         };
         // Only a `url` with braces is a template: the path of a folder may have others before it.
         let parsed = match self.url.contains(['{', '}']) {
-            true => Naming::parse(String::new(), &format!("{path}{name}")),
-            false => Naming::parse(path, &name),
+            true => ObjectPaths::parse(String::new(), &format!("{path}{name}")),
+            false => ObjectPaths::parse(path, &name),
         };
         parsed.map_err(|error| format!("the name of the objects is not a template: {error}"))
+    }
+
+    /// Returns the template for the names of files.
+    fn file_name(&self) -> Result<FileTemplate, Error> {
+        self.name.as_ref().map_or_else(|| Ok(its_name_and_folder()), ObjectName::of_files)
     }
 
     /// Returns the target that all workers share. Its limit and counters apply to all of them together.
@@ -501,12 +506,15 @@ impl SinkConfig for ObjectsSink {
     }
 
     fn naming(&self) -> Option<Box<dyn Naming>> {
-        let (store, path) = self.location().ok()?;
-        Some(OneName::boxed(store.name(&path)))
+        let (store, _) = self.location().ok()?;
+        Some(Box::new(ShownPaths {
+            paths: self.paths().ok()?,
+            shown: Box::new(move |path| store.name(path)),
+        }))
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        let naming = self.naming().map_err(Error::permanent)?;
+        let naming = self.paths().map_err(Error::permanent)?;
         let memory = context.memory.budget().limit();
         if memory < messages::LEAST.as_usize() {
             return Err(Error::permanent(format!(
@@ -535,13 +543,14 @@ impl FileTransformConfig for ObjectsSink {
 
     fn target(&self, file: &mut File) -> Option<String> {
         let (store, path) = self.location().ok()?;
-        let name = if self.is_folder() { self.name.render(file).ok()? } else { Default::default() };
+        let is_folder = path.is_empty() || path.ends_with('/');
+        let name = if is_folder { self.file_name().ok()?.render(file).ok()? } else { Default::default() };
         Some(store.name(&format!("{path}{}", name.to_string_lossy())))
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
-        let name = self.name.as_ref().map_or_else(|| Ok(its_name_and_folder()), ObjectName::of_files)?;
+        let name = self.file_name()?;
         if let Some(journal) = context.journal.as_ref().filter(|_| target.store.is_here()) {
             let mut is_tidy = self.is_tidy.lock();
             if !*is_tidy {

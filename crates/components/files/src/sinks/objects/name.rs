@@ -14,7 +14,7 @@ use thalweg_codec::part_name;
 use thalweg_codec::safe_path::safe;
 use thalweg_codec::template::Template;
 use thalweg_config::{FormatError, register_format};
-use thalweg_engine::Error;
+use thalweg_engine::{Error, Naming};
 use thalweg_record::Batch;
 
 use crate::file_template::FileTemplate;
@@ -54,7 +54,7 @@ impl FromStr for ObjectName {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        let of_messages = Naming::parse(String::new(), text);
+        let of_messages = ObjectPaths::parse(String::new(), text);
         if text.parse::<FileTemplate>().is_err() {
             of_messages?;
         }
@@ -82,7 +82,7 @@ impl JsonSchema for ObjectName {
 
 /// The path of objects of messages: the same for all, or one for each value of its columns.
 #[derive(Debug, Clone)]
-pub(super) struct Naming {
+pub(super) struct ObjectPaths {
     /// The folder in the store, as it is, or nothing.
     folder: String,
     before: Template,
@@ -103,7 +103,7 @@ enum Piece {
     Number(usize),
 }
 
-impl Naming {
+impl ObjectPaths {
     /// Returns a path by a template without the place of a number.
     pub(super) fn of(folder: String, template: Template) -> Self {
         Self { folder, before: template, number: None }
@@ -212,6 +212,30 @@ impl Naming {
     }
 }
 
+/// Shows the paths of the messages of a batch, for a dry run.
+pub(super) struct ShownPaths {
+    pub(super) paths: ObjectPaths,
+    pub(super) shown: Box<dyn Fn(&str) -> String + Send>,
+}
+
+impl Naming for ShownPaths {
+    fn names(&mut self, batch: &Batch) -> Vec<String> {
+        let mut names = vec![String::new(); batch.rows()];
+        let (named, rejected) = self.paths.group(batch);
+        let mut put = |row: u32, name: &str| {
+            if let Some(slot) = names.get_mut(row as usize) {
+                name.clone_into(slot);
+            }
+        };
+        for Named { path, rows } in named {
+            let name = (self.shown)(&path.replace(NUMBER, "{number}"));
+            rows.into_iter().for_each(|row| put(row, &name));
+        }
+        rejected.into_iter().for_each(|(row, reason)| put(row, &format!("nowhere: {reason}")));
+        names
+    }
+}
+
 /// Parses the text between braces, which begins at byte `at` of the template.
 fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
     let (name, digits) = match inside.split_once(':') {
@@ -281,7 +305,7 @@ mod tests {
     }
 
     fn grouped(text: &str, hosts: &[Option<&str>]) -> (Vec<(String, Vec<u32>)>, Vec<(u32, String)>) {
-        let mut path = Naming::parse("base/".to_owned(), text).unwrap();
+        let mut path = ObjectPaths::parse("base/".to_owned(), text).unwrap();
         let (named, rejected) = path.group(&with_hosts(hosts));
         let numbers = path.numbers();
         let shown = |named: Named| match Numbers::has_place(&named.path) {
@@ -327,7 +351,7 @@ mod tests {
         assert_eq!(mistake("{number}{number}"), "`{number}` is there twice.");
         assert_eq!(mistake("{number:x}"), "`x` is not a number of digits from 1 to 20.");
         assert_eq!(mistake("{a"), "A `{` without its `}`.");
-        let path = |text: &str| Naming::parse("b/".to_owned(), text).unwrap().constant();
+        let path = |text: &str| ObjectPaths::parse("b/".to_owned(), text).unwrap().constant();
         assert_eq!(path("{{a}}.log").as_deref(), Some("b/{a}.log"));
         assert_eq!(path("a-{number:2}.log").as_deref(), Some("b/a-\0.log"));
         assert_eq!((path("{a}"), path("x{number}{a}")), (None, None));

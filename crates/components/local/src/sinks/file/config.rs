@@ -15,7 +15,7 @@ use super::names::{Numbers, Style};
 use super::piece::PieceOptions;
 use super::{Compression, FileSink, names, table};
 use thalweg_codec::compress::level_mistake;
-use thalweg_codec::safe_path::is_reserved;
+use thalweg_codec::safe_path::{is_reserved, safe};
 use thalweg_codec::template::Template;
 use thalweg_config::FileMode;
 use thalweg_record::{Batch, Budget};
@@ -377,7 +377,7 @@ impl Naming for Paths {
         let path = |row| {
             rendered.clear();
             bound.render(row, &mut rendered);
-            match names::safe(&rendered, &fixed) {
+            match safe(&rendered, &fixed) {
                 Ok(path) => path.to_owned(),
                 Err(reason) => format!("nowhere: {reason}"),
             }

@@ -55,10 +55,10 @@ pub(super) fn build(_: &FileConfig, _: &Context) -> Result<Box<dyn Sink>, Error>
 pub(super) fn mistakes(config: &FileConfig) -> Vec<Mistake> {
     let rotate = config.rotate.as_ref();
     let of_rotate = rotate.is_some_and(|rotate| {
-        let limits = rotate.keep.is_some() || rotate.keep_for.is_some() || rotate.keep_bytes.is_some();
+        let limits = rotate.keep.is_some() || rotate.keep_age.is_some() || rotate.keep_bytes.is_some();
         let names = rotate.separator != "-" || rotate.numbers != Numbers::Always || rotate.digits.is_some();
         let others = rotate.at.is_some() || rotate.timestamp.is_some() || rotate.link.is_some();
-        limits || names || others || rotate.compress != Compression::None
+        limits || names || others || rotate.compression != Compression::None
     });
     let given = [
         ("delimiter", config.delimiter != "\n", "A table has no delimiters."),
