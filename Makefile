@@ -14,11 +14,12 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist test-slim soak fuzz tools check generate generated docs test wheel python miri lint fmt peers bench seeds clean
+.PHONY: help demo build dist deb test-slim soak fuzz tools check generate generated docs test wheel python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
-	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist"
+	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist, and an archive"
+	@echo "             of the program, its man pages, completions and unit; 'make deb' makes a Debian package of them"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
 	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
@@ -46,6 +47,10 @@ help:
 build:
 	$(CARGO) build --release --locked -p thalweg
 
+# The licences of the dependencies go with every copy of the program.
+third_party := $(target)/dist/third-party.txt
+package = python3 tools/licenses.py --texts $(third_party) && python3 tools/package.py --third-party $(third_party)
+
 # Without symbols, which are a quarter of it. The slim build has only what is for messages, files and the network, and is
 # compiled for size (the profile `slim`), which takes a build of all dependencies of its own.
 dist:
@@ -53,9 +58,14 @@ dist:
 	$(CARGO) build --release --locked -p thalweg
 	strip -o $(target)/dist/thalweg $(target)/release/thalweg
 	$(target)/release/thalweg reference --man $(target)/dist/man
+	$(package) tar $(target)/release/thalweg $(target)/dist
 	$(CARGO) build --profile slim --locked -p thalweg --no-default-features
 	cp $(target)/slim/thalweg $(target)/dist/thalweg-slim
 	@ls -l $(target)/dist
+
+deb: build
+	@mkdir -p $(target)/dist
+	$(package) deb $(target)/release/thalweg $(target)/dist
 
 # In a folder of its own: the other features would make `make test` compile everything again.
 test-slim:
@@ -89,6 +99,7 @@ test: generated
 	$(CARGO) test --release --locked --workspace
 	@$(submake) --no-print-directory python
 	$(python)/bin/python tools/pages.py $(target)/release/thalweg
+	$(python)/bin/python tools/test.py
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
 
