@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist deb test-slim soak fuzz tools check generate generated docs test wheel python miri lint fmt peers bench seeds clean
+.PHONY: help demo build dist deb test-slim soak fuzz tools check generate generated docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -27,6 +27,7 @@ help:
 	@echo "make fuzz    run each fuzz target for FUZZ_SECONDS=600 s, guided by coverage; FUZZ='image csv' names targets (needs"
 	@echo "             a nightly Rust and a compiler for C++). 'make test' runs each for 5 s, unguided"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
+	@echo "make wheel-manylinux  build a wheel for glibc 2.17 or later, in target/manylinux, with the linker of Zig"
 	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm, Python and apt-get; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
@@ -133,6 +134,20 @@ wheel: $(python)/installed
 	@rm -rf $(target)/wheels
 	$(python)/bin/maturin build --release --locked --quiet -m python/Cargo.toml -i $(PYO3_PYTHON) --out $(target)/wheels
 	@$(python)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(target)/wheels/*.whl
+
+# Linked with Zig against the symbols of an old glibc. The wheel of `make wheel` needs a glibc like that of the machine.
+# Zig replaces the compiler of C as well, so this build is in a folder of its own.
+manylinux := $(abspath $(target))/manylinux
+$(manylinux)/installed: python/manylinux.txt
+	@python3 -m venv $(manylinux)/venv
+	@$(manylinux)/venv/bin/pip install --quiet --disable-pip-version-check -r python/manylinux.txt
+	@touch $@
+
+wheel-manylinux: $(manylinux)/installed $(python)/installed
+	@rm -f $(manylinux)/*.whl
+	PATH="$(manylinux)/venv/bin:$$PATH" maturin build --release --locked -m python/Cargo.toml -i $(PYO3_PYTHON) \
+		--zig --compatibility manylinux2014 --target-dir $(manylinux)/target --out $(manylinux)
+	$(manylinux)/venv/bin/auditwheel show $(manylinux)/*.whl
 
 # The tests run in a separate folder, so that they import the installed package.
 python: wheel
