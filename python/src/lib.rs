@@ -45,7 +45,7 @@ mod _thalweg {
     #[pymodule_export]
     use crate::main_only::main_only;
     #[pymodule_export]
-    use crate::pipe::{Batch, Run, Stream, as_yaml, check, check_nesting, kinds, start};
+    use crate::pipe::{Batch, Run, Stream, as_yaml, check, check_nesting, end_with_parent, kinds, start};
     #[pymodule_export]
     use crate::program::{check_command, convert_command, copy_command, errors_command, run_command};
     #[pymodule_export]

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,31 @@ def test_a_file_is_read_again_if_the_process_of_its_reader_dies(
     assert summary.dead_letters == 2
 
 
+class Leaving(thalweg.Reader):
+    """Dies once at a file, and leaves a child behind that has its descriptors."""
+
+    def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
+        left = Path(os.environ[FOLDER]) / "left"
+        if not left.exists():
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            left.write_text(str(child))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ([{"length": len(data)}] if data else None), len(data)
+
+
+def test_a_process_that_leaves_a_child_behind_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    (tmp_path / "a.txt").write_text("abc")
+    built = Pipeline(sources.files(path=tmp_path / "*.txt"), [transforms.reader(Leaving, workers=1)])
+    assert built.table().to_pylist() == [{"length": 3}]
+    child = int((tmp_path / "left").read_text())
+    assert has_command(child, Leaving.__name__)
+    os.kill(child, signal.SIGKILL)
+
+
 class Log(thalweg.Writer):
     """Appends a line for each batch to a file of its process."""
 
@@ -336,6 +362,31 @@ def test_an_interrupt_leaves_no_process_of_a_writer(tmp_path: Path) -> None:
     assert [log.read_text().splitlines()[-1] for log in logs] == ["end"] * len(logs)
     for log in logs:
         assert not Path(f"/proc/{log.stem}").exists() or not has_command(int(log.stem), str(script))
+
+
+@pytest.mark.parametrize("component", ["transform", "reader", "writer"])
+@pytest.mark.parametrize("how", ["killed", "interrupted twice"])
+def test_a_process_whose_component_hangs_ends_with_the_program(component: str, how: str, tmp_path: Path) -> None:
+    script = PROGRAMS / "hanging.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), FOLDER: str(tmp_path)}
+    line = [sys.executable, str(script), component]
+    with subprocess.Popen(line, stderr=subprocess.DEVNULL, env=environment) as running:
+        while not (tmp_path / "worker").exists():
+            assert running.poll() is None
+            time.sleep(0.01)
+        worker = int((tmp_path / "worker").read_text())
+        assert has_command(worker, str(script))
+        if how == "killed":
+            running.kill()
+        while running.poll() is None:
+            running.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+    for _ in range(500):
+        if not has_command(worker, str(script)):
+            return
+        time.sleep(0.01)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker process outlives the program")
 
 
 def has_command(process: int, part: str) -> bool:

@@ -44,7 +44,7 @@ def command(sort: str, found: object, name: str) -> list[str]:
                 f"`{name}` cannot be found by worker processes: it was written in a notebook or at a prompt. "
                 "Put it into a file and import it, or leave out `workers`"
             )
-    # The engine adds the options.
-    code = "import json, sys; given, options = map(json.loads, sys.argv[1:]); sys.path[:] = given['path']; \
-from thalweg._worker import main; main(given, options)"
+    # The engine adds the options and the id of its process.
+    code = "import json, sys; given, options, parent = map(json.loads, sys.argv[1:]); sys.path[:] = given['path']; \
+from thalweg._worker import main; main(given, options, parent)"
     return [sys.executable, "-c", code, json.dumps(given)]

@@ -41,6 +41,7 @@ __all__ = [
     "copy",
     "copy_command",
     "copy_options",
+    "end_with_parent",
     "errors_command",
     "evaluate",
     "flush_logs",
@@ -775,6 +776,7 @@ def check(
     config: str | PathLike[str], given: Sequence[Given], *, plan: bool = False, threads: int | None = None
 ) -> str: ...
 def check_nesting(messages: list[Any]) -> None: ...
+def end_with_parent(parent: int) -> None: ...
 def kinds() -> list[tuple[str, str]]: ...
 def start(
     config: str | PathLike[str],

@@ -15,14 +15,17 @@ import sys
 import types
 from typing import Any, BinaryIO
 
+from thalweg._thalweg import end_with_parent
+
 #: True while a script is run again to find a component in it. The script must not start a run then.
 begins = False
 
 _READY, _RESULT, _DONE, _FAILED, _AGAIN = range(5)
 
 
-def main(given: dict[str, Any], options: dict[str, Any]) -> None:
-    """Serves until the input ends."""
+def main(given: dict[str, Any], options: dict[str, Any], parent: int) -> None:
+    """Serves until the input ends, or the process `parent`, which started this one."""
+    end_with_parent(parent)
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     # Output that the component prints must not reach the engine.

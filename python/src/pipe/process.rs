@@ -4,9 +4,13 @@
 //! It replies with batches. A process that dies is replaced when the worker makes its next request.
 //! `thalweg/_worker.py` is the other side.
 //!
+//! A process has died when the system says so. The end of its output does not tell: a child that the
+//! component forked has inherited it, and may live for long.
+//!
 //! See docs/decisions/047-worker-processes-are-driven-from-rust.md.
 
 use std::io;
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -19,8 +23,12 @@ use thalweg_engine::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::starter;
+
 /// How long a process may take to exit.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a process that has exited is read from. Its last bytes are in the pipe already.
+const REMAINDER: Duration = Duration::from_secs(1);
 
 /// The kinds of replies: ready, a batch, no more batches with the number of bytes used, failed with a reason,
 /// and failed for now with a reason.
@@ -51,10 +59,14 @@ pub struct Worker {
 
 struct Process {
     child: Child,
-    input: ChildStdin,
-    output: ChildStdout,
+    pipes: Pipes,
     /// True once it has loaded its component.
     is_ready: bool,
+}
+
+struct Pipes {
+    input: ChildStdin,
+    output: ChildStdout,
 }
 
 impl Worker {
@@ -73,9 +85,9 @@ impl Worker {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(&mut self) -> Result<(), Error> {
+    pub async fn start(&mut self) -> Result<(), Error> {
         if self.process.is_none() {
-            self.process = Some(Process::start(&self.command)?);
+            self.process = Some(Process::start(&self.command).await?);
         }
         Ok(())
     }
@@ -87,7 +99,7 @@ impl Worker {
     pub async fn ask(&mut self, mark: u64, request: &[u8]) -> Result<Reply, Error> {
         let mut process = match self.process.take() {
             Some(process) => process,
-            None => Process::start(&self.command)?,
+            None => Process::start(&self.command).await?,
         };
         if !process.is_ready {
             process = process.ready().await?;
@@ -130,7 +142,7 @@ fn refused(why: impl std::fmt::Display) -> Error {
 }
 
 impl Process {
-    fn start(command: &[String]) -> Result<Self, Error> {
+    async fn start(command: &[String]) -> Result<Self, Error> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(refused("it has no command line"));
         };
@@ -139,16 +151,16 @@ impl Process {
         // ends its workers after draining; hence their own group.
         command.args(arguments).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(refused)?;
+        let mut child = starter::start(command).await.map_err(refused)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(refused("it has no pipes"));
         };
-        Ok(Self { child, input, output, is_ready: false })
+        Ok(Self { child, pipes: Pipes { input, output }, is_ready: false })
     }
 
     /// Waits until the process has loaded its component.
     async fn ready(mut self) -> Result<Self, Error> {
-        match self.frame().await {
+        match until_exit(&mut self.child, self.pipes.frame()).await {
             Ok((READY, _)) => {
                 self.is_ready = true;
                 Ok(self)
@@ -160,6 +172,42 @@ impl Process {
 
     /// # Errors
     /// If the process died.
+    async fn ask(&mut self, mark: u64, request: &[u8]) -> io::Result<Reply> {
+        until_exit(&mut self.child, self.pipes.ask(mark, request)).await
+    }
+
+    /// Waits for the process to exit, or kills it. Returns the exit status as text.
+    async fn end(self) -> String {
+        let Self { mut child, pipes, .. } = self;
+        drop(pipes);
+        let ended = match tokio::time::timeout(FAREWELL, child.wait()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                // If the process cannot be killed, it has already exited.
+                let _ = child.start_kill();
+                child.wait().await
+            }
+        };
+        ended.map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+}
+
+/// Returns what a process replies.
+///
+/// # Errors
+/// If the process has exited without this reply.
+async fn until_exit<T>(child: &mut Child, reply: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let mut reply = pin!(reply);
+    tokio::select! {
+        biased;
+        reply = &mut reply => return reply,
+        _ = child.wait() => {}
+    }
+    let rest = tokio::time::timeout(REMAINDER, reply).await;
+    rest.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+impl Pipes {
     async fn ask(&mut self, mark: u64, request: &[u8]) -> io::Result<Reply> {
         self.input.write_all(&mark.to_le_bytes()).await?;
         self.input.write_all(&(request.len() as u64).to_le_bytes()).await?;
@@ -189,21 +237,6 @@ impl Process {
         body.try_reserve_exact(length).map_err(io::Error::other)?;
         (&mut self.output).take(length as u64).read_to_end(&mut body).await?;
         if body.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok((kind, body)) }
-    }
-
-    /// Waits for the process to exit, or kills it. Returns the exit status as text.
-    async fn end(self) -> String {
-        let Self { mut child, input, output, .. } = self;
-        drop((input, output));
-        let ended = match tokio::time::timeout(FAREWELL, child.wait()).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                // If the process cannot be killed, it has already exited.
-                let _ = child.start_kill();
-                child.wait().await
-            }
-        };
-        ended.map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 }
 

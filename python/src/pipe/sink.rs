@@ -119,7 +119,7 @@ struct RemoteWriting {
 #[async_trait]
 impl Sink for RemoteWriting {
     async fn open(&mut self, _: Option<Value>) -> Result<(), Error> {
-        self.worker.start()
+        self.worker.start().await
     }
 
     // A process that dies may have written a part of the batch. The batch is written again nevertheless, as
