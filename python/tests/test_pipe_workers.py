@@ -315,6 +315,31 @@ def test_a_batch_on_which_a_writer_dies_is_written_by_the_next_process_or_leaves
     ]
 
 
+class NotYet(NoText, thalweg.TemporaryError):
+    pass
+
+
+class Hesitant(thalweg.Writer):
+    """Writes a batch at the third attempt. The reasons for the first two cannot be written in UTF-8."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = Path(folder) / "written"
+        self.reasons = [thalweg.TemporaryError("\udc80"), NotYet()]
+
+    def write(self, batch: Any) -> None:
+        if self.reasons:
+            raise self.reasons.pop(0)
+        self.path.write_text(str(batch["number"].to_pylist()))
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_a_batch_is_retried_whatever_the_text_of_the_exception(workers: int | None, tmp_path: Path) -> None:
+    writer = sinks.writer(Hesitant, workers=workers, folder=str(tmp_path))
+    summary = Pipeline(sources.from_arrow(numbers(1)), [], writer).run()
+    assert (tmp_path / "written").read_text() == "[0]"
+    assert (summary.retries, summary.errors) == (2, 0)
+
+
 def test_what_a_writer_raises_in_a_process_ends_the_run(tmp_path: Path) -> None:
     built = Pipeline(
         sources.from_arrow(numbers(3)), [], sinks.writer(Log, workers=2, folder=str(tmp_path), column="no")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from thalweg._errors import TemporaryError
+from thalweg._errors import TemporaryError, text_of
 from thalweg._thalweg import Batch, check_nesting
 
 try:
@@ -97,5 +97,5 @@ def write(made: Any, batch: Batch | None) -> str | None:
         elif hasattr(made, "finish"):
             made.finish()
     except TemporaryError as error:
-        return str(error) or type(error).__name__
+        return text_of(error) or type(error).__name__
     return None

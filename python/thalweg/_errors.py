@@ -38,4 +38,13 @@ class TemporaryError(Error):
     """Raised by a writer if a later attempt may succeed: the engine retries the same batch after a pause."""
 
 
+def text_of(error: BaseException) -> str:
+    """Returns the text of an exception, in a form that UTF-8 has: surrogates are escaped."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "the exception has no text, because its `__str__` failed"
+    return text.encode(errors="backslashreplace").decode()
+
+
 __all__ = ["ConfigurationError", "DiffersError", "Error", "MissingError", "Mistake", "TemporaryError"]

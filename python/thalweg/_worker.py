@@ -15,6 +15,7 @@ import sys
 import types
 from typing import Any, BinaryIO
 
+from thalweg._errors import text_of
 from thalweg._thalweg import end_with_parent
 
 #: True while a script is run again to find a component in it. The script must not start a run then.
@@ -68,12 +69,7 @@ def _reply(replies: BinaryIO, kind: int, body: Any = b"") -> None:
 
 
 def _text(error: BaseException) -> bytes:
-    try:
-        text = str(error)
-    except Exception:
-        text = "the exception has no text, because its `__str__` failed"
-    # A text may have surrogates, which UTF-8 does not have.
-    return f"{type(error).__name__}: {text}".encode(errors="backslashreplace")
+    return f"{type(error).__name__}: {text_of(error)}".encode()
 
 
 def _find(given: dict[str, Any]) -> Any:
