@@ -179,6 +179,38 @@ def test_other_threads_wake_it() -> None:
     assert run(main()) == list(range(100))
 
 
+def test_threads_that_schedule_without_end_do_not_make_its_turns_longer_and_longer() -> None:
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        count = 4
+        sent, ran, behind = [0] * count, 0, 0
+        ended = threading.Event()
+
+        def run_one() -> None:
+            nonlocal ran, behind
+            ran += 1
+            behind = max(behind, sum(sent) - ran)
+
+        def work(number: int) -> None:
+            while not ended.is_set():
+                loop.call_soon_threadsafe(run_one)
+                sent[number] += 1
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        try:
+            while ran < 50_000 and behind < 20_000:
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+        return behind
+
+    assert run(main()) < 20_000
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio ends the main task from Python 3.11 on")
 def test_ctrl_c_cancels_the_main_task_while_it_waits() -> None:
     ended: list[str] = []

@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::ThreadId;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::PyTraverseError;
@@ -43,6 +45,8 @@ pub struct EventLoopCore {
     turns: AtomicU32,
     /// True while asyncio's table holds an evaluation that was stepped last.
     has_current: AtomicBool,
+    /// The thread that runs turns.
+    thread: Mutex<Option<ThreadId>>,
 }
 
 impl EventLoopCore {
@@ -347,6 +351,7 @@ impl EventLoopCore {
             is_watching: AtomicBool::new(false),
             turns: AtomicU32::new(0),
             has_current: AtomicBool::new(false),
+            thread: Mutex::default(),
         })
     }
 
@@ -393,6 +398,7 @@ impl EventLoopCore {
         };
         this.push(job)?;
         this.ring();
+        this.make_way(py);
         Ok(object)
     }
 
@@ -471,12 +477,16 @@ impl EventLoopCore {
 
     /// Runs turns until the loop is stopped.
     fn _run_turns(slf: &Bound<'_, Self>) -> PyResult<()> {
-        loop {
-            Self::turn(slf, slf.as_any())?;
-            if slf.get().is_stopping.load(Ordering::Relaxed) {
-                return Ok(());
+        let this = slf.get();
+        *this.thread.lock() = Some(std::thread::current().id());
+        let result = loop {
+            let turned = Self::turn(slf, slf.as_any());
+            if turned.is_err() || this.is_stopping.load(Ordering::Relaxed) {
+                break turned;
             }
-        }
+        };
+        *this.thread.lock() = None;
+        result
     }
 
     #[pyo3(signature = (fd, callback, *args))]
@@ -595,6 +605,21 @@ impl EventLoopCore {
 }
 
 impl EventLoopCore {
+    /// Waits for a moment if this is not the thread of the loop, and the loop is behind. Threads that
+    /// schedule callbacks faster than the loop runs them would make each of its turns longer than the one
+    /// before, and timers and descriptors would wait for the end of the turn.
+    ///
+    /// Rejected: to yield instead, because this thread often gets the interpreter lock again at once; to wait
+    /// until the loop is no longer behind, because it may wait for this thread.
+    fn make_way(&self, py: Python<'_>) {
+        const MANY: usize = 1 << 10;
+        const MOMENT: Duration = Duration::from_micros(50);
+        let is_behind = self.queues().ready.len() > MANY;
+        if is_behind && self.thread.lock().is_some_and(|of| of != std::thread::current().id()) {
+            py.detach(|| std::thread::sleep(MOMENT));
+        }
+    }
+
     /// Wakes the loop if it waits for the system.
     fn ring(&self) {
         if self.sleeps.load(Ordering::SeqCst)
