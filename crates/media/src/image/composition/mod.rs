@@ -6,7 +6,7 @@
 //! library is called: time and memory depend on the size of the picture, which the caller knows. A time limit
 //! was rejected, since a thread that decodes cannot be stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heifer::heifer_hevc_dec::nal::{NalUnit, NalUnitType, split_annex_b};
 use heifer::heifer_hevc_dec::params::Sps;
@@ -15,6 +15,7 @@ use heifer::heifer_isobmff::{HeifFile, ItemId};
 
 use super::{Format, ImageError};
 
+mod slices;
 #[cfg(test)]
 mod tests;
 
@@ -210,25 +211,21 @@ impl<'f, 'a> Composition<'f, 'a> {
         Ok(cost)
     }
 
-    /// Checks the pictures themselves: none is larger than the file's description says.
+    /// Checks the pictures themselves: none is larger than the file's description says, and none has parts
+    /// that are coded twice.
     ///
     /// # Errors
-    /// If one is, or a grid does not have the rows and columns of its size.
+    /// If one is or has, or a grid does not have the rows and columns of its size.
     pub(super) fn check_pictures(&self) -> Result<(), ImageError> {
-        let mut last = None;
-        for (id, _, _) in self.known.keys().copied() {
-            // An item that is used twice has adjacent keys.
-            if last.replace(id) != Some(id) {
-                self.check_picture(id)?;
-            }
-        }
-        Ok(())
+        let items: BTreeSet<(ItemId, Role)> = self.known.keys().map(|(id, _, role)| (*id, *role)).collect();
+        items.into_iter().try_for_each(|(id, role)| self.check_picture(id, role))
     }
 
-    fn check_picture(&self, id: ItemId) -> Result<(), ImageError> {
+    fn check_picture(&self, id: ItemId, role: Role) -> Result<(), ImageError> {
         let broken = |error: heifer::heifer_isobmff::Error| self.damaged(error.to_string());
         let size = self.size(id)?;
-        let is_right = match &self.file.item(id).map_err(broken)?.item_type.0 {
+        let kind = &self.file.item(id).map_err(broken)?.item_type.0;
+        let is_right = match kind {
             b"grid" => {
                 let grid = self.file.grid(id).map_err(broken)?;
                 let (columns, rows) = self.columns_and_rows(id)?;
@@ -236,11 +233,21 @@ impl<'f, 'a> Composition<'f, 'a> {
                     && (u32::from(grid.columns), u32::from(grid.rows)) == (columns, rows)
             }
             b"iovl" => canvas(&self.file.item_data(id).map_err(broken)?) == Some(size),
-            b"hvc1" => largest_coded(&self.file.hevc_bitstream(id).map_err(broken)?) <= padded(size),
             _ => true,
         };
-        let why = || format!("the size of its item `{id}` differs from its description");
-        if is_right { Ok(()) } else { Err(self.damaged(why())) }
+        // The library decodes a transparency whatever its kind says.
+        let stream = match self.file.hevc_bitstream(id) {
+            Ok(stream) if kind == b"hvc1" || role == Role::Transparency => Some(stream),
+            Err(error) if kind == b"hvc1" => return Err(broken(error)),
+            _ => None,
+        };
+        if !is_right || stream.as_ref().is_some_and(|stream| largest_coded(stream) > padded(size)) {
+            return Err(self.damaged(format!("the size of its item `{id}` differs from its description")));
+        }
+        if stream.is_some_and(|stream| !slices::follow_each_other(&stream).unwrap_or(true)) {
+            return Err(self.damaged(format!("the slices of its item `{id}` do not follow each other")));
+        }
+        Ok(())
     }
 }
 

@@ -256,6 +256,74 @@ fn what_is_larger_than_its_description_is_rejected() {
     assert_eq!(rejected_at_last(&made(&[Item::coded(), stack])), differs(2));
 }
 
+/// Returns the slice of an encoded picture as one that begins at a block. Addresses have `bits` bits.
+fn slice_at(coded: &[u8], address: u8, bits: usize) -> Vec<u8> {
+    let unit = NalUnit::parse(&coded[4..]).unwrap();
+    // The header of the encoder ends with a one, and zeros up to the second byte: the flag of a first slice,
+    // another flag, the number of the parameter set, and what follows the address.
+    let (header, data) = unit.rbsp.split_first_chunk().unwrap();
+    let header = format!("{:016b}", u16::from_be_bytes(*header));
+    let header = header.trim_end_matches('0');
+    let header = format!("0{}{address:0bits$b}{}", &header[1..3], &header[3..]);
+    let padded = format!("{header:0<width$}", width = header.len().next_multiple_of(8));
+    let header = (0..padded.len()).step_by(8).map(|at| u8::from_str_radix(&padded[at..at + 8], 2).unwrap());
+    let (mut slice, mut zeros) = (coded[4..6].to_vec(), 0);
+    for byte in header.chain(data.iter().copied()) {
+        // Three bytes that mark the beginning of a unit are not in it.
+        if zeros == 2 && byte < 4 {
+            slice.push(3);
+            zeros = 0;
+        }
+        zeros = if byte == 0 { zeros + 1 } else { 0 };
+        slice.push(byte);
+    }
+    [&(slice.len() as u32).to_be_bytes(), &slice[..]].concat()
+}
+
+/// A picture of 128 pixels, which has four blocks, and its slices.
+fn sliced(slices: &[Vec<u8>]) -> Vec<u8> {
+    heif(&[Item::new(b"hvc1", (2 * SIDE, 2 * SIDE), slices.concat())], 1, 2 * SIDE)
+}
+
+#[test]
+fn slices_follow_each_other() {
+    let (block, whole) = (coded(SIDE).1, coded(2 * SIDE).1);
+    let blocks = |addresses: &[u8]| -> Vec<Vec<u8>> {
+        let rest = addresses.iter().map(|address| slice_at(&block, *address, 2));
+        std::iter::once(block.clone()).chain(rest).collect()
+    };
+    assert_eq!(
+        convert(&sliced(&blocks(&[1, 2, 3])), &TO_PNG).unwrap(),
+        convert(&sliced(std::slice::from_ref(&whole)), &TO_PNG).unwrap()
+    );
+    let differs = "the HEIC is damaged: the slices of its item `1` do not follow each other";
+    for addresses in [&[1, 2, 2, 3][..], &[1, 1, 1, 1], &[2, 3], &[1, 3, 2]] {
+        assert_eq!(rejected_at_last(&sliced(&blocks(addresses))), differs, "{addresses:?}");
+    }
+    // The first one has all blocks already.
+    for address in 0..4 {
+        let twice = [whole.clone(), slice_at(&whole, address, 2)];
+        assert_eq!(rejected_at_last(&sliced(&twice)), differs, "{address}");
+    }
+    // The next picture is not decoded.
+    assert!(convert(&sliced(&[whole.clone(), whole]), &TO_PNG).is_ok());
+}
+
+#[test]
+fn the_slices_of_a_transparency_follow_each_other_whatever_its_kind() {
+    let (size, whole) = ((2 * SIDE, 2 * SIDE), coded(2 * SIDE).1);
+    for kind in [b"hvc1", b"hev1"] {
+        let twice = [whole.clone(), slice_at(&whole, 0, 2)].concat();
+        let mut transparency = Item::new(kind, size, twice).to(b"auxl", vec![2]);
+        transparency.is_transparency = true;
+        let bytes = heif(&[transparency, Item::new(b"hvc1", size, whole.clone())], 2, 2 * SIDE);
+        assert_eq!(
+            rejected_at_last(&bytes),
+            "the HEIC is damaged: the slices of its item `1` do not follow each other"
+        );
+    }
+}
+
 #[test]
 fn a_second_description_is_rejected() {
     let bytes = made(&[Item::coded()]);
