@@ -122,7 +122,29 @@ pub async fn receive(
     if let Some(beneath) = &origin.local {
         return local::receive(origin, beneath.clone(), range, silence, into).await;
     }
-    let operator = origin.looking(seen);
+    let is_whole = range == (0..length);
+    let received = receive_from_server(origin, range, length, silence, seen, into).await;
+    let seen = seen.lock();
+    received.map_err(|error| match error {
+        AttemptError::Other(is) => AttemptError::Other(seen.told(&is)),
+        // There is nothing else to request.
+        AttemptError::Ignored if is_whole => {
+            let length = seen.length.map(|length| format!("{length} bytes"));
+            AttemptError::Other(seen.told(length.as_deref().unwrap_or("of unknown length")))
+        }
+        error => error,
+    })
+}
+
+async fn receive_from_server(
+    origin: &Origin,
+    range: Range<u64>,
+    length: u64,
+    silence: Duration,
+    seen: &Arc<Mutex<Seen>>,
+    into: &mut impl Receiver,
+) -> Result<(), AttemptError> {
+    let operator = origin.looking(seen, length);
     let wanted = range.end - range.start;
     let failure = |error: &opendal::Error| {
         let seen = seen.lock().clone();
@@ -210,7 +232,7 @@ pub async fn state(
     if let Some(beneath) = &origin.local {
         return local::found(origin, beneath.clone(), silence).await;
     }
-    let operator = origin.looking(seen);
+    let operator = origin.looking(seen, 0);
     let metadata = match patient(silence, operator.stat(origin.path())).await {
         None => return Err(AttemptError::silent(silence)),
         Some(Err(error)) => {

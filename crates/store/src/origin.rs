@@ -89,10 +89,11 @@ impl Origin {
         &self.path
     }
 
-    /// Returns the operator for one attempt. It stores the head of the reply in `seen`.
-    pub fn looking(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
+    /// Returns the operator for one attempt. It stores the head of the reply in `seen`. `whole` is the length
+    /// of the whole file, or 0 if it is not known.
+    pub fn looking(&self, seen: &Arc<Mutex<Seen>>, whole: u64) -> Operator {
         let seen = seen.clone();
-        self.through(|inner| HttpTransporter::new(Looking { inner, seen }))
+        self.through(|inner| HttpTransporter::new(Looking { inner, seen, whole }))
     }
 
     /// Returns the operator for one listing. In addition, it fails requests for a page that was requested
@@ -101,7 +102,7 @@ impl Origin {
         let (seen, empty) = (seen.clone(), empty.clone());
         self.through(|inner| {
             let inner = HttpTransporter::new(Pages { inner, requested: Mutex::default(), empty });
-            HttpTransporter::new(Looking { inner, seen })
+            HttpTransporter::new(Looking { inner, seen, whole: 0 })
         })
     }
 

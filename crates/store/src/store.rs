@@ -210,7 +210,7 @@ impl Store {
     pub async fn delete(&self, path: &str) -> Result<(), StoreError> {
         let name = self.name(path);
         self.patiently(&name, "removing it", |seen| {
-            let (name, operator) = (&name, self.origin(path).looking(&seen));
+            let (name, operator) = (&name, self.origin(path).looking(&seen, 0));
             async move {
                 match patient(self.inner.retries.silence, operator.delete(path)).await {
                     None => Err(AttemptError::silent(self.inner.retries.silence)),

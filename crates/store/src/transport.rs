@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use reqwest::redirect::Policy;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_redact::foreign;
 
 use crate::answers::Bounded;
 
@@ -27,46 +28,79 @@ pub struct Seen {
     pub retry_after: Option<Duration>,
     /// True if the server sent the whole file instead of a part.
     pub ignored_range: bool,
+    /// How the server has compressed the reply, if it has.
+    pub encoding: Option<String>,
+}
+
+impl Seen {
+    /// Completes a text about the state of a file that differs from an earlier one. A server that compresses
+    /// some replies makes a file seem to change.
+    pub(crate) fn told(&self, state: &str) -> String {
+        self.encoding.as_ref().map_or_else(
+            || state.to_owned(),
+            |encoding| format!("{state}, compressed by the server (`Content-Encoding: {encoding}`)"),
+        )
+    }
 }
 
 /// Records the head of each reply.
 pub(crate) struct Looking {
     pub inner: HttpTransporter,
     pub seen: Arc<Mutex<Seen>>,
+    /// The length of the whole file; 0 if it is not known.
+    pub whole: u64,
 }
 
 impl HttpTransport for Looking {
     async fn fetch(&self, request: Request<Buffer>) -> opendal::Result<Response<HttpBody>> {
         let asked = request.headers().get(header::RANGE).and_then(|value| asked(value.to_str().ok()?));
-        let response = self.inner.fetch(request).await?;
-        let (status, headers) = (response.status(), response.headers());
-        let part = part(headers);
+        let mut response = self.inner.fetch(request).await?;
+        let headers = response.headers();
         let mut seen = Seen {
-            status: Some(status.as_u16()),
-            length: part.and_then(|part| part.length),
+            status: Some(response.status().as_u16()),
+            length: part(headers).and_then(|part| part.length),
             retry_after: retry_after(headers),
             ignored_range: false,
+            encoding: encoding(headers),
         };
-        let mut wrong = None;
-        if let Some((first, last)) = asked {
-            let content = number(headers, header::CONTENT_LENGTH);
-            if status == StatusCode::OK && (first > 0 || content.is_none_or(|length| length != last + 1)) {
-                seen.ignored_range = true;
-                seen.length = content;
-                wrong = Some(Error::new(ErrorKind::Unsupported, "the range was ignored"));
-            } else if status == StatusCode::OK {
-                seen.length = content;
-            } else if status == StatusCode::PARTIAL_CONTENT
-                && part.and_then(|part| part.first).is_some_and(|given| given != first)
-            {
-                wrong = Some(
-                    Error::new(ErrorKind::Unexpected, "the server sent another range than the requested one")
-                        .set_temporary(),
-                );
-            }
-        }
+        let checked = asked.map_or(Ok(()), |asked| self.check_range(asked, &mut response, &mut seen));
         *self.seen.lock() = seen;
-        wrong.map_or(Ok(response), Err)
+        checked.map(|()| response)
+    }
+}
+
+impl Looking {
+    /// Checks the head of a reply to a request for the range from `first` to `last`.
+    fn check_range(
+        &self,
+        (first, last): (u64, u64),
+        response: &mut Response<HttpBody>,
+        seen: &mut Seen,
+    ) -> opendal::Result<()> {
+        if response.status() == StatusCode::PARTIAL_CONTENT {
+            return match part(response.headers()).and_then(|part| part.first) {
+                Some(given) if given != first => {
+                    let why = "the server sent another range than the requested one";
+                    Err(Error::new(ErrorKind::Unexpected, why).set_temporary())
+                }
+                _ => Ok(()),
+            };
+        }
+        if response.status() != StatusCode::OK {
+            return Ok(());
+        }
+        seen.length = number(response.headers(), header::CONTENT_LENGTH);
+        let wanted = last.saturating_add(1);
+        // All of the file may arrive in pieces, without a length.
+        let is_all =
+            seen.length.map_or(wanted == self.whole && seen.encoding.is_none(), |length| length == wanted);
+        if first > 0 || !is_all {
+            seen.ignored_range = true;
+            return Err(Error::new(ErrorKind::Unsupported, "the range was ignored"));
+        }
+        // OpenDAL does not read a body without it.
+        response.headers_mut().insert(header::CONTENT_LENGTH, wanted.into());
+        Ok(())
     }
 }
 
@@ -175,6 +209,13 @@ fn part(headers: &HeaderMap) -> Option<ContentRange> {
     let (range, length) = value.trim().strip_prefix("bytes")?.trim().split_once('/')?;
     let first = range.split_once('-').and_then(|(first, _)| first.parse().ok());
     Some(ContentRange { first, length: length.parse().ok() })
+}
+
+/// Returns the compression of a reply, which may quote what a server likes.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encoding = headers.get(header::CONTENT_ENCODING)?.to_str().ok()?.trim();
+    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"))
+        .then(|| foreign(encoding).into_owned())
 }
 
 fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {

@@ -166,6 +166,36 @@ async fn an_origin_without_ranges_is_read_as_a_whole_if_it_is_small() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_origin_that_sends_all_of_a_file_without_its_length_is_read_as_a_whole() {
+    let bytes = content(100_000);
+    let server = Server::start(bytes.clone());
+    server.always(Fault::NoLength);
+    let file = open(&server, quick()).await;
+    assert_eq!(file.read(50_000, 10).await.unwrap(), bytes[50_000..50_010]);
+    server.forget();
+    assert_eq!(file.read(0, 100_000).await.unwrap(), bytes);
+    assert_eq!(server.ranges(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_tells_that_the_server_compresses() {
+    let server = Server::start(content(100_000));
+    for (in_ranges, has_length) in [(true, true), (false, true), (false, false)] {
+        server.always(Fault::Packed { in_ranges, has_length });
+        for position in [0, 20_000] {
+            let error = open(&server, quick()).await.read(position, 10).await.unwrap_err();
+            let tag = if in_ranges { ", tag \"one\"" } else { "" };
+            let is = if has_length { format!("50000 bytes{tag}") } else { "of unknown length".to_owned() };
+            let expected = format!(
+                "has changed while it was read: it was 100000 bytes, tag \"one\", and is {is}, compressed by the server \
+                 (`Content-Encoding: gzip`); open it again"
+            );
+            assert!(error.to_string().ends_with(&expected), "{error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_tells_nothing_by_head_is_asked_for_the_first_byte() {
     let bytes = content(100_000);
     let server = Server::start(bytes.clone());

@@ -26,6 +26,8 @@ pub enum Fault {
     IgnoreRange,
     /// The whole file is sent instead of the range, and only the end of the connection tells its length.
     NoLength,
+    /// The file is sent compressed, which halves it here: in ranges or as a whole. A length may be missing.
+    Packed { in_ranges: bool, has_length: bool },
     /// The range that begins this many bytes later is sent.
     Shifted(u64),
     /// The connection is closed without a reply.
@@ -198,6 +200,7 @@ fn serve(stream: TcpStream, state: &State) -> std::io::Result<()> {
 /// Returns true if the connection can be used again.
 fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std::io::Result<bool> {
     let bytes = state.bytes.lock().unwrap().clone();
+    let bytes = &bytes[..if let Fault::Packed { .. } = fault { bytes.len() / 2 } else { bytes.len() }];
     let total = bytes.len() as u64;
     let mut extra = String::new();
     for (name, value) in [("ETag", &state.etag), ("Last-Modified", &state.modified)] {
@@ -216,6 +219,10 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
         }
         Fault::Hang => return Ok(false),
         Fault::IgnoreRange | Fault::NoLength => range = None,
+        Fault::Packed { in_ranges, .. } => {
+            extra += "Content-Encoding: gzip\r\n";
+            range = range.filter(|_| in_ranges);
+        }
         Fault::Shifted(by) => range = range.map(|(first, last)| (first + by, last + by)),
         _ => {}
     }
@@ -238,7 +245,7 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
         Fault::Long(by) => body.len() + by,
         _ => body.len(),
     };
-    if let Fault::NoLength = fault {
+    if matches!(fault, Fault::NoLength | Fault::Packed { has_length: false, .. }) {
         write!(stream, "HTTP/1.1 {status} X\r\nConnection: close\r\n{extra}\r\n")?;
         if hit.method != "HEAD" {
             stream.write_all(body)?;
