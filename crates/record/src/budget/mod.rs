@@ -339,6 +339,12 @@ impl Share {
         }
     }
 
+    /// Holds bytes at once, even beyond the limit: for what is in hand already. Until they are released, the
+    /// share holds something, so that its later reservations wait for capacity.
+    pub fn claim(&self, bytes: usize) -> Lease {
+        self.budget.take(&mut self.budget.0.state.lock(), bytes, &self.held)
+    }
+
     /// Waits for capacity, and returns writable memory of `capacity` bytes.
     pub async fn arena(&self, capacity: usize) -> Arena {
         let lease = self.reserve(capacity).await;

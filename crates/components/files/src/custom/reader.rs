@@ -187,7 +187,10 @@ impl<R: ReadRows> Unpacking<R> {
                 before += skipped + new;
                 *sent += new;
                 if new > 0 {
-                    out.send(received(rows.slice(skipped, new))).await?;
+                    // The rows count as they are sent, however many a slice makes. This byte is released with
+                    // them: the reader waits for capacity before it reads more.
+                    let held = out.share().claim(1).freeze(vec![0]);
+                    out.send(received(rows.slice(skipped, new), held)).await?;
                 }
             }
             let rest = buffer.get(used..).unwrap_or_default();
@@ -204,9 +207,9 @@ impl<R: ReadRows> Unpacking<R> {
     }
 }
 
-/// Returns rows as messages with fields and empty payloads.
-fn received(rows: RecordBatch) -> Received {
-    let mut payload = ViewBuilder::over(&[], rows.num_rows());
+/// Returns rows as messages with fields and empty payloads, which keep `held`.
+fn received(rows: RecordBatch, held: Buffer) -> Received {
+    let mut payload = ViewBuilder::over(&[held], rows.num_rows());
     (0..rows.num_rows()).for_each(|_| payload.push(b""));
     let reading = Reading { payload: payload.finish(), path: None, positions: None, checkpoint: None };
     Received { reading, fields: Some(rows) }
@@ -214,11 +217,13 @@ fn received(rows: RecordBatch) -> Received {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
     use proptest::prelude::*;
-    use thalweg_engine::testing::{file_of, unpack};
+    use thalweg_engine::testing::{Arrived, context, file_of, file_output, options, unpack};
+    use thalweg_record::{Budget, Outcome};
 
     use super::*;
     use crate::ahead::testing::sliced;
@@ -303,6 +308,47 @@ mod tests {
             assert_eq!(rows, (0..expected).collect::<Vec<i64>>(), "{times} times");
             assert_eq!(read.problem.map(|problem| problem.reason).as_deref(), problem);
         }
+    }
+
+    /// Reads rows that are far longer than the bytes that they are made of.
+    struct Long;
+
+    impl Reader for Long {
+        const NAME: &'static str = "long";
+        type Options = serde_json::Value;
+
+        fn new(_: &Self::Options) -> Result<Self, String> {
+            Ok(Self)
+        }
+
+        fn read(&mut self, bytes: &[u8], _: bool) -> Result<Rows, String> {
+            let column: ArrayRef = Arc::new(StringArray::from_iter_values(["x".repeat(1 << 20)]));
+            let rows = RecordBatch::try_from_iter([("text", column)]).map_err(|error| error.to_string())?;
+            Ok(Rows { rows: Some(rows), used: bytes.len() })
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_larger_than_the_budget_are_in_flight_one_at_a_time() {
+        let budget = Budget::new(1 << 20);
+        let mut file = file_of("a", &[0; 100]);
+        let mut reader =
+            options::<WithReader<Long>>("{}").build(&Context { batch_bytes: 10, ..context() }).unwrap();
+        let (mut out, main, _) = file_output(&budget, 10, &file);
+        let mut reading = pin!(reader.unpack(&mut file, &mut out));
+        let mut rows = 0;
+        loop {
+            tokio::select! {
+                biased;
+                read = &mut reading => break assert!(read.is_ok()),
+                Some((_, Arrived::Messages(mut batch))) = main.take() => {
+                    rows += batch.rows();
+                    batch.take_ack().settle(Outcome::Delivered);
+                }
+            }
+        }
+        assert_eq!(rows, 10);
+        assert!(budget.peak() < 2 << 20, "{}", budget.peak());
     }
 
     proptest! {
