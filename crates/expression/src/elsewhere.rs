@@ -39,3 +39,16 @@ const FUNCTIONS: [(&[&str], &str); 19] = [
 pub(crate) fn function(name: &str) -> Option<&'static str> {
     FUNCTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, sentence)| *sentence)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::is_known;
+
+    #[test]
+    fn names_of_other_languages_are_not_ours() {
+        let known: Vec<_> =
+            FUNCTIONS.iter().flat_map(|(names, _)| *names).filter(|name| is_known(name)).collect();
+        assert!(known.is_empty(), "{known:?}");
+    }
+}

@@ -211,19 +211,16 @@ where
 /// Rejects options that a store does not know: it would ignore them, and a misspelt one would have no effect.
 fn unknown_option<'a>(
     scheme: &str,
-    given: impl Iterator<Item = &'a String>,
+    mut given: impl Iterator<Item = &'a String>,
     known: &[&str],
 ) -> Result<(), String> {
-    for option in given.filter(|option| !known.contains(&option.as_str())) {
-        let distance = |known: &&&str| strsim::osa_distance(option, known);
-        let near =
-            known.iter().min_by_key(distance).filter(|near| distance(near) <= option.len().div_ceil(3));
-        return Err(match near {
-            Some(near) => format!("`{scheme}` has no option `{option}`; did you mean `{near}`?"),
-            None => format!("`{scheme}` has no option `{option}`; there is for example `endpoint`"),
-        });
-    }
-    Ok(())
+    let Some(option) = given.find(|option| !known.contains(&option.as_str())) else { return Ok(()) };
+    let distance = |known: &&&str| strsim::osa_distance(option, known);
+    let near = known.iter().min_by_key(distance).filter(|near| distance(near) <= option.len().div_ceil(3));
+    Err(match near {
+        Some(near) => format!("`{scheme}` has no option `{option}`; did you mean `{near}`?"),
+        None => format!("`{scheme}` has no option `{option}`; there is for example `endpoint`"),
+    })
 }
 
 /// Escapes characters that are not valid in a URL but that people write: spaces, letters beyond ASCII.

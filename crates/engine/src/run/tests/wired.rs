@@ -23,6 +23,8 @@ fn wired(text: &str, state_dir: &StateDir) -> Result<Wired, RunFailure> {
         resumes: state_dir.positions,
         watcher: None,
         drain_timeout: Duration::MAX,
+        limit: None,
+        rehearsal: None,
     };
     let (failures, _) = mpsc::unbounded_channel();
     let store = Arc::new(LazyStore::new(state_dir.folder.clone(), None));
