@@ -54,8 +54,8 @@ impl Kind {
     }
 }
 
-/// Returns the length of the longest beginning that `is_right`. It ends with the candidate, or before a blank:
-/// a word that follows looks like another group.
+/// Returns the length of the longest beginning that `is_right`. It ends with the candidate, or before a
+/// blank: a word that follows looks like another group.
 fn longest(candidate: &[u8], is_right: fn(&[u8]) -> bool) -> Option<usize> {
     let ends = candidate.iter().enumerate().rev().filter(|(_, byte)| **byte == b' ');
     std::iter::once(candidate.len())
