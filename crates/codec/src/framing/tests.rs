@@ -219,7 +219,12 @@ fn a_message_of_more_than_half_of_the_memory_is_too_long() {
 }
 
 /// Cuts with [`Cutter::next_batch`]: texts with their positions, and reasons.
-fn texts(charset: &str, framing: &Framing, input: &[u8], chunk: usize) -> (Vec<(u64, String)>, Vec<String>) {
+fn decoded(
+    charset: &str,
+    framing: &Framing,
+    input: &[u8],
+    chunk: usize,
+) -> (Vec<(u64, String)>, Vec<String>) {
     let charset = Charset::try_from(charset.to_owned()).unwrap();
     let mut cutter = Cutter::new(framing, ByteSize::mib(1), StreamPosition::default()).reading(charset);
     let (mut buffer, mut found, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
@@ -253,7 +258,7 @@ fn a_line_feed_of_utf_16_is_found_between_two_characters_only() {
         ("utf-16be", text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
     ] {
         for chunk in [1, 2, 3, 5, 100] {
-            let found = texts(charset, &framing(b"\n", None), &bytes, chunk);
+            let found = decoded(charset, &framing(b"\n", None), &bytes, chunk);
             assert_eq!(found, (expected.to_vec(), vec![]), "{charset} in pieces of {chunk}");
         }
     }
@@ -261,17 +266,18 @@ fn a_line_feed_of_utf_16_is_found_between_two_characters_only() {
 
 #[test]
 fn lines_of_other_character_sets_are_decoded_before_a_pattern_sees_them() {
-    let (found, reasons) = texts("latin1", &framing(b"\n", Some("^é")), b"\xe9 1\n + \xfc\n\xe9 2\nrest", 3);
+    let (found, reasons) =
+        decoded("latin1", &framing(b"\n", Some("^é")), b"\xe9 1\n + \xfc\n\xe9 2\nrest", 3);
     assert_eq!(found, [(0, "é 1\n + ü".to_owned()), (9, "é 2\nrest".to_owned())]);
     assert_eq!(reasons, [""; 0]);
-    let (found, _) = texts("latin1", &framing("§".as_bytes(), None), b"a\xa7b", 1);
+    let (found, _) = decoded("latin1", &framing("§".as_bytes(), None), b"a\xa7b", 1);
     assert_eq!(found, [(0, "a".to_owned()), (2, "b".to_owned())]);
 }
 
 #[test]
 fn an_invalid_message_is_rejected_and_the_next_is_read() {
     let bytes = b"a\0\n\0\x00\xd8b\0\n\0c\0\n\0";
-    let (found, reasons) = texts("utf-16le", &framing(b"\n", None), bytes, 4);
+    let (found, reasons) = decoded("utf-16le", &framing(b"\n", None), bytes, 4);
     assert_eq!(found, [(0, "a".to_owned()), (10, "c".to_owned())]);
     assert_eq!(reasons.len(), 1);
     assert!(reasons[0].starts_with("is not UTF-16LE, at byte "), "{}", reasons[0]);
