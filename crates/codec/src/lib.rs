@@ -10,6 +10,8 @@
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
+//! - Decode text: [`charset`].
+//! - Hash bytes: [`digest`].
 //! - Options whose order matters: [`ordered`].
 //! - Names of files: [`part_name`] (numbered parts), [`safe_path`] (paths that messages decide).
 //! - Small parsers: [`braces`] (placeholders in a text), [`delimiter`] (splitting), [`pattern`] (file name
@@ -20,12 +22,14 @@
 
 mod block;
 pub mod braces;
+pub mod charset;
 pub mod columns;
 pub mod compress;
 pub mod csv;
 pub mod decompress;
 pub mod delimited;
 pub mod delimiter;
+pub mod digest;
 pub mod encode;
 pub mod framing;
 pub mod json;

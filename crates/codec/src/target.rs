@@ -84,6 +84,11 @@ impl Target {
         self.into.as_deref().unwrap_or(&self.field)
     }
 
+    /// Returns the field of this name as both input and target.
+    pub fn field(name: &str) -> Self {
+        Self { field: name.to_owned(), ..Self::default() }
+    }
+
     /// Creates an editor for results of this type, which is text or JSON.
     pub fn editor(&self, kind: FieldType) -> Editor {
         Editor { input: self.input(), slot: Slot::new(self.output(), kind), row_bytes: 0 }
@@ -252,12 +257,24 @@ impl Editor {
         &mut self,
         batch: Batch,
         out: &mut Outputs,
-        mut edit: impl for<'a> FnMut(&'a [u8], &mut Vec<u8>) -> Result<Edit<'a>, String>,
+        edit: impl for<'a> FnMut(&'a [u8], &mut Vec<u8>) -> Result<Edit<'a>, String>,
     ) -> Result<(), ArrowError> {
-        let Some(input) = self.input.read(&batch) else {
-            out.send(batch);
-            return Ok(());
-        };
+        let rest = self.edited(batch, out, edit)?;
+        out.send(rest);
+        Ok(())
+    }
+
+    /// Like [`edit`](Self::edit), but returns the batch instead of sending it.
+    ///
+    /// # Errors
+    /// As for [`edit`](Self::edit).
+    pub fn edited(
+        &mut self,
+        batch: Batch,
+        out: &mut Outputs,
+        mut edit: impl for<'a> FnMut(&'a [u8], &mut Vec<u8>) -> Result<Edit<'a>, String>,
+    ) -> Result<Option<Batch>, ArrowError> {
+        let Some(input) = self.input.read(&batch) else { return Ok(Some(batch)) };
         let mut failed = Vec::new();
         let mut buffer = Vec::new();
         let mut result = ViewBuilder::over(input.data_buffers(), input.len());
@@ -277,7 +294,7 @@ impl Editor {
             }
             buffer.clear();
         }
-        self.slot.put(batch, result.finish(), failed, out)
+        self.slot.give(batch, result.finish(), failed, out)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Functions of other languages, and how they are written here.
 
 /// The functions of other languages, each list with the sentence that helps.
-const FUNCTIONS: [(&[&str], &str); 19] = [
+const FUNCTIONS: [(&[&str], &str); 20] = [
     (&["isnull", "is_null"], "Write `a IS NULL`, or `coalesce(a, b)` to put a value in its place."),
     (&["defined", "isset", "is_defined", "is_not_null"], "Write `a IS NOT NULL`."),
     (&["if", "iff", "iif", "cond", "ternary"], "Write `CASE WHEN condition THEN a ELSE b END`."),
@@ -31,6 +31,13 @@ const FUNCTIONS: [(&[&str], &str); 19] = [
     (
         &["parse_date", "parse_timestamp", "strptime", "to_datetime", "timestamp", "datetime", "date"],
         "Use `to_timestamp`, which also takes formats of `strftime`.",
+    ),
+    (
+        &[
+            "sha256", "sha2", "sha1", "sha", "md5", "hash", "hmac", "crc32", "xxhash", "xxh3", "digest",
+            "encrypt",
+        ],
+        "Use the transform `hash_text`, with a `secret` for pseudonyms; `redact` hides parts of a text.",
     ),
     (&["format", "sprintf", "printf", "template"], "Join texts with `||`, or use the transform `template`."),
 ];

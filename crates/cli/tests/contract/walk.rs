@@ -71,6 +71,9 @@ fn every_case_is_of_a_registered_component() {
 /// For each source: whether messages that no checkpoint covers come again, and whether a run without a state
 /// gets all messages from the beginning. If not, sinks append.
 const SOURCES: &[(&str, &str, bool, bool)] = &[
+    ("exec", "{ command: x }", false, true),
+    ("exec", "{ command: x, every: 1m }", false, false),
+    ("exec", "{ command: x, restart: true }", false, false),
     ("file", "{ path: x }", true, true),
     ("files", "{ path: x }", true, true),
     ("generate", "{}", true, true),

@@ -9,6 +9,8 @@ use regex::bytes::Regex;
 use thalweg_config::ByteSize;
 use thalweg_record::ViewBuilder;
 
+use crate::charset::Charset;
+
 use super::{After, Framing, Piece, Skip, StreamPosition};
 
 /// The maximum number of bytes kept of a message that is too long, so that it can be recognised.
@@ -27,7 +29,11 @@ pub struct Cutter {
     delimiter: Finder<'static>,
     /// The delimiter, if it is a single byte.
     byte: Option<u8>,
-    removes_cr: bool,
+    /// The carriage return that is removed before a line feed; otherwise empty.
+    carriage_return: Vec<u8>,
+    charset: Charset,
+    /// The decoded message.
+    decoded: String,
     pattern: Option<Regex>,
     limit: usize,
     /// True if the limit is that of the memory, which is below the configured one.
@@ -55,7 +61,9 @@ impl Cutter {
                 [byte] => Some(byte),
                 _ => None,
             },
-            removes_cr: delimiter == b"\n",
+            carriage_return: if delimiter == b"\n" { b"\r".to_vec() } else { Vec::new() },
+            charset: Charset::default(),
+            decoded: String::new(),
             pattern: framing.start_pattern.as_ref().map(|pattern| pattern.regex().clone()),
             limit: limit.as_usize(),
             is_of_memory: false,
@@ -66,6 +74,20 @@ impl Cutter {
             skip: from.skip,
             rows: 64,
         }
+    }
+
+    /// Reads a stream in this character set. Messages are decoded, see [`next_batch`](Self::next_batch).
+    #[must_use]
+    pub fn reading(mut self, charset: Charset) -> Self {
+        let delimiter = charset.encoded(self.delimiter.needle());
+        self.byte = match delimiter[..] {
+            [byte] => Some(byte),
+            _ => None,
+        };
+        self.delimiter = Finder::new(&delimiter).into_owned();
+        self.carriage_return = charset.encoded(&self.carriage_return);
+        self.charset = charset;
+        self
     }
 
     /// Limits a message to half of `memory` bytes as well: while a long message is read, there are two
@@ -93,9 +115,15 @@ impl Cutter {
         (self.start, self.line, self.scanned) = (0, 0, 0);
     }
 
-    /// True if this byte can be the last one before a message.
-    pub fn may_end_with(&self, byte: u8) -> bool {
-        self.delimiter.needle().last() == Some(&byte)
+    /// True if these last bytes of a stream can be those before a message. There are
+    /// [`tail_bytes`](Self::tail_bytes).
+    pub fn may_end_with(&self, bytes: &[u8]) -> bool {
+        self.delimiter.needle().ends_with(bytes)
+    }
+
+    /// Returns the number of bytes that [`may_end_with`](Self::may_end_with) looks at.
+    pub fn tail_bytes(&self) -> usize {
+        self.charset.unit()
     }
 
     /// Returns the next message, or `None` if the buffer has no complete one. `bytes` is the whole buffer. It
@@ -132,7 +160,8 @@ impl Cutter {
         let rest = bytes.get(self.scanned..).unwrap_or_default();
         let found = match self.byte {
             Some(byte) => memchr::memchr(byte, rest),
-            None => self.delimiter.find(rest),
+            None if self.charset.has_ascii() => self.delimiter.find(rest),
+            None => self.find_aligned(rest),
         };
         match found {
             Some(at) => Some(self.scanned + at),
@@ -140,6 +169,20 @@ impl Cutter {
                 self.scanned = self.without_partial(bytes, self.scanned);
                 None
             }
+        }
+    }
+
+    /// Finds a delimiter between two characters: the bytes of two neighbours may look like one.
+    fn find_aligned(&self, rest: &[u8]) -> Option<usize> {
+        let begin = self.offset + self.scanned as u64;
+        let is_aligned = |at: usize| (begin + at as u64).is_multiple_of(self.charset.unit() as u64);
+        let mut from = 0;
+        loop {
+            let at = from + self.delimiter.find(rest.get(from..)?)?;
+            if is_aligned(at) {
+                return Some(at);
+            }
+            from = at + 1;
         }
     }
 
@@ -151,8 +194,8 @@ impl Cutter {
     /// Returns the end of the line `start..end` without its carriage return.
     #[inline]
     fn trimmed(&self, bytes: &[u8], start: usize, end: usize) -> usize {
-        let has_cr = self.removes_cr && end > start && bytes.get(end - 1) == Some(&b'\r');
-        end - usize::from(has_cr)
+        let line = bytes.get(start..end).unwrap_or_default();
+        if line.ends_with(&self.carriage_return) { end - self.carriage_return.len() } else { end }
     }
 
     #[inline]
@@ -170,7 +213,7 @@ impl Cutter {
     /// True if the message at `from` exceeds the limit whatever follows. The last bytes may turn out to be a
     /// carriage return or the start of a delimiter, and do not count.
     fn exceeds(&self, bytes: &[u8], from: usize) -> bool {
-        let slack = usize::from(self.removes_cr) + self.delimiter.needle().len() - 1;
+        let slack = self.carriage_return.len() + self.delimiter.needle().len() - 1;
         bytes.len() - from > self.limit.saturating_add(slack)
     }
 
@@ -247,7 +290,11 @@ impl Cutter {
     fn is_start(&self, bytes: &[u8], line: &Range<usize>) -> bool {
         let end = line.end.min(line.start.saturating_add(self.limit));
         let line = bytes.get(line.start..end).unwrap_or_default();
-        self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(line))
+        let Some(pattern) = &self.pattern else { return false };
+        match self.charset.is_utf8() {
+            true => pattern.is_match(line),
+            false => pattern.is_match(self.charset.decode_lossy(line).as_bytes()),
+        }
     }
 
     fn rest_started(&mut self, bytes: &[u8], after: After) -> Option<Piece> {
@@ -288,7 +335,8 @@ impl Cutter {
         None
     }
 
-    /// Cuts up to [`MAX_ROWS`] messages out of the buffer.
+    /// Cuts up to [`MAX_ROWS`] messages out of the buffer, in UTF-8. A message that is not valid in the
+    /// character set of the stream is rejected like one that is too long.
     pub fn next_batch(&mut self, buffer: &Buffer, after: After) -> CutBatch {
         let mut payload = ViewBuilder::over(std::slice::from_ref(buffer), self.rows);
         let mut positions = Vec::with_capacity(self.rows);
@@ -303,8 +351,17 @@ impl Cutter {
                 too_long = Some(self.rejected(piece.range));
                 break;
             }
-            positions.push(self.offset + piece.range.start as u64);
-            payload.push(&buffer[piece.range]);
+            let position = self.offset + piece.range.start as u64;
+            let message = &buffer[piece.range.clone()];
+            match self.charset.text(message, position == 0, &mut self.decoded) {
+                Ok(text) => payload.push(text),
+                Err(reason) => {
+                    let range = piece.range.start..piece.range.end.min(piece.range.start + KEPT);
+                    too_long = Some(TooLong { range, position, reason });
+                    break;
+                }
+            }
+            positions.push(position);
         }
         if !positions.is_empty() {
             self.rows = (positions.len() + positions.len() / 8).min(MAX_ROWS);
@@ -354,13 +411,13 @@ pub struct CutBatch {
     pub positions: UInt64Array,
     /// Where to resume after these messages.
     pub next: StreamPosition,
-    /// The message after these, if it exceeds the limit.
+    /// The message after these, if it exceeds the limit or is invalid.
     pub too_long: Option<TooLong>,
     /// True if the buffer contains no further complete message.
     pub is_last: bool,
 }
 
-/// A message that exceeds the limit.
+/// A message that exceeds the limit, or is not valid in its character set.
 #[derive(Debug)]
 pub struct TooLong {
     /// The range of its first bytes in the buffer.

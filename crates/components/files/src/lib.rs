@@ -9,7 +9,6 @@
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
 mod ahead;
-mod command;
 mod content;
 pub mod custom;
 mod directory;

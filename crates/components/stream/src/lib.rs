@@ -4,6 +4,7 @@
 //! connects the two for every family of components:
 //!
 //! - [`arenas`]: memory to read into.
+//! - [`command`]: programs of the operating system, for components that run them.
 //! - [`cut`]: cuts messages from that memory and sends them to a source output.
 //! - [`io_error`]: errors of the operating system.
 //! - [`links`]: symbolic links in folders that are read.
@@ -16,6 +17,7 @@
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod arenas;
+pub mod command;
 pub mod cut;
 pub mod encode;
 pub mod io_error;

@@ -20,6 +20,7 @@ mod kept;
 mod labels;
 mod on_error;
 mod pairs;
+mod pseudonym;
 mod quoted;
 mod selection;
 mod text_parser;
@@ -40,6 +41,7 @@ thalweg_engine::components! {
     #[cfg(feature = "geoip")]
     transform geoip::GeoIp;
     transform gollum::Gollum;
+    transform hash_text::HashText;
     transform keep::Keep;
     transform limit::Limit;
     transform parse_apache::ParseApache;
@@ -57,6 +59,7 @@ thalweg_engine::components! {
     transform parse_timestamp::ParseTimestamp;
     transform parse_user_agent::ParseUserAgent;
     transform parse_w3c::ParseW3c;
+    transform redact::Redact;
     transform rename::Rename;
     transform replace::Replace;
     transform route::Route;

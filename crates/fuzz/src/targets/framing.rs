@@ -13,7 +13,7 @@ use crate::memory::bounded;
 
 pub(super) const TARGET: Target = Target {
     name: "framing",
-    components: &["socket", "proxy", "file", "stdin", "pipe", "lines"],
+    components: &["socket", "proxy", "file", "stdin", "pipe", "exec", "lines"],
     longest: 16 << 10,
     words: &["\r\n", "--", "12 ", "3:", "\0\0\0\u{3}", "2024-"],
     run,

@@ -44,6 +44,7 @@ targets! {
     patterns,
     pem,
     raw_request,
+    redact,
     saved_state,
     sparse,
     split_fields,

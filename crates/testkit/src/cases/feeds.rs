@@ -58,6 +58,7 @@ fn readers() -> Vec<Feed> {
         READER,
         Feed { name: "file, several", partitions: FILES, prepare: several, ..READER },
         Feed { name: "file, gzip", prepare: gzip_file, ..READER },
+        Feed { name: "file, UTF-16", prepare: utf_16_file, ..READER },
         Feed {
             name: "file, follow",
             ends: Ends::WhenTold,
@@ -152,6 +153,12 @@ fn streams() -> Vec<Feed> {
             client: Some(clients::pipe_lines),
             ..stream("pipe")
         },
+        Feed {
+            // Each run starts the program again.
+            remembers: false,
+            prepare: program,
+            ..stream("exec")
+        },
     ]
 }
 
@@ -220,6 +227,11 @@ fn one_file(program: &Program, records: Records) -> io::Result<Prepared> {
     Ok(Prepared::of("file: { path: in.jsonl }"))
 }
 
+fn program(program: &Program, records: Records) -> io::Result<Prepared> {
+    one_file(program, records)?;
+    Ok(Prepared::of("exec: { command: [cat, in.jsonl] }"))
+}
+
 fn several(program: &Program, records: Records) -> io::Result<Prepared> {
     several_files(program, records, "jsonl", Form::Json)?;
     Ok(Prepared::of("file: { path: in/*.jsonl }"))
@@ -251,6 +263,15 @@ fn gzip_file(program: &Program, records: Records) -> io::Result<Prepared> {
     io::copy(&mut std::fs::File::open(&plain)?, &mut encoder)?;
     encoder.finish()?;
     Ok(Prepared::of("file: { path: in.jsonl.gz }"))
+}
+
+fn utf_16_file(program: &Program, records: Records) -> io::Result<Prepared> {
+    let plain = program.path("plain.jsonl");
+    records.write(&plain, 0..records.count, Form::Json)?;
+    let text = std::fs::read_to_string(plain)?;
+    let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    program.write("in.txt", bytes)?;
+    Ok(Prepared::of("file: { path: in.txt, charset: utf-16le }"))
 }
 
 /// The client appends the records.

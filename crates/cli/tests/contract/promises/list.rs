@@ -315,6 +315,10 @@ pub(super) const PROMISES: &[Promise] = &[
             "cli: everything_that_is_written_while_runs_are_stopped_arrives_once",
         ],
     ),
+    shown(
+        "| `exec` | What was read and not written is lost, and so is what the program had not written. The next run starts the program again. | It runs again. |",
+        &["source: exec -> file", "local: a_stop_delivers_what_the_program_writes_while_it_ends"],
+    ),
     explains("| `internal_logs` | what was not written is lost | - |", "says what is not promised"),
     shown(
         "A file that a transform rewrites in its place (`strip_metadata` with `in_place`) is not sent again by `follow`.",
@@ -598,7 +602,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `stdin`, `pipe`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
         &[
             "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
             "cli: every_source_into_every_sink",

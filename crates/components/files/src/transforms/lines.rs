@@ -16,6 +16,7 @@ use thalweg_engine::{
 use thalweg_record::File;
 
 use crate::plain::Plain;
+use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{After, Cutter, DEFAULT_LIMIT, Framing, StreamPosition};
 use thalweg_stream::arenas::Arenas;
@@ -37,6 +38,11 @@ pub struct Lines {
     /// Where one message ends and the next begins. By default each line is a message.
     #[serde(default)]
     framing: Framing,
+    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+    #[serde(default)]
+    charset: Charset,
     /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
     /// KiB leave by the `errors` output.
     #[serde(default = "default_limit")]
@@ -91,7 +97,7 @@ impl FileReader for Cutting {
             serde_json::to_value(position).ok().filter(|_| keeps).map(Checkpoint::in_file)
         };
         let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
-        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from);
+        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from).reading(config.charset);
         cutter.within(out.share().budget().limit());
         loop {
             let buffer = plain.more(arenas, out).await;
@@ -151,6 +157,13 @@ mod tests {
             read.problem.unwrap().reason,
             "the file cannot be read to its end: its gzip data is corrupt near byte 0: it does not begin as gzip data does. The messages before that were sent."
         );
+    }
+
+    #[tokio::test]
+    async fn other_character_sets_become_utf_8_and_positions_stay_those_of_the_file() {
+        let read = lines("charset: latin1", b"Caf\xe9\n\xfc\n", 1 << 10).await;
+        assert_eq!(read.payloads(), ["Café", "ü"]);
+        assert_eq!(read.positions(), [0, 5]);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@ use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
+use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
 use thalweg_codec::framing::{After, Cutter, Framing, StreamPosition};
 use thalweg_stream::arenas::Arenas;
@@ -51,6 +52,8 @@ pub(crate) struct InputOptions {
     pub(crate) compression: Compression,
     /// How the input is cut into messages.
     pub(crate) framing: Framing,
+    /// The character set of the input.
+    pub(crate) charset: Charset,
     /// The maximum size of a message.
     pub(crate) max_message_bytes: ByteSize,
     /// The name of the input in error messages.
@@ -96,7 +99,8 @@ enum Filled {
 impl Input {
     /// Creates a source for an input whose reads may block for any time.
     pub(crate) fn new(options: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
-        let cutter = Cutter::new(&options.framing, options.max_message_bytes, StreamPosition::default());
+        let cutter = Cutter::new(&options.framing, options.max_message_bytes, StreamPosition::default())
+            .reading(options.charset);
         let pieces = Pieces::Unread(Some(Box::new(input)));
         let arenas = Arenas::new(batch_bytes);
         Self {

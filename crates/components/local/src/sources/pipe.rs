@@ -22,6 +22,7 @@ use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
+use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 use thalweg_config::FileMode;
@@ -50,6 +51,11 @@ pub struct PipeSource {
     /// How the input is cut into messages. By default each line is a message.
     #[serde(default)]
     framing: Framing,
+    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+    #[serde(default)]
+    charset: Charset,
     /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
     /// KiB leave by the `errors` output.
     #[serde(default = "default_limit")]
@@ -101,6 +107,7 @@ impl SourceConfig for PipeSource {
         let options = InputOptions {
             compression: Compression::None,
             framing: self.framing.clone(),
+            charset: self.charset,
             max_message_bytes: self.max_message_bytes,
             shown: format!("`{}`", self.path),
             path: Some(self.path.as_str().into()),
@@ -110,7 +117,7 @@ impl SourceConfig for PipeSource {
             path: self.path.clone().into(),
             mode: self.mode,
             exit_on_eof: self.exit_on_eof,
-            delimiter: self.framing.delimiter.bytes().to_vec(),
+            delimiter: self.charset.encoded(self.framing.delimiter.bytes()),
             file: None,
             tail: Vec::new(),
             waits: 0,

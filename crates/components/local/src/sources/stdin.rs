@@ -8,6 +8,7 @@ use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
+use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 
@@ -22,6 +23,10 @@ pub struct StdinSource {
     pub compression: Compression,
     /// How the input is cut into messages. By default each line is a message.
     pub framing: Framing,
+    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+    pub charset: Charset,
     /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
     /// KiB leave by the `errors` output.
     pub max_message_bytes: ByteSize,
@@ -29,7 +34,12 @@ pub struct StdinSource {
 
 impl Default for StdinSource {
     fn default() -> Self {
-        Self { compression: Compression::Auto, framing: Framing::default(), max_message_bytes: DEFAULT_LIMIT }
+        Self {
+            compression: Compression::Auto,
+            framing: Framing::default(),
+            charset: Charset::default(),
+            max_message_bytes: DEFAULT_LIMIT,
+        }
     }
 }
 
@@ -74,6 +84,7 @@ impl StdinSource {
         InputOptions {
             compression: self.compression,
             framing: self.framing.clone(),
+            charset: self.charset,
             max_message_bytes: self.max_message_bytes,
             shown: "the standard input".to_owned(),
             path: None,
@@ -159,6 +170,17 @@ mod tests {
         let error = sent.result.unwrap();
         assert_eq!(error.kind(), Kind::Permanent);
         assert!(error.full().starts_with("cannot read `stdin`"), "{}", error.full());
+    }
+
+    #[tokio::test]
+    async fn other_character_sets_become_utf_8() {
+        let text: Vec<u8> = "\u{feff}ähm\nzwei\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for batch_bytes in [1, 1 << 16] {
+            let sent = read("charset: utf-16le", batch_bytes, text.clone()).await;
+            assert_eq!(sent.payloads(), ["ähm", "zwei"]);
+        }
+        let sent = read("charset: windows-1252", 1 << 16, b"\x80 5\n".to_vec()).await;
+        assert_eq!(sent.payloads(), ["€ 5"]);
     }
 
     #[tokio::test]

@@ -21,8 +21,8 @@ use thalweg_engine::{
 };
 use thalweg_media::image::{self, Conversion, Format, external};
 use thalweg_record::{Content, File, Temporary};
+use thalweg_stream::command::Command;
 
-use crate::command::Command;
 use crate::content::{open, open_path, put_on_disk, temporary_for, unreadable, unwritable};
 use crate::mime;
 use options::{Fit, ImageType, Quality, Same};

@@ -21,6 +21,7 @@ use thalweg_engine::{
 use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
 
 use crate::plain::Plain;
+use thalweg_codec::charset::Charset;
 use thalweg_codec::columns::{Columns, shortened};
 use thalweg_codec::csv::{CsvOptions, Dialect, Fault, RecordPosition, Records, names};
 use thalweg_codec::decompress::Compression;
@@ -64,6 +65,10 @@ pub struct Csv {
     options: CsvOptions,
     /// How the files are compressed: `auto` (the default) detects it from the first bytes of each file.
     compression: Compression,
+    /// The character set of the files, such as `latin1` (as `windows-1252`) or `shift_jis`. It has the
+    /// characters of ASCII in their usual bytes, unlike UTF-16. Messages are in UTF-8. The default is
+    /// `utf-8`.
+    charset: Charset,
     /// The maximum size of a record, at most 1 GiB. The default is 1 MiB. Of a longer record, the first line
     /// leaves by the `errors` output (at most 4 KiB of it, if the line is too long as well). Reading
     /// continues at the next line.
@@ -79,6 +84,7 @@ impl Default for Csv {
             quote: "\"".to_owned(),
             options: CsvOptions::default(),
             compression: Compression::Auto,
+            charset: Charset::default(),
             max_message_bytes: DEFAULT_LIMIT,
         }
     }
@@ -105,6 +111,11 @@ sinks:
             let help =
                 "List them in `columns`, or leave `header` out if the first record of each file names them.";
             mistakes.push(Mistake::new("header", "The columns have no names.").help(help));
+        }
+        if !self.charset.has_ascii() {
+            let mistake =
+                Mistake::new("charset", "Quotes and delimiters are not found in this character set.");
+            mistakes.push(mistake.help("Convert the files with `exec: { command: iconv, … }` before `csv`."));
         }
         mistakes.extend(check_limit(self.max_message_bytes));
         mistakes
@@ -208,6 +219,7 @@ impl Table {
         records: &mut Records,
         out: &mut SourceOutput,
     ) -> Result<(), FileError> {
+        let mut decoded = String::new();
         loop {
             self.lines.clear();
             let mut payload = ViewBuilder::over(std::slice::from_ref(buffer), 64);
@@ -220,17 +232,28 @@ impl Table {
                     is_full = false;
                     break;
                 };
+                let position = records.offset_of(record.range.start);
                 let text = buffer.get(record.range.clone()).unwrap_or_default();
+                let text = match self.config.charset.text(text, position == 0, &mut decoded) {
+                    Ok(text) => text,
+                    Err(reason) if self.awaits_header => {
+                        return Err(FileError::rejected(format!("the header {reason}")));
+                    }
+                    Err(reason) => {
+                        faulty = Some((record, reason));
+                        break;
+                    }
+                };
                 if std::mem::take(&mut self.awaits_header) {
                     self.learn(text, record.fault)?;
                     continue;
                 }
                 if let Some(fault) = record.fault {
-                    faulty = Some((record, fault));
+                    faulty = Some((record, self.explain(fault)));
                     break;
                 }
                 next = records.position();
-                positions.push(records.offset_of(record.range.start));
+                positions.push(position);
                 self.lines.push(record.line);
                 payload.push(text);
             }
@@ -244,11 +267,10 @@ impl Table {
                 self.parse(reading, out).await?;
             }
             match faulty {
-                Some((record, fault)) => {
+                Some((record, cause)) => {
                     let position = records.offset_of(record.range.start);
                     let mut copy = ViewBuilder::over(&[], 1);
                     copy.push(buffer.get(record.range).unwrap_or_default());
-                    let cause = self.explain(fault);
                     let reason = format!("line {}: {cause}; reading continues at the next line", record.line);
                     let checkpoint = self.checkpoint(records.position());
                     out.reject(Reading { checkpoint, ..reading(copy, vec![position]) }, &reason).await?;

@@ -109,7 +109,7 @@ fn options_that_make_no_sense_are_mistakes() {
     );
     assert_eq!(
         refused::<Csv>("{ field: x }"),
-        "Unknown option `field`. It accepts `columns`, `header`, `max_columns`, `quote`, `delimiter`, `types`, `null_values`, `trim`, `flexible`, `compression` and `max_message_bytes`."
+        "Unknown option `field`. It accepts `columns`, `header`, `max_columns`, `quote`, `delimiter`, `types`, `null_values`, `trim`, `flexible`, `compression`, `charset` and `max_message_bytes`."
     );
 }
 
@@ -148,4 +148,15 @@ proptest! {
         let whole = read(file_of("a.csv", text.as_bytes()));
         prop_assert_eq!(&read(sliced("a.csv", text.as_bytes(), slice, at_once)), &whole);
     }
+}
+
+#[tokio::test]
+async fn other_character_sets_become_utf_8() {
+    let content = b"n\xe4me;b\ncaf\xe9;\"x\n\xfc\"\n";
+    let mut file = file_of("a.csv", content);
+    let read = unpack::<Csv>("{ charset: latin1, delimiter: ';' }", &mut file, 4).await;
+    assert_eq!(read.rows(), [json!({"näme": "café", "b": "x\nü"})]);
+    assert_eq!(read.payloads(), ["café;\"x\nü\""]);
+    let mistakes = messages(options::<Csv>("charset: utf-16le").check());
+    assert_eq!(mistakes, ["Quotes and delimiters are not found in this character set."]);
 }

@@ -1,7 +1,7 @@
 //! Runs a command for each file.
 //!
-//! `crate::command` runs the command. This module builds its arguments and decides what happens to the file
-//! afterwards.
+//! [`thalweg_stream::command`] runs the command. This module builds its arguments and decides what happens to
+//! the file afterwards.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,8 +18,8 @@ use thalweg_engine::{
     Temporaries,
 };
 use thalweg_record::{Content, File, FileState, Temporary};
+use thalweg_stream::command::{Command, check_environment};
 
-use crate::command::Command;
 use crate::content::{put_on_disk, unreadable};
 use crate::file_template::{FileTemplate, Variable};
 
@@ -129,12 +129,7 @@ sinks:
             mistakes
                 .push(Mistake::new("timeout", "`timeout` cannot be 0.").help("Leave it out for no limit."));
         }
-        if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            mistakes.push(Mistake::new(
-                "env",
-                format!("`{name}` is not a valid name of an environment variable."),
-            ));
-        }
+        mistakes.extend(check_environment(self.env.keys()));
         mistakes
     }
 }

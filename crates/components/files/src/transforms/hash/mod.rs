@@ -1,6 +1,5 @@
 //! Computes hashes of files: to name files by their content, and to check that they are complete.
 
-mod digest;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::digest::{Algorithm, Digest};
 use thalweg_engine::{
     Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
 };
@@ -23,7 +23,6 @@ use crate::directory::draft::Draft;
 use crate::directory::path::path_below;
 use crate::directory::{in_folder, unwritable};
 use crate::file_template::{FileTemplate, HASH};
-use digest::{Algorithm, Digest};
 
 /// Computes the hash of files.
 ///

@@ -19,8 +19,8 @@ use thalweg_engine::{
 };
 use thalweg_media::image::Format;
 use thalweg_record::{Content, File, FileState, Temporary};
+use thalweg_stream::command::{self, Command};
 
-use crate::command::{self, Command};
 use crate::content::{Opened, is_other, open, put_on_disk, suffix_of, unwritable};
 use crate::directory::draft::Draft;
 use crate::mime;

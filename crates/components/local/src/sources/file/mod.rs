@@ -39,6 +39,7 @@ use thalweg_engine::{
 use find::{Finder, Findings, Found};
 use read::Reader;
 use tail::{Saved, Tail};
+use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 use thalweg_codec::pattern;
@@ -85,6 +86,11 @@ pub struct FileSource {
     /// How a file is cut into messages. By default each line is a message.
     #[serde(default)]
     pub framing: Framing,
+    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+    #[serde(default)]
+    pub charset: Charset,
     /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
     /// KiB leave by the `errors` output.
     #[serde(default = "default_limit")]

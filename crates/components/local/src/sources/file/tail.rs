@@ -258,7 +258,8 @@ impl Tail {
         let identity = Identity::of(&metadata);
         let partition: Arc<str> = identity.partition().into();
         let shown: Arc<str> = path.to_string_lossy().into();
-        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, StreamPosition::default());
+        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, StreamPosition::default())
+            .reading(config.charset);
         cutter.within(out.share().budget().limit());
         let mut tail = Self {
             path: path.to_owned(),
@@ -348,9 +349,14 @@ impl Tail {
             self.seen = Some(size);
             return Ok(StreamPosition::default());
         }
-        let mut last = [0];
-        file.read_at(&mut last, size - 1)?;
-        let skip = if self.cutter.may_end_with(last[0]) { Skip::Nothing } else { Skip::Line };
+        let mut last = vec![0; self.cutter.tail_bytes()];
+        let from = size.saturating_sub(last.len() as u64);
+        let read = file.read_at(&mut last, from)?;
+        let skip = if self.cutter.may_end_with(last.get(..read).unwrap_or_default()) {
+            Skip::Nothing
+        } else {
+            Skip::Line
+        };
         self.begins_at_end = true;
         Ok(StreamPosition { offset: size, skip })
     }

@@ -1,10 +1,12 @@
-//! Runs a program of the operating system once, until it ends.
+//! Runs a program of the operating system once, until it ends: for its effect ([`Command::run`]), or to read
+//! its output ([`Command::open`]).
 //!
 //! No shell is involved: the program receives its arguments byte for byte. The program gets its own process
 //! group. When the program ends, on a timeout, or if the caller stops waiting, the whole group is killed,
 //! including the processes that the program started. If this process is killed, the system kills the program
 //! (see [`spawn`]), and a small process kills the group (see [`watcher`]).
 
+mod process;
 mod spawn;
 mod watcher;
 
@@ -18,9 +20,11 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use thalweg_engine::{Error, FileError};
+use thalweg_engine::{Error, FileError, Mistake};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+
+pub use process::{Errors, Opened, Process, ProcessOutput};
 
 /// The maximum capacity of a pipe in bytes, unless the administrator has changed it.
 const PIPE_BYTES: usize = 1 << 20;
@@ -116,19 +120,24 @@ impl Command {
         // One pipe for both outputs preserves the order in which they were written.
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(reader.into())?;
+        let errors = writer.try_clone()?;
+        Ok((self.spawn(writer.into(), errors.into()).await?, reader))
+    }
+
+    async fn spawn(&self, output: Stdio, errors: Stdio) -> io::Result<Running> {
         let mut command = tokio::process::Command::new(&self.program);
         command
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(writer.try_clone()?)
-            .stderr(writer)
+            .stdout(output)
+            .stderr(errors)
             .process_group(0)
             .kill_on_drop(true);
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        Ok((spawn::spawn(command).await?, reader))
+        spawn::spawn(command).await
     }
 
     /// Finds out what is missing: the system reports "not found" for several causes.
@@ -155,7 +164,7 @@ impl Failure {
     pub fn is_temporary(&self) -> bool {
         match &self.cause {
             Cause::NotStarted(error) => {
-                thalweg_stream::io_error::io_error("run", &self.program, error).kind()
+                crate::io_error::io_error("run", &self.program, error).kind()
                     != thalweg_engine::ErrorKind::Permanent
             }
             _ => false,
@@ -287,8 +296,13 @@ impl Output {
     }
 }
 
+/// Returns the mistake in the names of the option `env`, if there is one.
+pub fn check_environment<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<Mistake> {
+    let name = names.find(|name| name.is_empty() || name.contains(['=', '\0']))?;
+    Some(Mistake::new("env", format!("`{name}` is not a valid name of an environment variable.")))
+}
+
 /// Returns the path of a program of this name in the folders of `PATH`.
-#[cfg(feature = "images")]
 pub fn find(name: &str) -> Option<PathBuf> {
     use rustix::fs::{Access, access};
     let folders = std::env::var_os("PATH")?;

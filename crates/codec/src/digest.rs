@@ -1,6 +1,7 @@
-//! The hash algorithms.
+//! The hash algorithms, for files and for texts.
 
 use std::fmt;
+use std::io::Write;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,11 +56,17 @@ impl fmt::Display for Algorithm {
 
 /// The hash of the bytes that were read so far.
 pub enum Digest {
+    /// SHA-256.
     Sha256(sha2::Sha256),
+    /// SHA-1.
     Sha1(sha1::Sha1),
+    /// MD5.
     Md5(md5::Md5),
+    /// BLAKE3.
     Blake3(Box<blake3::Hasher>),
+    /// XXH3, 64 bits.
     Xxh3(Box<Xxh3>),
+    /// CRC-32C.
     Crc32c(u32),
 }
 
@@ -88,15 +95,23 @@ impl Digest {
         }
     }
 
+    /// Appends the hash in lowercase hexadecimal digits.
+    pub fn write(self, out: &mut Vec<u8>) {
+        // Writing to memory does not fail.
+        let _ = match self {
+            Self::Sha256(hasher) => write!(out, "{:x}", hasher.finalize()),
+            Self::Sha1(hasher) => write!(out, "{:x}", hasher.finalize()),
+            Self::Md5(hasher) => write!(out, "{:x}", hasher.finalize()),
+            Self::Blake3(hasher) => write!(out, "{}", hasher.finalize().to_hex()),
+            Self::Xxh3(hasher) => write!(out, "{:016x}", hasher.digest()),
+            Self::Crc32c(sum) => write!(out, "{sum:08x}"),
+        };
+    }
+
     /// Returns the hash in lowercase hexadecimal digits.
     pub fn finish(self) -> String {
-        match self {
-            Self::Sha256(hasher) => format!("{:x}", hasher.finalize()),
-            Self::Sha1(hasher) => format!("{:x}", hasher.finalize()),
-            Self::Md5(hasher) => format!("{:x}", hasher.finalize()),
-            Self::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
-            Self::Xxh3(hasher) => format!("{:016x}", hasher.digest()),
-            Self::Crc32c(sum) => format!("{sum:08x}"),
-        }
+        let mut digits = Vec::with_capacity(64);
+        self.write(&mut digits);
+        String::from_utf8(digits).unwrap_or_default()
     }
 }

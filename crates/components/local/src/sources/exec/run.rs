@@ -1,0 +1,190 @@
+//! One run of a program: reads its output to the end, and ends the program on request.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_codec::charset::Charset;
+use thalweg_codec::framing::{After, Cutter, Framing, StreamPosition};
+use thalweg_config::ByteSize;
+use thalweg_engine::{Error, SourceOutput};
+use thalweg_stream::arenas::Arenas;
+use thalweg_stream::command::{Command, Errors, Failure, Opened, Process, ProcessOutput};
+use thalweg_stream::cut;
+use tokio::sync::watch;
+
+/// The longest piece of the standard error output that is logged as one line, in bytes.
+const LINE_BYTES: usize = 4 << 10;
+
+/// Why a last message without its delimiter is rejected.
+const TORN: &str = "a signal ended the program before the end of this message";
+
+/// A program, and how its output is read.
+pub(super) struct Run {
+    pub(super) command: Command,
+    pub(super) errors: Errors,
+    /// How long the program may take to end when it is asked to.
+    pub(super) patience: Duration,
+    pub(super) framing: Framing,
+    pub(super) charset: Charset,
+    pub(super) max_message_bytes: ByteSize,
+    /// The program, as the origin of the messages.
+    pub(super) path: Arc<str>,
+    pub(super) batch_bytes: usize,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Its output is whole.
+    Whole,
+    /// A signal ended it: its last message may be torn.
+    Cut,
+}
+
+impl Run {
+    /// Runs the program to its end, and sends its output. The inner result is a failure of the program.
+    ///
+    /// # Errors
+    /// If the messages cannot be sent.
+    pub(super) async fn run(&self, out: &mut SourceOutput) -> Result<Result<(), Failure>, Error> {
+        let Opened { mut process, output, errors } = match self.command.open(self.errors).await {
+            Ok(opened) => opened,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let (ended, end) = watch::channel(None);
+        let stop = out.clone();
+        let name = out.name().clone();
+        let watched = async {
+            let outcome = self.watch(&mut process, &stop).await;
+            let is_cut = matches!(outcome, Ok((true, _)) | Err(_));
+            ended.send_replace(Some(if is_cut { End::Cut } else { End::Whole }));
+            Ok::<_, Error>(outcome)
+        };
+        let logged = async {
+            if let Some(errors) = errors {
+                log(errors, &name).await;
+            }
+            Ok::<_, Error>(())
+        };
+        // An error of one drops the others, and with them the program.
+        let (outcome, (), ()) = tokio::try_join!(watched, self.read(output, end, out), logged)?;
+        match outcome {
+            Ok((_, failure)) => Ok(failure.map_or(Ok(()), Err)),
+            Err(error) => {
+                let message = format!("cannot wait for `{}`", self.path);
+                Err(Error::permanent(message).caused_by(error))
+            }
+        }
+    }
+
+    /// Waits for the end of the program, and asks it to end if the run stops or its time is over. Returns
+    /// whether a signal ended it, and the failure.
+    async fn watch(&self, process: &mut Process, out: &SourceOutput) -> io::Result<(bool, Option<Failure>)> {
+        use std::os::unix::process::ExitStatusExt;
+        let timeout = async {
+            match self.command.timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            status = process.wait() => {
+                let status = status?;
+                Ok((status.signal().is_some(), process.failure(status)))
+            }
+            // A program that was asked to end has not failed.
+            () = out.stopping() => {
+                let status = process.end_within(self.patience).await?;
+                Ok((status.signal().is_some(), None))
+            }
+            () = timeout => {
+                let status = process.end_within(self.patience).await?;
+                let failure = process.timed_out(self.command.timeout.unwrap_or_default());
+                Ok((status.signal().is_some(), Some(failure)))
+            }
+        }
+    }
+
+    /// Reads the output to its end, and sends the messages.
+    async fn read(
+        &self,
+        mut output: ProcessOutput,
+        mut end: watch::Receiver<Option<End>>,
+        out: &mut SourceOutput,
+    ) -> Result<(), Error> {
+        let mut arenas = Arenas::new(self.batch_bytes);
+        let mut cutter = Cutter::new(&self.framing, self.max_message_bytes, StreamPosition::default())
+            .reading(self.charset);
+        cutter.within(out.share().budget().limit());
+        let mut carry = Vec::new();
+        loop {
+            let mut memory = arenas.take(carry.len(), out).await;
+            let carried = carry.len();
+            if let Some(front) = memory.get_mut(..carried) {
+                front.copy_from_slice(&carry);
+            }
+            let quiet = self.framing.quiet().filter(|_| carried > 0);
+            let came = tokio::select! {
+                came = output.read(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
+                () = tokio::time::sleep(quiet.unwrap_or_default()), if quiet.is_some() => None,
+            };
+            let (read, after) = match came {
+                Some(Ok(read)) if read > 0 => (read, After::More),
+                Some(Ok(_)) => (0, how(&mut end).await),
+                Some(Err(error)) => {
+                    let message = format!("cannot read the output of `{}`", self.path);
+                    return Err(Error::permanent(message).caused_by(error));
+                }
+                None => (0, After::Quiet),
+            };
+            let is_end = read == 0 && after != After::Quiet;
+            let buffer = arenas.freeze(memory, carried + read);
+            cut::send(&mut cutter, &buffer, after, Some(&self.path), |_| None, out).await?;
+            let done = cutter.advance();
+            carry.clear();
+            carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
+            if is_end {
+                return cut::reject_rest(&cutter, &carry, TORN, Some(&self.path), out).await;
+            }
+        }
+    }
+}
+
+/// Waits until the program has ended. Returns whether its last message is complete.
+async fn how(end: &mut watch::Receiver<Option<End>>) -> After {
+    let ended = end.wait_for(Option::is_some).await.map(|end| *end);
+    match ended {
+        Ok(Some(End::Whole)) => After::End,
+        _ => After::More,
+    }
+}
+
+/// Logs the lines of the standard error output. Output that cannot be read is not logged.
+async fn log(mut errors: ProcessOutput, name: &str) {
+    let mut buffer = vec![0; LINE_BYTES];
+    let mut filled = 0;
+    loop {
+        let read = errors.read(buffer.get_mut(filled..).unwrap_or_default()).await.unwrap_or_default();
+        filled += read;
+        let mut begin = 0;
+        while let Some(length) = memchr::memchr(b'\n', buffer.get(begin..filled).unwrap_or_default()) {
+            log_line(buffer.get(begin..begin + length).unwrap_or_default(), name);
+            begin += length + 1;
+        }
+        let is_whole = read == 0 || begin == 0 && filled == buffer.len();
+        if is_whole && begin < filled {
+            log_line(buffer.get(begin..filled).unwrap_or_default(), name);
+            begin = filled;
+        }
+        buffer.copy_within(begin..filled, 0);
+        filled -= begin;
+        if read == 0 {
+            return;
+        }
+    }
+}
+
+fn log_line(line: &[u8], name: &str) {
+    tracing::info!("`{name}`: {}", String::from_utf8_lossy(line.trim_ascii_end()));
+}

@@ -1,0 +1,107 @@
+use proptest::prelude::*;
+use thalweg_engine::{Output, testing};
+
+use super::*;
+use thalweg_codec::testing::with_text;
+
+fn redacted(yaml: &str, text: &str) -> String {
+    testing::apply::<Redact>(yaml, [testing::batch([text])]).payloads(Output::Main)[0].clone()
+}
+
+#[test]
+fn it_conforms() {
+    for yaml in ["{ find: [email, card, ip, iban] }", "{ pattern: 'a*', secret: 'long enough' }"] {
+        testing::transform_conforms::<Redact>(yaml, &["a", "", "ann@example.org"]);
+    }
+}
+
+#[test]
+fn each_kind_is_found_and_what_only_looks_like_it_is_not() {
+    for (kind, text, expected) in [
+        ("email", "to ann.miller+x@mail.example.org.", "to ***."),
+        ("email", "user=ann@example.org;é@exämple.de", "user=***;***"),
+        ("email", "ann@localhost @ a@b", "ann@localhost @ a@b"),
+        ("card", "4111-1111-1111-1111 4111 1111 1111 1111,4111111111111111", "*** ***,***"),
+        ("card", "378282246310005", "***"),
+        ("card", "order 4111111111111112 at 1764058442123456", "order 4111111111111112 at 1764058442123456"),
+        ("card", "22 4111-1111-1111-1111", "22 ***"),
+        ("card", "4111-1111-1111-1111 22", "*** 22"),
+        ("card", "x4111111111111111 41111111111111110000", "x4111111111111111 41111111111111110000"),
+        ("ip", "192.0.2.1, [2001:db8::1]:443 ::1.", "***, [***]:443 ***."),
+        ("ip", "::ffff:192.0.2.128 10.0.0.1:80", "*** ***:80"),
+        (
+            "ip",
+            "1.2.3.4.5 256.1.1.1 12:30:45 std::vector 00:1b:44:11:3a:b7",
+            "1.2.3.4.5 256.1.1.1 12:30:45 std::vector 00:1b:44:11:3a:b7",
+        ),
+        ("iban", "DE89 3704 0044 0532 0130 00 is paid", "*** is paid"),
+        ("iban", "AT61 1904 3002 3457 3201 paid, GB29NWBK60161331926819", "*** paid, ***"),
+        ("iban", "DE89 3704 0044 0532 0130 01", "DE89 3704 0044 0532 0130 01"),
+    ] {
+        assert_eq!(redacted(&format!("find: {kind}"), text), expected, "{kind}");
+    }
+}
+
+#[test]
+fn the_cover_is_a_text_the_end_or_a_pseudonym() {
+    let text = "a 4111-1111-1111-1111 b, id 12";
+    assert_eq!(redacted("{ find: card, with: <card> }", text), "a <card> b, id 12");
+    assert_eq!(redacted("{ find: card, with: '', keep_last: 4 }", text), "a 1111 b, id 12");
+    // Of short data nothing stays.
+    assert_eq!(redacted("{ pattern: ['id \\d+', 'éé'], keep_last: 4 }", "id 12 éé"), "*** ***");
+    assert_eq!(redacted("{ pattern: 'x[éy]+', keep_last: 2 }", "xyyéé"), "***éé");
+    let yaml = "{ find: email, secret: 'long enough' }";
+    let (one, other) = (redacted(yaml, "a@b.org c@d.org"), redacted(yaml, "a@b.org"));
+    assert!(one.starts_with(&other) && other.len() == 16 && one.len() == 33, "{one} {other}");
+}
+
+#[test]
+fn several_fields_are_redacted_and_others_stay() {
+    let texts = [("a", "x@y.org"), ("b", "10.0.0.1"), ("c", "x@y.org")];
+    let columns = texts.map(|(name, text)| (name, [Some(text)]));
+    let batch = with_text(&["p"], &columns.each_ref().map(|(name, texts)| (*name, &texts[..])));
+    let given = testing::apply::<Redact>("{ fields: [a, b, missing], find: [email, ip] }", [batch]);
+    assert_eq!(given.main(), [serde_json::json!({"a": "***", "b": "***", "c": "x@y.org"})]);
+}
+
+#[test]
+fn mistakes_are_told_and_the_secret_is_not() {
+    let mistakes = |yaml: &str| testing::messages(testing::options::<Redact>(yaml).check());
+    assert_eq!(mistakes("{}"), ["Nothing is to be hidden."]);
+    assert_eq!(
+        mistakes("{ find: ip, secret: long enough, keep_last: 1 }"),
+        ["`keep_last` has no effect with a `secret`."]
+    );
+    let config = testing::options::<Redact>("{ find: ip, secret: 'never shown' }");
+    assert!(!format!("{config:?}").contains("never shown"));
+}
+
+/// Each number is a candidate, and the whole text may begin a mail address.
+#[test]
+fn a_long_run_of_candidates_is_read_in_linear_time() {
+    let text = "4111111111111112-".repeat(60_000);
+    assert!(redacted("{ find: [email, card, ip, iban], pattern: '[0-9-]+x' }", &text) == text);
+}
+
+/// Tries every beginning and end, as the specification of Luhn says it.
+fn is_card_by_hand(digits: &str) -> bool {
+    let doubled = |digit: u32| if digit > 4 { digit * 2 - 9 } else { digit * 2 };
+    let values: Vec<u32> = digits.chars().rev().map(|digit| digit.to_digit(10).unwrap()).collect();
+    let odd: u32 = values.iter().step_by(2).sum();
+    let even: u32 = values.iter().skip(1).step_by(2).copied().map(doubled).sum();
+    (odd + even) % 10 == 0
+}
+
+proptest! {
+    #[test]
+    fn a_number_alone_is_a_card_if_its_check_digit_is_right(digits in "[2-6][0-9]{12,18}") {
+        let expected = if is_card_by_hand(&digits) { "***" } else { &digits };
+        prop_assert_eq!(redacted("find: card", &digits), expected);
+    }
+
+    #[test]
+    fn the_text_around_data_stays(before in "[a-z ]{0,9}", after in "( [a-z ]{0,9})?") {
+        let text = format!("{before} 192.0.2.1{after}");
+        prop_assert_eq!(redacted("{ find: [email, card, ip, iban] }", &text), format!("{before} ***{after}"));
+    }
+}
