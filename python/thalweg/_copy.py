@@ -100,7 +100,7 @@ def copy(
     memory: Size | None = None,
     threads: int | None = None,
     strict: bool = False,
-    parse: Literal["csv", "lines", "jsonl"] | None = None,
+    parse: Literal["csv", "json", "jsonl", "lines"] | None = None,
     encode: Literal["json", "jsonl", "csv", "logfmt", "text", "parquet", "raw"] | None = None,
     where: str | None = None,
     set: Mapping[str, str] | None = None,  # noqa: A002 (as the option is called)

@@ -59,6 +59,12 @@ impl Template {
         })
     }
 
+    /// Returns the names of the columns that messages must have: not the name of this machine.
+    pub fn fields(&self) -> Vec<String> {
+        let is_field = |name: &&str| ![HOSTNAME, META_HOSTNAME].contains(name);
+        self.columns().filter(is_field).map(str::to_owned).collect()
+    }
+
     /// True if the text is the same for all messages at any time.
     pub fn is_constant(&self) -> bool {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
-use thalweg_redact::{masked, redacted};
+use thalweg_redact::{for_terminal, foreign, in_place, masked, redacted};
 
 use crate::{Span, render};
 
@@ -48,10 +48,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry as it is shown: without secrets.
+    /// The entry as it is shown: without secrets and what a terminal would obey.
     fn redacted(&self) -> Self {
         let Diagnostic { span, message, label, help } = &self.diagnostic;
-        let plain = |text: &String| redacted(text).into_owned();
+        let plain = |text: &String| for_terminal(&redacted(text), false).into_owned();
         Self {
             diagnostic: Diagnostic {
                 span: *span,
@@ -164,7 +164,7 @@ impl Diagnostics {
     /// message and help. The last line is the number of mistakes.
     pub fn render(&self, colour: bool) -> String {
         let entries: Vec<Entry> = self.entries.iter().map(Entry::redacted).collect();
-        render::render(&self.name, &masked(&self.text), &entries, colour)
+        render::render(&foreign(&self.name), &in_place(&masked(&self.text)), &entries, colour)
     }
 }
 
@@ -176,7 +176,7 @@ impl fmt::Display for Diagnostics {
                 writeln!(formatter)?;
             }
             let (line, column) = self.position(diagnostic.span.start);
-            write!(formatter, "{}:{line}:{column}: {}", self.name, diagnostic.message)?;
+            write!(formatter, "{}:{line}:{column}: {}", foreign(&self.name), diagnostic.message)?;
             if let Some(help) = &diagnostic.help {
                 write!(formatter, " ({help})")?;
             }

@@ -108,6 +108,14 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
         Kind::UnexpectedCharacter { character: '%' } => {
             ("A text cannot start with `%`.".into(), "Put quotes around it.")
         }
+        Kind::UnexpectedCharacter { character } => (
+            format!("A text cannot start with `{}`.", character.escape_debug()),
+            "Put quotes around it. Characters that are not seen come from a copy, or from another encoding.",
+        ),
+        Kind::ExpectedDocumentStart | Kind::MultipleDocumentsUnsupported => (
+            "The document has ended before this.".into(),
+            "A configuration is one mapping: is this line indented wrongly, or text of another file?",
+        ),
         Kind::MissingAnchorOrAliasName => (
             "The name of an anchor is missing.".into(),
             "Put quotes around a text that starts with `*` or `&`.",

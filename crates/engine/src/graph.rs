@@ -58,8 +58,38 @@ pub struct TransformNode {
     pub config: Step,
     /// The files that it applies to.
     pub targets: Targets,
-    /// The names of the transforms before it in its pipeline. A message that it rejects has passed these.
-    pub before: Arc<[Arc<str>]>,
+    /// The transforms before it in its pipeline. A message that it rejects has passed these.
+    pub before: Passed,
+}
+
+/// The names of the transforms before one in its pipeline. All transforms of a pipeline share one list.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    all: Arc<[Arc<str>]>,
+    count: usize,
+}
+
+impl Passed {
+    /// Returns the names, in order.
+    pub fn names(&self) -> &[Arc<str>] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+
+    /// All transforms of a pipeline.
+    pub(crate) fn of(transforms: &[TransformNode]) -> Self {
+        Self {
+            all: transforms.iter().map(|transform| transform.name.clone()).collect(),
+            count: transforms.len(),
+        }
+    }
+
+    /// Notes for each transform of a pipeline those before it.
+    pub(crate) fn note(transforms: &mut [TransformNode]) {
+        let Passed { all, .. } = Self::of(transforms);
+        for (count, transform) in transforms.iter_mut().enumerate() {
+            transform.before = Passed { all: all.clone(), count };
+        }
+    }
 }
 
 /// The files that a transform applies to. Other files skip it.

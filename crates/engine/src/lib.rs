@@ -35,14 +35,14 @@ mod temporary;
 pub mod testing;
 
 pub use component::{
-    Component, Context, Cost, Disposition, FieldMistake, FileError, FileReader, FileReaderConfig, FileSink,
-    FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Naming, OneName, Reads, Sink,
-    SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform,
+    Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader, FileReaderConfig,
+    FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Naming, OneName,
+    Reads, Sink, SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform,
     WaitingTransformConfig, WriteOutcome,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};
-pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
+pub use graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};

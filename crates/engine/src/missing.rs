@@ -13,10 +13,9 @@ use std::collections::BTreeSet;
 use arrow_schema::SchemaRef;
 use parking_lot::Mutex;
 use serde::Serialize;
-use thalweg_config::nearest;
 use thalweg_record::Batch;
 
-use crate::component::{has, is_intrinsic};
+use crate::component::{FieldUse, has, is_intrinsic, similar};
 
 /// At most this many names of fields are kept for suggestions: messages may bring any number of names.
 const SUGGESTIONS: usize = 1000;
@@ -29,11 +28,15 @@ pub struct MissingField {
     /// A similar name that messages had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similar: Option<String>,
+    /// True if it may be a text without its quotes.
+    #[serde(skip)]
+    pub may_be_text: bool,
 }
 
 /// The fields that one worker of a transform has not seen.
 #[derive(Debug, Default)]
 pub(crate) struct FieldWatch {
+    field_use: FieldUse,
     missing: Vec<String>,
     present: BTreeSet<String>,
     /// The schema of the last batch.
@@ -42,9 +45,9 @@ pub(crate) struct FieldWatch {
 
 impl FieldWatch {
     /// Watches for these fields. The payload and metadata are always there.
-    pub(crate) fn new(mut fields: Vec<String>) -> Self {
+    pub(crate) fn new(mut fields: Vec<String>, field_use: FieldUse) -> Self {
         fields.retain(|field| !is_intrinsic(field));
-        Self { missing: fields, ..Self::default() }
+        Self { field_use, missing: fields, ..Self::default() }
     }
 
     /// Notes the fields of a batch.
@@ -87,12 +90,13 @@ impl MissingFields {
     /// Returns the fields that no worker has seen.
     pub(crate) fn found(&self) -> Vec<MissingField> {
         let all = self.0.lock();
-        let Some(FieldWatch { missing, present, .. }) = all.as_ref() else { return Vec::new() };
+        let Some(FieldWatch { field_use, missing, present, .. }) = all.as_ref() else { return Vec::new() };
         let found = missing.iter().map(|name| MissingField {
             name: name.clone(),
-            similar: nearest(name, present.iter().map(String::as_str)).map(str::to_owned),
+            similar: similar(name, present.iter().map(String::as_str)).map(str::to_owned),
+            may_be_text: *field_use == FieldUse::InExpressions,
         });
-        found.collect()
+        found.filter(|field| *field_use != FieldUse::Optional || field.similar.is_some()).collect()
     }
 }
 
@@ -115,7 +119,11 @@ mod tests {
     }
 
     fn watched(fields: &[&str], batches: &[&[&str]]) -> FieldWatch {
-        let mut watch = FieldWatch::new(fields.iter().map(ToString::to_string).collect());
+        using(FieldUse::Needed, fields, batches)
+    }
+
+    fn using(field_use: FieldUse, fields: &[&str], batches: &[&[&str]]) -> FieldWatch {
+        let mut watch = FieldWatch::new(fields.iter().map(ToString::to_string).collect(), field_use);
         batches.iter().for_each(|names| watch.note(&batch(names)));
         watch
     }
@@ -129,6 +137,22 @@ mod tests {
     #[test]
     fn a_field_that_no_message_had_is_named_with_a_similar_one() {
         let watch = watched(&["statsu", "host", "payload", "meta.path"], &[&["status"], &["host", "status"]]);
+        assert_eq!(found([watch]), [("statsu".to_owned(), Some("status".to_owned()))]);
+    }
+
+    #[test]
+    fn the_payload_and_metadata_may_be_meant() {
+        let watch = watched(&["paylod", "meta.paht"], &[&["status"]]);
+        let expected = [("paylod", "payload"), ("meta.paht", "meta.path")];
+        assert_eq!(
+            found([watch]),
+            expected.map(|(name, similar)| (name.to_owned(), Some(similar.to_owned())))
+        );
+    }
+
+    #[test]
+    fn a_field_that_may_be_missing_is_named_only_if_another_one_is_similar() {
+        let watch = using(FieldUse::Optional, &["x", "z_*", "statsu"], &[&["status"]]);
         assert_eq!(found([watch]), [("statsu".to_owned(), Some("status".to_owned()))]);
     }
 

@@ -35,8 +35,10 @@ pub fn check(opened: Result<Configuration, LoadError>, options: &CheckOptions) -
         }
         checked => checked?,
     };
-    let text = if options.json { format!("{}\n", json_of(&job, options)) } else { text(&job, options) };
-    print::out(&redacted(&text))?;
+    match options.json {
+        true => print::out(&redacted(&format!("{}\n", json_of(&job, options))))?,
+        false => print::show(&redacted(&text(&job, options)))?,
+    }
     Ok(Exit::Done)
 }
 

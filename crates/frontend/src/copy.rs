@@ -5,12 +5,14 @@ use thalweg_config::Comments;
 use thalweg_engine::{Plan, Summary};
 use thalweg_job::copy::{CopyJob, CopyOptions, Figures, Kept, StreamCopy, StreamError};
 use thalweg_job::{Outcome, RunOptions, Signals};
+use thalweg_redact::foreign;
 
 use crate::exit::{CommandError, Exit};
 use crate::format::{bytes, bytes_of, count, counted, duration, excerpt, headline, rate};
 use crate::paint::Paint;
 use crate::print;
 use crate::screen::{Screen, Show};
+use crate::summary::missing_fields;
 
 /// Prints the configuration that does the same as a copy, with variables in place of secrets.
 ///
@@ -65,7 +67,7 @@ fn copy_stream(stream: &StreamCopy<'_>, show: &Show) -> Result<Exit, CommandErro
         StreamError::Stopped => CommandError::Failed("stopped before everything was copied".to_owned()),
     })?;
     if show.json {
-        print::err(&format!("{}\n", copied.json()));
+        print::err_json(&format!("{}\n", copied.json()));
     } else if !show.quiet {
         let time = duration(copied.elapsed);
         let each_second = bytes(rate(copied.bytes, copied.elapsed) as u64);
@@ -99,7 +101,7 @@ fn list(job: &CopyJob<'_>, json: bool) -> Result<(), CommandError> {
     print::out(&format!("{:>10}  {}, and nothing is written\n", bytes(total), counted(objects, "object")))?;
     if job.options.rows.parse.is_some() {
         let heading = Paint::stdout().bold("How it would run");
-        print::out(&format!("\n{heading}\n{}", Plan::new(&job.graph, job.cores)))?;
+        print::show(&format!("\n{heading}\n{}", Plan::new(&job.graph, job.cores)))?;
     }
     Ok(())
 }
@@ -108,7 +110,7 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
     let summary = &outcome.summary;
     let figures = job.figures(outcome);
     if show.json {
-        print::err(&format!("{}\n", figures.json(outcome)));
+        print::err_json(&format!("{}\n", figures.json(outcome)));
     } else if !show.quiet {
         let failures = if figures.failed > 0 { kept.failures() } else { String::new() };
         print::err(&text(&figures, outcome, &failures, Paint::stderr()));
@@ -151,8 +153,11 @@ fn text(figures: &Figures, outcome: &Outcome, failures: &str, paint: Paint) -> S
         let times = counted(outcome.retries.count, "time");
         line(&[format!(
             "retried {times}, the last: {}",
-            outcome.retries.last.as_deref().unwrap_or_default()
+            foreign(outcome.retries.last.as_deref().unwrap_or_default())
         )]);
+    }
+    for missing in missing_fields(&summary.components, paint) {
+        line(&[missing]);
     }
     if figures.failed > 0 {
         line(&[format!("{}: {failures}", paint.yellow(&figures.not_copied()))]);

@@ -3,6 +3,7 @@
 use serde_json::json;
 use thalweg_config::Diagnostics;
 use thalweg_job::{LoadError, RunError, Signal, signals};
+use thalweg_redact::for_terminal;
 
 use crate::paint::Paint;
 use crate::print;
@@ -107,7 +108,7 @@ pub fn tell(failure: &CommandError, json: bool) {
         let mut line = json!({ "event": event });
         let key = if event == "mistakes" { "mistakes" } else { "message" };
         line[key] = content;
-        print::err(&format!("{line}\n"));
+        print::err_json(&format!("{line}\n"));
     };
     match failure {
         CommandError::Mistakes(diagnostics) if json => line("mistakes", json!(diagnostics)),
@@ -116,7 +117,8 @@ pub fn tell(failure: &CommandError, json: bool) {
             line("failed", text.as_str().into())
         }
         CommandError::Usage(text) | CommandError::Failed(text) => {
-            print::err(&format!("{} {}\n", Paint::stderr().red("error:"), text.trim_end_matches('.')));
+            let text = for_terminal(text.trim_end_matches('.'), false);
+            print::err(&format!("{} {text}\n", Paint::stderr().red("error:")));
         }
         CommandError::AlreadyReported | CommandError::ReaderGone => {}
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use thalweg_engine::Summary;
+use thalweg_redact::is_unseen;
 
 use crate::paint::Paint;
 
@@ -115,7 +116,7 @@ pub fn moment(time_us: i64) -> String {
     }
 }
 
-/// The beginning of a text, on one line of at most `width` characters, without control characters.
+/// The beginning of a text, on one line of at most `width` characters, with a dot for each that is not seen.
 #[must_use]
 pub fn excerpt(text: &str, width: usize) -> String {
     let mut shown = String::new();
@@ -126,7 +127,7 @@ pub fn excerpt(text: &str, width: usize) -> String {
         }
         shown.push(match c {
             '\n' => '⏎',
-            c if c.is_control() => '·',
+            c if is_unseen(c) => '·',
             c => c,
         });
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use thalweg_job::{LoadError, LogCollector, LogEvent};
 use thalweg_local::report;
 use thalweg_local::sources::internal_logs::LOG_VARIABLE;
+use thalweg_redact::for_terminal;
 pub use tracing::Level;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
@@ -171,7 +172,8 @@ where
             Level::DEBUG => self.paint.dim("debug:"),
             Level::TRACE => self.paint.dim("trace:"),
         };
-        writeln!(to, "{level} {}{}", seen.message, Fields(&seen.fields))
+        let text = format!("{}{}", seen.message, Fields(&seen.fields));
+        writeln!(to, "{level} {}", for_terminal(&text, false))
     }
 }
 

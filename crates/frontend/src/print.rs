@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use serde_json::json;
-use thalweg_redact::redacted;
+use thalweg_redact::{for_terminal, redacted};
 
 use crate::paint::Paint;
 
-/// Writes to the standard output.
+/// Writes a text for programs, such as JSON or a configuration, to the standard output as it is.
 ///
 /// # Errors
 /// Those of writing; see [`CommandError::ReaderGone`](crate::CommandError::ReaderGone).
@@ -17,9 +17,29 @@ pub fn out(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes to the standard error output, without secrets. An error is ignored, because no other output could
-/// report it.
+/// Writes lines for people to the standard output, without what a terminal would obey.
+///
+/// # Errors
+/// Those of [`out`].
+pub fn show(text: &str) -> io::Result<()> {
+    out(&for_terminal(text, Paint::stdout().is_on()))
+}
+
+/// Writes lines for people to the standard error output, without secrets and what a terminal would obey. An
+/// error is ignored, because no other output could report it.
 pub fn err(text: &str) {
+    let colours = Paint::stderr().is_on();
+    let redacted = redacted(text);
+    // A line may begin with a carriage return: see `event`.
+    let (start, rest) = match redacted.strip_prefix('\r') {
+        Some(rest) if colours => ("\r", rest),
+        _ => ("", &*redacted),
+    };
+    let _ = io::stderr().lock().write_all(format!("{start}{}", for_terminal(rest, colours)).as_bytes());
+}
+
+/// Writes lines of JSON to the standard error output, without secrets. Escapes would not be JSON.
+pub fn err_json(text: &str) {
     let _ = io::stderr().lock().write_all(redacted(text).as_bytes());
 }
 
@@ -28,7 +48,7 @@ pub fn err(text: &str) {
 #[must_use]
 pub fn event(json: bool, quiet: bool, name: &str, text: &str) -> String {
     if json {
-        return format!("{}\n", json!({ "event": name, "message": text }));
+        return format!("{}\n", json!({ "event": name, "message": for_terminal(text, false) }));
     }
     if quiet {
         return String::new();

@@ -85,7 +85,10 @@ impl Progress {
                     }
                     Form::Lines | Form::Json if printed.elapsed() >= LINE_EVERY => {
                         printed = Instant::now();
-                        print::err(&if self.form == Form::Json { view.json() } else { view.plain() });
+                        match self.form {
+                            Form::Json => print::err_json(&view.json()),
+                            _ => print::err(&view.plain()),
+                        }
                     }
                     _ => {}
                 }

@@ -3,6 +3,7 @@
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 
 use thalweg_job::{Configuration, DryRun, JobRun, Outcome, Overrides, RunOptions, Signals};
+use thalweg_redact::for_terminal;
 
 use crate::exit::{CommandError, Exit};
 use crate::paint::Paint;
@@ -32,6 +33,9 @@ pub struct RunRequest {
     pub dry_run: bool,
     /// True if a quiet run ends with the names of fields that no message had.
     pub hints: bool,
+    /// The sink that shows messages that could not be processed. A quiet run with `hints` ends with the
+    /// number of those that it did not show.
+    pub shows_rejected: Option<&'static str>,
 }
 
 /// Runs a configuration until its sources end or a signal stops it.
@@ -65,7 +69,10 @@ fn once(
     let report: Report = match (json, speaks && events.is_none()) {
         (true, _) => Box::new(|outcome: &Outcome| format!("{}\n", outcome.json())),
         (_, true) => Box::new(move |outcome: &Outcome| summary::text(outcome, &ending, Paint::stderr())),
-        _ if request.hints => Box::new(|outcome: &Outcome| summary::hints(outcome, Paint::stderr())),
+        _ if request.hints => {
+            let shows = request.shows_rejected;
+            Box::new(move |outcome: &Outcome| summary::hints(outcome, shows, Paint::stderr()))
+        }
         _ => Box::new(|_: &Outcome| String::new()),
     };
     // Progress would garble the lines of file events.
@@ -89,7 +96,7 @@ fn once(
         Some(events) => {
             let reasons = events.end()?;
             if speaks {
-                reasons.iter().for_each(|reason| print::err(&format!("{reason}\n")));
+                reasons.iter().for_each(|reason| print::err(&format!("{}\n", for_terminal(reason, false))));
             }
             !reasons.is_empty() && !request.compat_exit_code
         }

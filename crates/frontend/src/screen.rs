@@ -119,7 +119,10 @@ impl Observer for Screen {
             return;
         }
         if let Some(report) = &self.report {
-            print::err(&report(outcome));
+            match self.show.json {
+                true => print::err_json(&report(outcome)),
+                false => print::err(&report(outcome)),
+            }
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The summary of a run, for people.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use thalweg_engine::{ComponentCounts, Summary};
 use thalweg_job::{Outcome, peak_memory, summary_input};
+use thalweg_redact::foreign;
 
-use crate::format::{bytes, bytes_of, count, counted, headline, per_second, rate};
+use crate::format::{bytes, bytes_of, count, counted, excerpt, headline, per_second, rate};
 use crate::paint::Paint;
 
 /// The parts of a summary beside the counters.
@@ -45,7 +47,7 @@ pub fn text(outcome: &Outcome, ending: &Ending, paint: Paint) -> String {
     }
     if outcome.retries.count > 0 {
         let times = counted(outcome.retries.count, "time");
-        let last = outcome.retries.last.as_deref().unwrap_or_default();
+        let last = foreign(outcome.retries.last.as_deref().unwrap_or_default());
         line(&[format!("retried {times}, the last: {last}")]);
     }
     for missing in missing_fields(&summary.components, paint) {
@@ -58,24 +60,51 @@ pub fn text(outcome: &Outcome, ending: &Ending, paint: Paint) -> String {
     text
 }
 
-/// The lines about fields that no message had, as text.
-pub fn hints(outcome: &Outcome, paint: Paint) -> String {
-    missing_fields(&outcome.summary.components, paint).into_iter().map(|line| line + "\n").collect()
+/// The lines about fields that no message had, as text, and how many messages the sink `shows` did not show
+/// among those that could not be processed.
+pub fn hints(outcome: &Outcome, shows: Option<&str>, paint: Paint) -> String {
+    let components = &outcome.summary.components;
+    let sink = components.iter().find(|counts| shows == Some(counts.name.as_str()));
+    let rejected = outcome.rejected();
+    let hidden = sink.map_or(0, |sink| rejected.saturating_sub(sink.rows_in));
+    let rejected = paint.yellow(&format!("{} could not be processed", counted(rejected, "message")));
+    let hidden = (hidden > 0).then(|| format!("{rejected}: {} are not shown", count(hidden)));
+    missing_fields(components, paint).into_iter().chain(hidden).map(|line| line + "\n").collect()
 }
 
+/// The most lines about fields that no message had.
+const MOST_HINTS: usize = 10;
+/// The most characters of the name of a field.
+const LONGEST_NAME: usize = 60;
+
 /// The lines about fields that no message had.
-fn missing_fields(components: &[ComponentCounts], paint: Paint) -> Vec<String> {
+pub(crate) fn missing_fields(components: &[ComponentCounts], paint: Paint) -> Vec<String> {
+    let name_of = |name: &str| excerpt(&foreign(name), LONGEST_NAME);
+    let mut named = BTreeSet::new();
     let of = |counts: &ComponentCounts| {
-        let found = counts.missing_fields.iter().map(|field| {
-            let missing = paint.yellow(&format!("no message had a field `{}`", field.name));
+        // A later component that names it too has the same mistake.
+        let first = counts.missing_fields.iter().filter(|field| named.insert(field.name.clone()));
+        let found = first.map(|field| {
+            let missing = paint.yellow(&format!("no message had a field `{}`", name_of(&field.name)));
             match &field.similar {
-                Some(similar) => format!("{}: {missing}; did you mean `{similar}`?", counts.name),
+                Some(similar) => {
+                    format!("{}: {missing}; did you mean `{}`?", counts.name, name_of(similar))
+                }
+                None if field.may_be_text => {
+                    let name = name_of(&field.name);
+                    format!("{}: {missing}; a text is written `\"'{name}'\"`", counts.name)
+                }
                 None => format!("{}: {missing}", counts.name),
             }
         });
         found.collect::<Vec<_>>()
     };
-    components.iter().flat_map(of).collect()
+    let mut lines: Vec<String> = components.iter().flat_map(of).collect();
+    if let more @ 1.. = lines.len().saturating_sub(MOST_HINTS) {
+        lines.truncate(MOST_HINTS);
+        lines.push(format!("and {} that no message had", counted(more as u64, "more field")));
+    }
+    lines
 }
 
 /// The lines about dead letters, if there are any.

@@ -10,6 +10,7 @@ use thalweg_dialects::capyfile::events::{Printer, Status, message, not_targeted,
 use thalweg_dialects::capyfile::{DONE, Operation, Operations, Step, codes};
 use thalweg_engine::{FileEvent, FileWatcher, Graph};
 use thalweg_record::{File, Problem};
+use thalweg_redact::foreign;
 
 use crate::job::{Job, Phase};
 
@@ -118,7 +119,9 @@ impl FileEvents {
         // Without an output, the line is not formatted: it takes about as long as opening a file.
         if let Some(text) = text.filter(|_| state.out.is_some()) {
             let original = file.origin().display().to_string();
-            let line = self.printer.event(Some(&original), step.operation, status, text);
+            // A terminal obeys characters of a name; a program gets the name as it is.
+            let shown = if self.is_live { foreign(&original) } else { original.as_str().into() };
+            let line = self.printer.event(Some(&shown), step.operation, status, text);
             self.print(state, &line);
         }
     }

@@ -7,7 +7,7 @@
 //! - nothing: `parse_json`
 //! - a text, such as an expression, which needs no quotes: `filter status >= 500`
 //! - names, if the transform takes a list: `keep host, status`
-//! - options, or names with expressions: `set total: a + b, ok: total < 10`
+//! - options, or names with expressions: `set total: a + b, ok: total < 10`, also with `=` in place of `:`
 //! - YAML in brackets or quotes, as in a file: `parse_csv {header: true}`
 //!
 //! `|` between quotes or brackets, and `||`, which joins texts in an expression, do not end a part.
@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use thalweg_config::{Diagnostics, Document, Key, Node, Span, Value};
-use thalweg_engine::{Registry, Role};
+use thalweg_engine::{Built, KnownFields, Registry, Role, Step};
 
 use crate::error::LoadError;
 
@@ -33,12 +33,15 @@ pub struct PipeOptions {
     pub output: Option<String>,
     /// The format of the input, as in `parse_json`; CSV has a header.
     pub parse: Option<String>,
-    /// The format of the output. Without it, JSON if a transform parses the messages, and their payload if
-    /// none does.
+    /// The format of the output. Without it, JSON if a transform parses the messages or adds fields to them,
+    /// and their payload if none does.
     pub encode: Option<String>,
 }
 
 impl PipeOptions {
+    /// The sink that shows messages that could not be processed.
+    pub const REJECTED: &str = "rejected";
+
     /// Returns the configuration.
     ///
     /// # Errors
@@ -53,21 +56,24 @@ impl PipeOptions {
         for range in ranges.into_iter().filter(|_| !is_empty) {
             transforms.extend(part(text, range, registry, &mut mistakes));
         }
-        let parses = |node: &Node| kind(node).is_some_and(|kind| kind.starts_with("parse_"));
         let encode = match &self.encode {
             Some(format) => Some(format.as_str()),
-            None => transforms.iter().any(parses).then_some("json"),
+            None => has_fields(&transforms, registry).then_some("json"),
         };
         let main = mapping([
             ("from", word("input")),
             ("transforms", Node::new(Span::default(), Value::Sequence(transforms))),
             ("to", word("output")),
         ]);
-        let errors = mapping([("from", word("main.errors")), ("to", word("rejected"))]);
+        let errors = mapping([
+            ("from", word("main.errors")),
+            ("transforms", Node::new(Span::default(), Value::Sequence(vec![few()]))),
+            ("to", word(Self::REJECTED)),
+        ]);
         let root = mapping([
             ("sources", mapping([("input", self.source())])),
             ("pipelines", mapping([("main", main), ("errors", errors)])),
-            ("sinks", mapping([("output", self.sink(encode)), ("rejected", rejected())])),
+            ("sinks", mapping([("output", self.sink(encode)), (Self::REJECTED, rejected())])),
         ]);
         Ok(mistakes.into_result(Document::made(NAME, text, root))?)
     }
@@ -84,7 +90,8 @@ impl PipeOptions {
     fn sink(&self, encode: Option<&str>) -> Node {
         let mut options = Vec::new();
         if let Some(path) = &self.output {
-            options.push(("path", word(path)));
+            // A name is no template.
+            options.push(("path", word(&path.replace('{', "{{").replace('}', "}}"))));
         }
         if let Some(format) = encode {
             options.push(("encode", word(format)));
@@ -94,14 +101,49 @@ impl PipeOptions {
     }
 }
 
+/// Not all rejected messages are shown: a file in another format would fill the terminal.
+fn few() -> Node {
+    let rate = Node::plain(Span::default(), "20");
+    mapping([("limit", mapping([("rate", rate), ("on_excess", word("drop"))]))])
+}
+
 /// Rejected messages are lines on the standard error output, with the reason.
 fn rejected() -> Node {
     let template = word("{error_component}: {error_reason}");
     let encode = mapping([("format", word("text")), ("template", template)]);
-    mapping([("stdout", mapping([("target", word("stderr")), ("encode", encode)]))])
+    let escape = Node::plain(Span::default(), "true");
+    let options = [("target", word("stderr")), ("encode", encode), ("escape", escape)];
+    mapping([("stdout", mapping(options))])
+}
+
+/// True if messages have fields to write at the end: a transform parses them, or adds some and none writes
+/// them into the payload.
+fn has_fields(transforms: &[Node], registry: &Registry) -> bool {
+    const WRITE: [&str; 2] = ["encode", "template"];
+    let is_any = |is_wanted: &dyn Fn(&str) -> bool| transforms.iter().filter_map(kind).any(is_wanted);
+    let adds = |node: &Node| step(node, registry).is_some_and(|step| adds_fields(&step));
+    is_any(&|kind| kind.starts_with("parse_"))
+        || !is_any(&|kind| WRITE.contains(&kind)) && transforms.iter().any(adds)
+}
+
+fn adds_fields(step: &Step) -> bool {
+    step.fields_after(KnownFields::none()).names().next().is_some()
+}
+
+/// Returns a transform, if its options are right.
+fn step(node: &Node, registry: &Registry) -> Option<Step> {
+    let nothing = Node::new(node.span, Value::Mapping(Vec::new()));
+    let options = node.entries().first().map_or(&nothing, |(_, options)| options);
+    // Mistakes are found later, with all others.
+    let mut mistakes = Diagnostics::new(NAME, "");
+    match registry.get(Role::Transform, kind(node)?)?.decode(options, node.span, &mut mistakes)? {
+        Built::Transform(step) => Some(step),
+        Built::Source(_) | Built::Sink(_) => None,
+    }
 }
 
 fn parser(format: &str) -> Node {
+    let format = if format == "jsonl" { "json" } else { format };
     let name = format!("parse_{format}");
     match format {
         "csv" => mapping([(name.as_str(), mapping([("header", Node::plain(Span::default(), "true"))]))]),
@@ -134,33 +176,75 @@ fn part(text: &str, range: Range<usize>, registry: &Registry, mistakes: &mut Dia
     let end = text[range.clone()].find(is_end).map_or(range.end, |length| range.start + length);
     let span = Span::new(range.start, end);
     let key = Key { name: text[range.start..end].to_owned(), span };
+    if key.name.is_empty() {
+        let message = "A part begins with the name of a transform.";
+        mistakes.error(Span::new(range.start, range.end), message).help(other_form(&text[range]));
+        return None;
+    }
     let rest = trimmed(text, end..range.end);
     if rest.is_empty() {
         return Some(Node::new(span, Value::String(key.name)));
     }
-    let value = value(text, rest, takes_list(registry, &key.name), mistakes)?;
+    let value = value(text, rest, Form::of(registry, &key.name), mistakes)?;
     Some(Node::new(Span::new(range.start, range.end), Value::Mapping(vec![(key, value)])))
 }
 
-fn takes_list(registry: &Registry, name: &str) -> bool {
-    registry.get(Role::Transform, name).is_some_and(|known| known.to_json()["schema"]["type"] == "array")
+/// Says how a part that begins like a path, a pattern or another expression is written.
+fn other_form(part: &str) -> &'static str {
+    match part.chars().next() {
+        Some('.') => "To choose fields, write `keep s`; a path in an expression has no dot at its start.",
+        Some('/') => "To choose messages by a text, write `filter payload LIKE '%error%'`.",
+        _ => "Write for example `filter status >= 500`.",
+    }
+}
+
+/// The form of a transform's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A list of names.
+    Names,
+    /// Names that the user chooses, with values: `set`, `rename`.
+    Named,
+    /// Options, or an expression.
+    Other,
+}
+
+impl Form {
+    fn of(registry: &Registry, name: &str) -> Self {
+        let Some(known) = registry.get(Role::Transform, name) else { return Self::Other };
+        let schema = &known.to_json()["schema"];
+        let is_list = |schema: &serde_json::Value| schema["type"] == "array";
+        // A list with one element may be given without its brackets.
+        let is_any_list = schema["anyOf"].as_array().is_some_and(|forms| forms.iter().any(is_list));
+        match schema["type"].as_str() {
+            _ if is_list(schema) || is_any_list => Self::Names,
+            Some("object") if schema["additionalProperties"].is_object() => Self::Named,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Reads the value of a transform.
-fn value(text: &str, range: Range<usize>, is_list: bool, mistakes: &mut Diagnostics) -> Option<Node> {
+fn value(text: &str, range: Range<usize>, form: Form, mistakes: &mut Diagnostics) -> Option<Node> {
     let span = Span::new(range.start, range.end);
     if is_yaml(&text[range.clone()]) {
         return yaml(text, range, mistakes);
     }
     let items = split(text, range.clone(), b',');
-    if is_list {
-        let names = items.into_iter().map(|item| trimmed(text, item));
-        let names = names
-            .map(|item| Node::new(Span::new(item.start, item.end), Value::String(text[item].to_owned())));
-        return Some(Node::new(span, Value::Sequence(names.collect())));
+    if form == Form::Names {
+        return names(text, span, items, mistakes);
     }
-    let pairs: Option<Vec<_>> = items.into_iter().map(|item| pair(text, item)).collect();
-    let Some(pairs) = pairs else { return Some(Node::new(span, Value::String(text[range].to_owned()))) };
+    let separators = if form == Form::Named { &[':', '='][..] } else { &[':'] };
+    let pair = |item: Range<usize>| separators.iter().find_map(|&by| pair(text, item.clone(), by));
+    let pairs: Option<Vec<_>> = items.into_iter().map(pair).collect();
+    let Some(pairs) = pairs else {
+        if form == Form::Named {
+            let message = "Each name has a colon and its value.";
+            mistakes.error(span, message).help("Write for example `rename h: host`, or `set total: a + b`.");
+            return None;
+        }
+        return Some(Node::new(span, Value::String(text[range].to_owned())));
+    };
     let mut entries = Vec::new();
     for (key, value) in pairs {
         let node = match is_yaml(&text[value.clone()]) {
@@ -172,17 +256,36 @@ fn value(text: &str, range: Range<usize>, is_list: bool, mistakes: &mut Diagnost
     Some(Node::new(span, Value::Mapping(entries)))
 }
 
-/// Reads `name: value`, if a text has this form.
-fn pair(text: &str, range: Range<usize>) -> Option<(Key, Range<usize>)> {
+/// Reads names with commas between them.
+fn names(text: &str, span: Span, items: Vec<Range<usize>>, mistakes: &mut Diagnostics) -> Option<Node> {
+    let mut names = Vec::new();
+    for item in items.into_iter().map(|item| trimmed(text, item)) {
+        let span = Span::new(item.start, item.end);
+        let name = &text[item];
+        if name.contains(char::is_whitespace) {
+            let words: Vec<&str> = name.split_whitespace().collect();
+            let (several, one) = (words.join(", "), words.join(" "));
+            let help = format!("Write `{several}`, or `[\"{one}\"]` if it is one name.");
+            mistakes.error(span, "A comma is missing between these names.").help(help);
+            return None;
+        }
+        names.push(Node::new(span, Value::String(name.to_owned())));
+    }
+    Some(Node::new(span, Value::Sequence(names)))
+}
+
+/// Reads `name: value`, if a text has this form. Another character may stand in place of the colon.
+fn pair(text: &str, range: Range<usize>, by: char) -> Option<(Key, Range<usize>)> {
     let range = trimmed(text, range);
-    let (name, _) = text[range.clone()].split_once(':')?;
+    let (before, _) = text[range.clone()].split_once(by)?;
+    let name = before.trim_end();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.*".contains(c));
-    let end = range.start + name.len();
-    // `::` casts in SQL.
-    let is_pair = is_name && !text[end + 1..range.end].starts_with(':');
+    let after = range.start + before.len() + by.len_utf8();
+    // `::` casts in SQL, and `==` compares elsewhere.
+    let is_pair = is_name && !text[after..range.end].starts_with(by);
     is_pair.then(|| {
-        let key = Key { name: name.to_owned(), span: Span::new(range.start, end) };
-        (key, trimmed(text, end + 1..range.end))
+        let key = Key { name: name.to_owned(), span: Span::new(range.start, range.start + name.len()) };
+        (key, trimmed(text, after..range.end))
     })
 }
 
@@ -291,6 +394,52 @@ mod tests {
         );
         assert_eq!(transforms("filter a::text = 'b'"), "{filter=a::text = 'b'}");
         assert_eq!(transforms(""), "");
+    }
+
+    #[test]
+    fn a_name_may_have_an_equals_sign_where_names_are_chosen() {
+        assert_eq!(transforms("set s2 = s + 1, ok=s = 1"), "{set={s2=s + 1; ok=s = 1}}");
+        assert_eq!(transforms("rename h=host, a: b"), "{rename={h=host; a=b}}");
+        assert_eq!(transforms("filter s = 1"), "{filter=s = 1}");
+    }
+
+    #[test]
+    fn a_part_in_another_form_is_answered_with_ours() {
+        for (text, message) in [
+            (".s", "A part begins with the name of a transform. (To choose fields, write `keep s`;"),
+            ("/error/", "(To choose messages by a text, write `filter payload LIKE '%error%'`.)"),
+            ("rename h to host", "Each name has a colon and its value. (Write for example `rename h: host`,"),
+            ("keep h s", "A comma is missing between these names. (Write `h, s`, or `[\"h s\"]`"),
+        ] {
+            let options = PipeOptions { transforms: text.to_owned(), ..PipeOptions::default() };
+            let error = options.document(&crate::registry()).unwrap_err().to_string();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn fields_are_written_if_a_transform_adds_some() {
+        let encode = |text: &str| {
+            let options = PipeOptions { transforms: text.to_owned(), ..PipeOptions::default() };
+            let document = options.document(&crate::registry()).unwrap();
+            let output = document.root().get("sinks").and_then(|sinks| sinks.get("output")).unwrap().clone();
+            output.get("stdout").unwrap().get("encode").and_then(Node::as_str).map(str::to_owned)
+        };
+        for adds in ["parse_json", "set a: 1", "add_sequence into: n", "split_fields fields: [a, b]"] {
+            assert_eq!(encode(adds).as_deref(), Some("json"), "{adds}");
+        }
+        for none in ["", "trim", "set payload: upper(payload)", "filter a = 1", "set a: 1 | encode logfmt"] {
+            assert_eq!(encode(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_output_is_no_template() {
+        let options = PipeOptions { output: Some("o{n}.txt".to_owned()), ..PipeOptions::default() };
+        let document = options.document(&crate::registry()).unwrap();
+        let output = document.root().get("sinks").and_then(|sinks| sinks.get("output")).unwrap();
+        let path = output.get("file").and_then(|file| file.get("path")).and_then(Node::as_str);
+        assert_eq!(path, Some("o{{n}}.txt"));
     }
 
     #[test]

@@ -14,8 +14,9 @@
 //!
 //! A secret that is shorter than [`SHORTEST`] is not searched for, because ordinary words would match.
 //!
-//! A server may repeat a request in its answer, with control characters of its choice. Its text passes
-//! through [`foreign`] before it becomes a part of an error.
+//! A server may repeat a request in its answer, and a message may have any name and value, with control
+//! characters of their choice. Such a text passes through [`foreign`] before it becomes a part of another,
+//! and all that is written to a terminal through [`for_terminal`].
 //!
 //! See docs/decisions/076-secrets-are-removed-where-texts-leave.md.
 
@@ -32,7 +33,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
-pub use foreign::foreign;
+pub use foreign::{for_terminal, foreign, in_place, is_unseen};
 pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address, keep_credential};
 pub use percent::percent_decoded;
 

@@ -204,6 +204,7 @@ enum Parse {
     /// Each line is a row.
     Lines,
     /// Each line is a JSON object.
+    #[value(alias = "json")]
     Jsonl,
 }
 

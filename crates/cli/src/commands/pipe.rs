@@ -22,7 +22,9 @@ use super::size;
   zcat app.log.gz | thalweg pipe \"filter payload LIKE '%timeout%'\" | head
   thalweg pipe -p logfmt 'drop trace_*' --print-config > drop.yaml
 
-Messages that cannot be processed are lines on the standard error output, with the reason.
+Messages are lines, which may end in a line feed or in CR LF; in the output a line feed ends each. Messages
+that cannot be processed are lines on the standard error output, with the reason: at most 20 a second, and
+their number at the end.
 
 Exit codes:
   0  done
@@ -40,11 +42,11 @@ pub struct Arguments {
     /// Write this file instead of the standard output. It appears when it is complete.
     #[arg(long, short, value_name = "PATH")]
     output: Option<String>,
-    /// Parse the input first: `json`, `csv` (with a header), `logfmt`.
-    #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "csv", "logfmt"])]
+    /// Parse the input first: `json` (or `jsonl`), `csv` (with a header), `logfmt`.
+    #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "jsonl", "csv", "logfmt"])]
     parse: Option<String>,
     /// Write messages in this format: `json`, `csv`, `logfmt` or `raw`. Without it, `json` if they were
-    /// parsed, and otherwise as they are.
+    /// parsed or got fields, and otherwise as they are.
     #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "csv", "logfmt", "raw"])]
     encode: Option<String>,
     /// Print the configuration for `thalweg run` that does the same, and run nothing.
@@ -84,6 +86,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         show: Show { quiet: true, ..Show::default() },
         strict: true,
         hints: true,
+        shows_rejected: Some(PipeOptions::REJECTED),
         ..RunRequest::default()
     };
     thalweg_frontend::run(&Configuration::new(document, Path::new("")), &request)

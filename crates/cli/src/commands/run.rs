@@ -151,6 +151,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         compat_exit_code: arguments.compat_exit_code,
         reports_skipped: arguments.concurrency,
         hints: false,
+        shows_rejected: None,
     };
     thalweg_frontend::run(&configuration, &request)
 }

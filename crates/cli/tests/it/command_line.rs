@@ -101,3 +101,14 @@ fn hand_overs_are_for_those_who_ask() {
     let said = house.run_well(&["run", "c.yaml", "-v"]).err;
     assert!(said.contains("hand-over"), "{said}");
 }
+
+#[test]
+fn functions_are_found_by_words_of_their_descriptions() {
+    let house = House::with(&[]);
+    let said = house.run_well(&["functions", "parse", "date"]);
+    assert!(said.out.contains("`thalweg functions NAME` shows one"), "{}", said.out);
+    assert!(house.run_well(&["functions", "regexp", "replace"]).out.contains("regexp_replace("));
+    let said = house.run(&["functions", "xyzzy"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("`thalweg functions` lists all"), "{}", said.err);
+}

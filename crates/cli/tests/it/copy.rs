@@ -486,3 +486,17 @@ fn a_copy_is_never_more_accessible_than_its_source() {
     // In a folder that lets others pass, the file itself refuses them.
     assert_eq!(of_others(&house, "open/file.txt"), [0, 5]);
 }
+
+#[test]
+fn a_member_that_no_row_has_is_named_and_the_row_is_not_written_in_its_place() {
+    let house = House::with(&[("a.jsonl", "{\"host\":1}\n")]);
+    let parse = ["a.jsonl", "a.csv", "--parse", "json", "--encode", "csv"];
+    let said = run_well(&house, &[&parse[..], &["--where", "hots = 1"]].concat());
+    assert!(
+        said.err.contains("copy.filter: no message had a field `hots`; did you mean `host`?"),
+        "{said:?}"
+    );
+    let said = run_well(&house, &[&parse[..], &["--keep", "hots", "--existing", "replace"]].concat());
+    assert!(said.err.contains("no message had a field `hots`; did you mean `host`?"), "{said:?}");
+    assert_eq!(house.read("a.csv"), "hots\n\n");
+}

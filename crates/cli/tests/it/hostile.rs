@@ -157,3 +157,53 @@ fn a_wrong_parameter_of_etcd_is_not_shown() {
         search(&said);
     }
 }
+
+/// A message clears the screen, sets the title of the window, and turns a text round.
+const OBEYED: &str = r#"{"a":"\u001b[2J\u001b]0;pwn\u0007\u202ex"}"#;
+
+fn has_nothing_to_obey(text: &str) -> bool {
+    !text.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{200b}', '\u{202e}'])
+}
+
+#[test]
+fn no_message_controls_the_terminal_that_shows_why_it_was_rejected() {
+    let config = "sources: { app: { file: { path: a.jsonl } }, raw: { file: { path: raw.txt } } }
+pipelines:
+  m: { from: app, transforms: [parse_json, { cast: { a: int } }], to: out }
+  r: { from: raw, transforms: [parse_json], to: out }
+sinks: { out: discard }
+";
+    let house =
+        House::with(&[("a.jsonl", OBEYED), ("raw.txt", "\u{1b}]0;pwn\u{7}raw\n"), ("c.yaml", config)]);
+    let said = house.run_with_input(&["pipe", "-p", "json", "cast a: int"], OBEYED.as_bytes());
+    assert_eq!(said.code, Some(1));
+    assert!(has_nothing_to_obey(&said.err) && said.err.contains(r"\u{1b}[2J"), "{said:?}");
+    house.run_well(&["run", "-q", "c.yaml"]);
+    for command in [&["errors", "list", "c.yaml"][..], &["errors", "show", "1", "c.yaml"]] {
+        let said = house.run_well(command);
+        assert!(has_nothing_to_obey(&said.out) && said.out.contains("pwn"), "{said:?}");
+    }
+    // Data stays as it is.
+    let said = house.run_with_input(&["pipe"], b"\x1b[31mred\n");
+    assert_eq!(said.out, "\u{1b}[31mred\n");
+}
+
+#[test]
+fn no_configuration_controls_the_terminal_that_shows_its_mistakes() {
+    let house = House::with(&[(
+        "c.yaml",
+        "sources: { \"a\\e[2J\": { file: { \"p\u{202e}ath\": a } } } # \u{1b}[31m\u{200b}\npipelines: { \"\u{9b}\": 1 }\n",
+    )]);
+    let said = house.run(&["check", "c.yaml"]);
+    assert_eq!(said.code, Some(2));
+    assert!(has_nothing_to_obey(&said.err), "{said:?}");
+}
+
+#[test]
+fn a_secret_in_the_name_of_a_folder_is_not_shown() {
+    let config = "state: \"none/${SECRET_FOLDER}\"\nsources: { a: { generate: { count: 1 } } }\npipelines: { m: { from: a, to: out } }\nsinks: { out: discard }\n";
+    let house = House::with(&[("c.yaml", config)]);
+    let mut command = house.command(&["errors", "list", "c.yaml"]);
+    let said = said(command.env("SECRET_FOLDER", "PLANTED-folder").output().unwrap());
+    assert!(said.out.contains("there are no dead letters") && !said.out.contains("PLANTED"), "{said:?}");
+}

@@ -433,3 +433,70 @@ fn what_is_too_large_for_a_configuration_is_not_read_to_its_end() {
         assert!(said.err.contains(reason), "{said:?}");
     }
 }
+
+/// Returns the messages of `check` for a list of transforms.
+fn of_transforms(transforms: &str) -> String {
+    mistakes(&format!(
+        "sources: {{ in: {{ file: {{ path: a }} }} }}\n\
+         pipelines:\n  main:\n    from: in\n    transforms:\n{transforms}    to: out\nsinks: {{ out: discard }}\n"
+    ))
+}
+
+#[test]
+fn a_pipeline_has_a_limited_number_of_transforms() {
+    let said = of_transforms(&"      - parse_json\n".repeat(20_000));
+    assert!(said.contains("A pipeline has at most 1000 transforms, but this has 20000."), "{said}");
+    assert!(said.contains("[c.yaml:1006:9]") && said.contains("1 mistake"), "{said}");
+}
+
+#[test]
+fn the_form_of_a_value_is_said_with_the_mistake() {
+    let transforms = [
+        "route: [a, b]",
+        "rename: [a, b]",
+        "parse_regex: \"^(?P<a>.)\"",
+        "sample: 2",
+        "filter: [\"a = 1\", \"b = 2\"]",
+        "cast: { a: integer, b: string, c: number }",
+        "filter: \"'yes'\"",
+        "set: {}",
+        "set:",
+    ];
+    let list: String = transforms.map(|transform| format!("      - {transform}\n")).concat();
+    assert_snapshot!(of_transforms(&list));
+}
+
+#[test]
+fn terms_of_other_programs_for_transforms_and_keys() {
+    let list: String = ["select", "where", "sort", "head", "count", "grep", "remove_fields", "frobnicate"]
+        .map(|name| format!("      - {name}: x\n"))
+        .concat();
+    assert_snapshot!(of_transforms(&list));
+    assert_snapshot!(mistakes(
+        "state: true\nsources: { in: { type: stdin } }\n\
+         pipelines: { main: { source: in, steps: [parse_json], sink: out } }\n\
+         sinks: { out: { inputs: [main], stdout: {} }, other: { type: stdout } }\n"
+    ));
+}
+
+#[test]
+fn each_circle_is_a_mistake() {
+    let said = mistakes(
+        "sources: { in: stdin }\npipelines:\n  main: { from: in, to: out }\n  a: { from: a, to: out }\n  \
+         b: { from: c, to: out }\n  c: { from: b, to: out }\nsinks: { out: discard }\n",
+    );
+    assert!(said.contains("circle: a → a."), "{said}");
+    assert!(said.contains("circle: c → b → c.") && said.contains("2 mistakes"), "{said}");
+}
+
+#[test]
+fn what_is_not_yaml_is_said_in_our_words() {
+    let said = mistakes("\u{1b}a: 1\n");
+    assert!(said.contains("A text cannot start with `\\u{1b}`."), "{said}");
+}
+
+#[test]
+fn a_name_may_look_like_a_number() {
+    let text = "sources: { 5: { generate: { count: 1 } } }\npipelines: { 6: { from: 5, to: [7] } }\nsinks: { 7: discard }\n";
+    House::with(&[("c.yaml", text)]).run_well(&["check", "c.yaml"]);
+}

@@ -98,3 +98,91 @@ sinks: { out: discard }
         summary["components"].as_array().unwrap().iter().map(|of| &of["missing_fields"]).collect();
     assert_eq!(*missing[2], serde_json::json!([{"name": "hots", "similar": "host"}]), "{missing:?}");
 }
+
+#[test]
+fn many_missing_fields_are_few_lines() {
+    let house = House::with(&[]);
+    let names: Vec<String> = (0..3000).map(|n| format!("nix{n}")).collect();
+    let line = format!("parse_json | keep {}, {}", "n".repeat(100_000), names.join(", "));
+    let said = house.run_with_input(&["pipe", &line], ACCESS);
+    assert_eq!(said.err.lines().count(), 11, "{}", said.err.lines().count());
+    assert!(said.err.ends_with("and 2,991 more fields that no message had\n"), "{}", said.err);
+    assert!(said.err.lines().all(|line| line.chars().count() < 200));
+}
+
+#[test]
+fn of_many_rejected_messages_some_are_shown_and_all_are_counted() {
+    let house = House::with(&[]);
+    let said = house.run_with_input(&["pipe", "parse_json"], "no\n".repeat(20_000).as_bytes());
+    assert_eq!(said.code, Some(1));
+    let lines: Vec<&str> = said.err.lines().collect();
+    assert!(lines.len() < 1000, "{}", lines.len());
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("20,000 messages could not be processed: "), "{last}");
+    assert!(last.ends_with(" are not shown"), "{last}");
+}
+
+#[test]
+fn an_input_that_was_closed_is_an_error() {
+    let house = House::with(&[]);
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", "exec \"$0\" pipe <&-", env!("CARGO_BIN_EXE_thalweg")]);
+    let said = crate::common::said(shell.current_dir(house.path()).env_clear().output().unwrap());
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.err.contains("the standard input was closed"), "{said:?}");
+}
+
+#[test]
+fn fields_that_a_transform_adds_are_written() {
+    let house = House::with(&[]);
+    let said = house.run_with_input(&["pipe", "set n = length(payload)"], b"abc\n");
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("{\"n\":3}\n", ""));
+    let said = house.run_with_input(&["pipe", "-p", "jsonl", "rename host=h | keep h"], ACCESS);
+    assert_eq!(said.out, "{\"h\":\"a\"}\n{\"h\":\"b\"}\n{\"h\":\"c\"}\n");
+    house.run_with_input(&["pipe", "-o", "o{n}.txt"], b"abc\n");
+    assert_eq!(house.read("o{n}.txt"), "abc\n");
+}
+
+#[test]
+fn names_in_templates_and_metadata_are_named_too() {
+    let house = House::with(&[("access.jsonl", std::str::from_utf8(ACCESS).unwrap())]);
+    let config = |transform: &str, sink: &str| {
+        format!(
+            "sources: {{ in: {{ file: {{ path: access.jsonl }} }} }}\n\
+             pipelines: {{ main: {{ from: in, transforms: [parse_json, {transform}], to: out }} }}\n\
+             sinks: {{ out: {{ file: {sink} }} }}\n"
+        )
+    };
+    let plain = "{ path: out }";
+    for (transform, sink, said) in [
+        (
+            "{ filter: \"meta.paht = 'x'\" }",
+            plain,
+            "main.filter: no message had a field `meta.paht`; did you mean `meta.path`?",
+        ),
+        (
+            "{ keep: [paylod, host] }",
+            plain,
+            "main.keep: no message had a field `paylod`; did you mean `payload`?",
+        ),
+        (
+            "{ set: { y: 'zone' } }",
+            plain,
+            "main.set: no message had a field `zone`; a text is written `\"'zone'\"`",
+        ),
+        (
+            "{ drop: [nothing, 'z_*'] }",
+            "{ path: out, encode: { format: text, template: '{hots}' } }",
+            "out.encode: no message had a field `hots`; did you mean `host`?",
+        ),
+        (
+            "{ drop: nothing2 }",
+            "{ path: 'out/{hots}x' }",
+            "out: no message had a field `hots`; did you mean `host`?",
+        ),
+    ] {
+        house.write("c.yaml", config(transform, sink).as_bytes());
+        let err = house.run_well(&["run", "c.yaml"]).err;
+        assert!(err.contains(&format!("{said}\n")) && err.matches("no message had").count() == 1, "{err}");
+    }
+}

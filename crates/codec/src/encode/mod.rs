@@ -206,6 +206,13 @@ impl Encoding {
         *skip_empty || fields.chain(columns).any(|name| INTRINSIC.contains(&name))
     }
 
+    /// Returns the names of the fields that its options name to be written.
+    pub fn fields(&self) -> Vec<String> {
+        let EncodeOptions { fields, template, .. } = &self.options;
+        let of_template = template.iter().flat_map(Template::fields);
+        fields.iter().flatten().cloned().chain(of_template).collect()
+    }
+
     /// Returns the first line of a file, without its line feed. `None` if the format has no header. `fields`
     /// are those of the first messages, which decide the columns if no encoder has seen messages yet.
     pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {

@@ -1,16 +1,16 @@
-//! Whether the standard output was closed when the program started (`thalweg ... >&-`).
+//! Whether a standard stream was closed when the program started (`thalweg ... >&-`).
 //!
 //! Before `main`, Rust opens `/dev/null` in place of a standard stream that is closed, so that no other file
-//! gets its number. Text that is written there afterwards would be dropped without an error. An open
-//! `/dev/null` cannot be distinguished from one that the user chose, so the streams are looked at before Rust
-//! does.
+//! gets its number. Text that is written there afterwards would be dropped, and input would be empty, without
+//! an error. An open `/dev/null` cannot be distinguished from one that the user chose, so the streams are
+//! looked at before Rust does.
 
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The streams that were closed: bit 1 is the output, bit 2 the error output.
+/// The streams that were closed: bit 0 is the input, bit 1 the output, bit 2 the error output.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 // SAFETY: the loader calls the functions in this section once, before `main`, as C functions without results.
@@ -21,7 +21,7 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
-    for number in [1, 2] {
+    for number in [0, 1, 2] {
         // SAFETY: the descriptor is only asked for its flags. If it is closed, the system says so.
         let stream = unsafe { BorrowedFd::borrow_raw(number) };
         if rustix::io::fcntl_getfd(stream).is_err() {
@@ -30,7 +30,7 @@ extern "C" fn look() {
     }
 }
 
-/// True if the stream with this descriptor, 1 or 2, was closed when the program started.
+/// True if the stream with this descriptor, 0 to 2, was closed when the program started.
 pub(crate) fn was_closed(number: u8) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
 }

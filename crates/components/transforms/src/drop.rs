@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
-use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, FieldUse, KnownFields, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
@@ -39,6 +39,10 @@ impl TransformConfig for Drop {
 
     fn fields(&self) -> Vec<String> {
         self.0.to_vec()
+    }
+
+    fn field_use(&self) -> FieldUse {
+        FieldUse::Optional
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Component, Context, Error, FieldMistake, KnownFields, Outputs, Transform, TransformConfig,
+    Component, Context, Error, FieldMistake, FieldUse, KnownFields, Mistake, Outputs, Transform,
+    TransformConfig,
 };
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
@@ -46,6 +47,11 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
+        conditions::constant(condition).into_iter().collect()
+    }
 }
 
 impl TransformConfig for Filter {
@@ -57,6 +63,10 @@ impl TransformConfig for Filter {
     fn fields(&self) -> Vec<String> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
         condition.needed_columns().to_vec()
+    }
+
+    fn field_use(&self) -> FieldUse {
+        FieldUse::InExpressions
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {
@@ -112,6 +122,19 @@ mod tests {
         assert_eq!(given.reasons(), ["`1 / CAST(n AS BIGINT) >= 1` failed: division by zero."]);
         let given = testing::apply::<Filter>("nothing = 1", [batch()]);
         assert!(given.outputs.is_empty());
+    }
+
+    #[test]
+    fn a_constant_is_a_condition_only_if_it_is_true_or_false() {
+        for (condition, mistakes) in [
+            ("\"'yes'\"", vec!["`'yes'` is a value, and no condition."]),
+            ("condition: 1 + 1", vec!["`1 + 1` is a value, and no condition."]),
+            ("1 = 1", vec![]),
+            ("random() < 0.5", vec![]),
+            ("flag", vec![]),
+        ] {
+            assert_eq!(testing::messages(testing::options::<Filter>(condition).check()), mistakes);
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Component, Context, Error, FieldMistake, KnownFields, Mistake, Outputs, Transform, TransformConfig,
+    Component, Context, Error, FieldMistake, FieldUse, KnownFields, Mistake, Outputs, Transform,
+    TransformConfig,
 };
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
@@ -67,6 +68,10 @@ impl TransformConfig for Route {
 
     fn fields(&self) -> Vec<String> {
         self.0.0.iter().flat_map(|(_, condition)| condition.needed_columns()).cloned().collect()
+    }
+
+    fn field_use(&self) -> FieldUse {
+        FieldUse::InExpressions
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {

@@ -13,7 +13,8 @@ use arrow_schema::FieldRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Component, Context, Error, FieldMistake, KnownFields, Mistake, Outputs, Transform, TransformConfig,
+    Component, Context, Error, FieldMistake, FieldUse, KnownFields, Mistake, Outputs, Transform,
+    TransformConfig,
 };
 use thalweg_expression::{Evaluated, Evaluator, Expression};
 use thalweg_record::{Ack, Batch, PAYLOAD};
@@ -50,6 +51,10 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
+        if self.0.0.is_empty() {
+            let mistake = Mistake::new("", "`set` sets no field.");
+            return vec![mistake.help("Write for example `set: { seconds: \"ms / 1000\" }`.")];
+        }
         let nameless = self.0.0.iter().filter(|(name, _)| name.is_empty());
         nameless
             .map(|(_, expression)| {
@@ -72,6 +77,10 @@ impl TransformConfig for Set {
             expression.needed_columns().iter().filter(move |name| !is_set(name))
         });
         needed.cloned().collect()
+    }
+
+    fn field_use(&self) -> FieldUse {
+        FieldUse::InExpressions
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {
@@ -275,5 +284,6 @@ mod tests {
             testing::messages(testing::options::<Set>("{'': 1}").check()),
             ["The field to set to `1` has no name."]
         );
+        assert_eq!(testing::messages(testing::options::<Set>("{}").check()), ["`set` sets no field."]);
     }
 }

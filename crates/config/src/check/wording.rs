@@ -111,11 +111,15 @@ impl<'s> Checker<'s> {
             {
                 mistake.help(format!("Put it in brackets: `[{written}]`."));
             }
+            None if node.as_sequence().is_some() && branches.iter().any(is_condition) => {
+                mistake.help("Join several conditions with `AND` in one text.");
+            }
             None if wants("string") && written.starts_with(['{', '[']) => {
                 mistake.help("Put quotes around a text that starts with `{` or `[`.");
             }
             _ => {
-                if let Some(example) = branches.iter().find_map(|layers| example(layers)) {
+                let found = branches.iter().find_map(|layers| example(layers));
+                if let Some(example) = found.or_else(|| branches.iter().find_map(form)) {
                     mistake.help(match context.name {
                         Some(name) => format!("For example `{name}: {example}`."),
                         None => format!("For example `{example}`."),
@@ -204,6 +208,23 @@ pub(super) fn subject(context: &Context<'_>) -> String {
     context.name.map_or_else(|| "This".to_owned(), |name| format!("`{name}`"))
 }
 
+/// Other words for the names of types.
+const WORDS: [(&str, &str); 13] = [
+    ("boolean", "bool"),
+    ("date", "timestamp"),
+    ("datetime", "timestamp"),
+    ("decimal", "float"),
+    ("double", "float"),
+    ("int64", "int"),
+    ("integer", "int"),
+    ("long", "int"),
+    ("number", "float"),
+    ("str", "text"),
+    ("string", "text"),
+    ("time", "timestamp"),
+    ("varchar", "text"),
+];
+
 /// Returns "Did you mean", or else a list of all names.
 pub(super) fn suggestion<'a>(
     name: &str,
@@ -211,7 +232,10 @@ pub(super) fn suggestion<'a>(
     expected: &str,
     and: &str,
 ) -> String {
-    match nearest(name, names.clone()) {
+    let lower = name.to_lowercase();
+    let word = WORDS.iter().find(|(word, _)| *word == lower).map(|(_, ours)| *ours);
+    let word = word.filter(|ours| names.clone().any(|name| name == *ours));
+    match word.or_else(|| nearest(name, names.clone())) {
         Some(near) => format!("Did you mean `{near}`?"),
         None => format!("{expected} {}.", list(names, and)),
     }
@@ -262,6 +286,30 @@ fn phrases(layers: &Layers<'_>) -> Vec<String> {
         _ => "a mapping",
     };
     types.into_iter().map(|kind| phrase(kind).to_owned()).collect()
+}
+
+/// True for the schemas of an expression.
+fn is_condition(layers: &Layers<'_>) -> bool {
+    layers.iter().any(|layer| layer.get("format").and_then(Json::as_str) == Some("sql"))
+}
+
+/// Returns the form of a mapping, as it would be written in YAML: with its required options, or the first
+/// one.
+fn form(layers: &Layers<'_>) -> Option<String> {
+    if !has_type(layers, "object") {
+        return None;
+    }
+    let required = layers.iter().flat_map(|layer| array(layer, "required")).filter_map(Json::as_str);
+    let mut names: Vec<&str> = required.collect();
+    if names.is_empty() {
+        names.extend(schema::properties(layers).next());
+    }
+    let is_open = layers.iter().any(|layer| layer.get("additionalProperties").is_some_and(Json::is_object));
+    if names.is_empty() && is_open {
+        names.push("a_name");
+    }
+    let entries: Vec<String> = names.iter().map(|name| format!("{name}: …")).collect();
+    (!entries.is_empty()).then(|| format!("{{ {} }}", entries.join(", ")))
 }
 
 /// Returns the first example of the schemas, as it would be written in YAML.

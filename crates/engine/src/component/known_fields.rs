@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use arrow_schema::{Field, Schema};
-use thalweg_config::FormatError;
-use thalweg_record::PAYLOAD;
+use thalweg_config::{FormatError, nearest};
+use thalweg_record::INTRINSIC;
 
 /// The fields that messages can have, with their types, as far as a configuration says it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +25,19 @@ pub struct FieldMistake {
     pub text: String,
     /// The mistake in it.
     pub error: FormatError,
+}
+
+/// How a component uses the fields that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldUse {
+    /// It has no effect without them.
+    #[default]
+    Needed,
+    /// It has no effect without them, and names them in expressions: a text without its quotes is read as a
+    /// name.
+    InExpressions,
+    /// They may be missing. Only a name that is similar to that of a field is probably misspelled.
+    Optional,
 }
 
 impl KnownFields {
@@ -156,8 +169,13 @@ fn is_named(field: &str, name: &str) -> bool {
     }
 }
 
+/// Returns the name among these fields, the payload and the metadata that another one probably meant.
+pub(crate) fn similar<'a>(name: &str, fields: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(name, fields.chain(INTRINSIC))
+}
+
 pub(crate) fn is_intrinsic(name: &str) -> bool {
-    name == PAYLOAD || name.starts_with("meta.")
+    INTRINSIC.contains(&name)
 }
 
 #[cfg(test)]
@@ -184,6 +202,7 @@ mod tests {
             ("us*", false),
             ("payload", false),
             ("meta.path", false),
+            ("meta.paht", true),
             ("statsu", true),
             ("statu", true),
             ("h*", true),

@@ -40,8 +40,8 @@ pub use thalweg_config::Mistake;
 pub use files::{
     Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig,
 };
-pub use known_fields::{FieldMistake, KnownFields};
-pub(crate) use known_fields::{has, is_intrinsic};
+pub use known_fields::{FieldMistake, FieldUse, KnownFields};
+pub(crate) use known_fields::{has, is_intrinsic, similar};
 pub use reads::Reads;
 pub(crate) use reads::normalised;
 pub use sink::{InFlight, Naming, OneName, Sink, SinkConfig, WriteOutcome};

@@ -188,6 +188,12 @@ pub trait SinkConfig: Send + Sync {
         true
     }
 
+    /// Returns the names of fields that it reads beside those of its [encoder](Self::encoder), such as those
+    /// in the names of files. The summary of a run names those that no message had.
+    fn fields(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The number of batches that may be in flight: more than one for a sink that sends requests and waits
     /// for the responses. An option `concurrency` should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Cost, FieldMistake, FileReaderConfig, FileTransformConfig, Flow, KnownFields, TransformConfig,
+    Cost, FieldMistake, FieldUse, FileReaderConfig, FileTransformConfig, Flow, KnownFields, TransformConfig,
     WaitingTransformConfig,
 };
 
@@ -37,6 +37,14 @@ impl Step {
         match self {
             Step::Messages(config) => config.fields(),
             Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => Vec::new(),
+        }
+    }
+
+    /// How it uses these fields.
+    pub fn field_use(&self) -> FieldUse {
+        match self {
+            Step::Messages(config) => config.field_use(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => FieldUse::Needed,
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use thalweg_record::Batch;
 
-use super::{Context, FieldMistake, Flow, KnownFields};
+use super::{Context, FieldMistake, FieldUse, Flow, KnownFields};
 use crate::{Error, Outputs};
 
 /// Changes batches in memory, without waiting. Each worker of the segment has its own instance.
@@ -86,6 +86,11 @@ pub trait TransformConfig: Send + Sync {
     /// names those that no message had.
     fn fields(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// How it uses the fields that it [names](Self::fields).
+    fn field_use(&self) -> FieldUse {
+        FieldUse::Needed
     }
 
     /// Returns what is known of the fields of its messages, on all outputs but `errors`, from what is known

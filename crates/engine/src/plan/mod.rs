@@ -24,7 +24,7 @@ use thalweg_config::ByteSize;
 
 use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
-use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
+use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::router::{Router, Way};
 use crate::settings::DeadLetterLimits;
 use crate::settings::OnError;
@@ -277,7 +277,7 @@ impl Planner<'_> {
         let node = &self.graph.sinks[sink];
         let config = Step::Messages(node.config.encoder()?.into());
         let name = format!("{}.encode", node.name).into();
-        Some(TransformNode { name, kind: "encode", config, targets: Targets::All, before: Arc::default() })
+        Some(TransformNode { name, kind: "encode", config, targets: Targets::All, before: Passed::default() })
     }
 
     /// Returns the stages that a feed from outside of segments leads to.
@@ -425,7 +425,7 @@ impl Planner<'_> {
                 let name = format!("{}.{kind}", pipeline.name).into();
                 let config = Step::Messages(Arc::new(config));
                 let node =
-                    TransformNode { name, kind, config, targets: Targets::All, before: Arc::default() };
+                    TransformNode { name, kind, config, targets: Targets::All, before: Passed::default() };
                 self.operator(pipeline, node, within, |planner, segment| {
                     let each = names.iter().enumerate();
                     let each = each.map(|(at, name)| {
@@ -445,7 +445,7 @@ impl Planner<'_> {
     /// Plans the end of a pipeline that carries files with a problem: these leave by `errors` there.
     fn part(&mut self, pipeline: &Pipeline, within: Option<usize>) -> Vec<Target> {
         let name = format!("{}.errors", pipeline.name).into();
-        let before = pipeline.transforms.iter().map(|node| node.name.clone()).collect();
+        let before = Passed::of(&pipeline.transforms);
         let node =
             TransformNode { name, kind: "errors", config: Step::Marker, targets: Targets::All, before };
         self.operator(pipeline, node, within, |planner, segment| {
@@ -498,7 +498,7 @@ impl Planner<'_> {
         let Some(FileSink(config)) = config.files() else { return Vec::new() };
         let config = Step::Files(config);
         let targets = Targets::All;
-        let node = TransformNode { name: name.clone(), kind, config, targets, before: Arc::default() };
+        let node = TransformNode { name: name.clone(), kind, config, targets, before: Passed::default() };
         let targets = self.operator(pipeline, node, within, |planner, _| {
             let errors = planner.errors(&name).into_iter().map(Target::Stage).collect();
             BTreeMap::from([(Output::Errors, errors)])

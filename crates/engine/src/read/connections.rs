@@ -1,7 +1,7 @@
 //! Checks between the parts of a configuration: names exist, every output has a target, no pipeline feeds
 //! itself, flows match.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thalweg_config::{Node, Span, nearest};
@@ -116,7 +116,8 @@ impl Reader<'_> {
     }
 
     fn feed(&mut self, node: &Node, graph: &Graph, has: &dyn Fn(&str, &str) -> bool) -> Option<Feed> {
-        let Some(text) = node.as_str() else {
+        // A name may look like a number.
+        let Some(text) = node.text() else {
             let message = format!("`from` names a source or an output, but this is {}.", node.kind());
             self.diagnostics.error(node.span, message);
             return None;
@@ -235,12 +236,15 @@ impl Reader<'_> {
             }
             before
         };
-        let mut done: Vec<Arc<str>> = Vec::new();
+        let mut done: BTreeSet<Arc<str>> = BTreeSet::new();
         for start in &graph.pipelines {
+            if done.contains(&start.name) {
+                continue;
+            }
             let mut trail: Vec<(Arc<str>, Vec<Arc<str>>)> = vec![(start.name.clone(), feeds_of(&start.name))];
             while let Some((name, open)) = trail.last_mut() {
                 let Some(next) = open.pop() else {
-                    done.push(name.clone());
+                    done.insert(name.clone());
                     trail.pop();
                     continue;
                 };
@@ -253,9 +257,7 @@ impl Reader<'_> {
                     let span =
                         root.get("pipelines").and_then(|node| node.key(&next)).map_or(root.span, |k| k.span);
                     self.diagnostics.error(span, message).help("Messages must come to an end somewhere.");
-                    return;
-                }
-                if !done.contains(&next) {
+                } else if !done.contains(&next) {
                     let feeds = feeds_of(&next);
                     trail.push((next, feeds));
                 }
@@ -267,7 +269,7 @@ impl Reader<'_> {
 /// Returns the position of a name within `to`, at any depth.
 fn span_of(node: Option<&Node>, name: &str) -> Option<Span> {
     let node = node?;
-    if node.as_str() == Some(name) {
+    if node.text() == Some(name) {
         return Some(node.span);
     }
     let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));

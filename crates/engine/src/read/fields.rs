@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_config::{Diagnostics, Document, FormatError, Node, nearest};
+use thalweg_config::{Diagnostics, Document, FormatError, Node};
 
 use super::list;
-use crate::component::{FieldMistake, KnownFields};
+use crate::component::{FieldMistake, FieldUse, KnownFields, similar};
 use crate::graph::{Feed, Graph, Pipeline, TransformNode};
 use crate::settings::UnknownFields;
 
@@ -93,7 +93,10 @@ fn fields_of(feed: &Feed, graph: &Graph, known: &BTreeMap<Arc<str>, KnownFields>
 /// Returns the mistakes of a step.
 fn mistakes(transform: &TransformNode, known: &KnownFields) -> Vec<FieldMistake> {
     let mut names = transform.config.fields();
-    names.retain(|name| known.lacks(name));
+    let is_probable = |name: &str| {
+        transform.config.field_use() != FieldUse::Optional || similar(name, known.names()).is_some()
+    };
+    names.retain(|name| known.lacks(name) && is_probable(name));
     if names.is_empty() {
         return transform.config.check_fields(known);
     }
@@ -106,7 +109,8 @@ fn lacking(name: String, transform: &TransformNode, known: &KnownFields) -> Fiel
     // A step may also use fields that it made itself.
     let after = transform.config.fields_after(known.clone());
     let others = after.names().filter(|other| *other != name).chain(fields.iter().copied());
-    let help = match nearest(&name, others) {
+    let near = similar(&name, others);
+    let mut help = match near {
         Some(near) => format!("Did you mean `{near}`?"),
         None if fields.is_empty() => {
             "The messages have no fields here: parse them first, for example with `parse_json`.".to_owned()
@@ -114,6 +118,10 @@ fn lacking(name: String, transform: &TransformNode, known: &KnownFields) -> Fiel
         None if fields.len() <= LISTED => format!("The fields here are {}.", list(&fields)),
         None => format!("There are {} fields here, such as {}.", fields.len(), list(&fields[..LISTED])),
     };
+    // YAML takes the quotes of `'x'`.
+    if transform.config.field_use() == FieldUse::InExpressions && near.is_none() {
+        help += &format!(" A text is written `\"'{name}'\"`.");
+    }
     let message = format!("No message has a field `{name}` at `{}`.", transform.name);
     FieldMistake { error: FormatError::new(message).help(help), text: name }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
 
-use crate::graph::{Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
+use crate::graph::{Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
 use crate::registry::{Built, Registry, Role};
 use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
 
@@ -26,9 +26,14 @@ pub use terms::advice;
 
 const SECTIONS: [&str; 8] =
     ["memory", "state", "dead_letters", "temporary", "unknown_fields", "sources", "pipelines", "sinks"];
+/// The key of the kind of a component in the form of Vector and Fluent Bit.
+const KIND: &str = "type";
 /// Written beside the kind of a file transform.
 const TARGETS: &str = "for";
 const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_error", "concurrency"];
+
+/// At most this many transforms are in a pipeline: a message passes them on one stack.
+const MOST_TRANSFORMS: usize = 1000;
 
 /// Reads a document into a graph.
 ///
@@ -56,6 +61,7 @@ impl Reader<'_> {
                 .help("Begin with `sources:`, `pipelines:` and `sinks:`.");
         }
         self.unknown_keys(root, &SECTIONS, "a configuration");
+        self.folders(root);
         let settings: Settings =
             self.settings(root, &["memory", "state", "dead_letters", "temporary", "unknown_fields"]);
         let sources = self.section(root, "sources", Role::Source);
@@ -92,6 +98,20 @@ impl Reader<'_> {
         graph
     }
 
+    /// Finds settings that name a folder and have a value that is none: `true` would be a folder of that
+    /// name.
+    fn folders(&mut self, root: &Node) {
+        for name in ["state", "temporary"] {
+            let Some((node, value)) = root.get(name).and_then(|node| Some((node, node.as_bool()?))) else {
+                continue;
+            };
+            let message = format!("`{name}` is the name of a folder, but this is `{value}`.");
+            self.diagnostics
+                .error(node.span, message)
+                .help(format!("Write for example `{name}: folder/of/{name}`, or leave it out."));
+        }
+    }
+
     /// Decodes the settings among the keys of a mapping that has other keys as well.
     fn settings<T: serde::de::DeserializeOwned + schemars::JsonSchema + Default>(
         &mut self,
@@ -108,9 +128,10 @@ impl Reader<'_> {
             if known.contains(&key.name.as_str()) {
                 continue;
             }
-            let help = match nearest(&key.name, known.iter().copied()) {
-                Some(near) => format!("Did you mean `{near}`?"),
-                None => format!("{} has: {}.", capitalised(what), list(known)),
+            let help = match (terms::key(&key.name, known), nearest(&key.name, known.iter().copied())) {
+                (Some(ours), _) => format!("Here it is called `{ours}`."),
+                (None, Some(near)) => format!("Did you mean `{near}`?"),
+                (None, None) => format!("{} has: {}.", capitalised(what), list(known)),
             };
             let message = format!("`{}` is not a key of {what}.", key.name);
             self.diagnostics.error(key.span, message).help(help);
@@ -172,22 +193,32 @@ impl Reader<'_> {
         let nothing = Node::new(node.span, thalweg_config::Value::Mapping(Vec::new()));
         let (name, span, options) = match (node.as_str(), node.entries()) {
             (Some(name), _) => (name, node.span, &nothing),
-            (None, [(key, options)]) => (key.name.as_str(), key.span, options),
+            (None, [(key, options)]) if key.name != KIND || options.as_str().is_none() => {
+                (key.name.as_str(), key.span, options)
+            }
             (None, entries) => {
-                let kind = node.get("type").and_then(Node::as_str);
-                let (message, help) = match (kind, entries.get(1)) {
+                let kind = node.get(KIND).and_then(Node::as_str);
+                let connection = entries.iter().find(|(key, _)| terms::connects(&key.name));
+                let (message, help) = match (kind, connection, entries.get(1)) {
                     // The form of Vector and Fluent Bit.
-                    (Some(kind), _) => (
+                    (Some(kind), ..) => (
                         format!("The kind of a {} is the key above its options.", role.name()),
                         format!(
                             "Instead of `type: {kind}`, write `{kind}:` and indent the options below it."
                         ),
                     ),
-                    (None, Some((second, _))) => (
+                    (None, Some((key, _)), Some(_)) => (
+                        format!("A {} does not say what it is connected to.", role.name()),
+                        format!(
+                            "Leave `{}` out: the `from` and `to` of a pipeline name sources and sinks.",
+                            key.name
+                        ),
+                    ),
+                    (None, _, Some((second, _))) => (
                         format!("This {} has more than one key.", role.name()),
                         format!("Its options belong under its kind: indent `{}` further.", second.name),
                     ),
-                    (None, None) => (
+                    (None, _, None) => (
                         format!("This {} should be its kind with its options.", role.name()),
                         format!("Write for example `{}`.", example_of(role)),
                     ),
@@ -204,7 +235,7 @@ impl Reader<'_> {
                 (Some(advice), ..) => advice.to_owned(),
                 (_, _, Some(other)) => format!("It is a {other}. `thalweg components` lists all."),
                 (_, Some(near), None) => format!("Did you mean `{near}`?"),
-                (_, None, None) => format!("There are: {}.", list(&names().collect::<Vec<_>>())),
+                (_, None, None) => "`thalweg components` lists all.".to_owned(),
             };
             let message = format!("There is no {} called `{name}`.", role.name());
             self.diagnostics.error(span, message).help(help);
@@ -229,19 +260,20 @@ impl Reader<'_> {
                 let message = format!("`transforms` is a list, but this is {}.", list.kind());
                 self.diagnostics.error(list.span, message).help("Begin each transform with `- `.");
             }
-            for item in list.items() {
+            self.too_many(list);
+            for item in list.items().iter().take(MOST_TRANSFORMS) {
                 let (item, targets) = self.targets(item);
                 if let Some((kind, built)) = self.component(&item, Role::Transform) {
                     let numbered = numbered(kind, &mut seen);
                     if let Some(Built::Transform(config)) = built {
-                        let before = transforms.iter().map(|node: &TransformNode| node.name.clone());
-                        let before = before.collect();
                         let name = format!("{name}.{numbered}").into();
+                        let before = Passed::default();
                         transforms.push(TransformNode { name, kind, config, targets, before });
                     }
                 }
             }
         }
+        Passed::note(&mut transforms);
         let to = node.get("to").map_or(To::All(Vec::new()), |to| self.to(to));
         Pipeline {
             name,
@@ -251,6 +283,17 @@ impl Reader<'_> {
             ordered: settings.ordered,
             on_error: settings.on_error,
             concurrency: settings.concurrency,
+        }
+    }
+
+    fn too_many(&mut self, list: &Node) {
+        if let Some(beyond) = list.items().get(MOST_TRANSFORMS) {
+            let (count, most) = (list.items().len(), MOST_TRANSFORMS);
+            let message = format!("A pipeline has at most {most} transforms, but this has {count}.");
+            self.diagnostics
+                .error(beyond.span, message)
+                .label("the first that is too many")
+                .help("Add a pipeline with `from:` this one for the rest.");
         }
     }
 
@@ -265,7 +308,7 @@ impl Reader<'_> {
     }
 
     fn names_of(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {
-        let one = |reader: &mut Self, node: &Node| match node.as_str() {
+        let one = |reader: &mut Self, node: &Node| match node.text() {
             Some(name) => Some(Arc::from(name)),
             None => {
                 let message = format!("{} is a name, but this is {}.", capitalised(what), node.kind());

@@ -84,11 +84,42 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("branch", None, "Use `route`."),
     ("switch", None, "Use `route`."),
     ("delete", None, "Use `drop` for fields, `filter` for messages and `remove` for files."),
+    ("remove_fields", None, "Use `drop`."),
+    ("remove_field", None, "Use `drop`."),
+    ("del", None, "Use `drop`."),
+    ("select", None, "Use `keep` to choose fields, and `filter` to choose messages."),
+    ("project", None, "Use `keep` to choose fields, and `set` to compute them."),
+    ("pick", None, "Use `keep` to choose fields."),
+    ("where", None, "Use `filter: \"a > 1\"`."),
+    ("grep", None, "Use `filter: \"payload LIKE '%text%'\"`, or `regexp_like(payload, 'pattern')` in it."),
+    ("map", None, "Use `set: { name: \"expression\" }`."),
+    ("add_fields", None, "Use `set: { name: \"expression\" }`."),
+    ("add_field", None, "Use `set: { name: \"expression\" }`."),
+    ("length", None, "It is a function: `set: { n: \"length(payload)\" }`."),
+    ("upper", None, "It is a function: `set: { a: \"upper(a)\" }`."),
+    ("lower", None, "It is a function: `set: { a: \"lower(a)\" }`."),
+    ("head", None, "No transform stops after a number of messages: `thalweg pipe … | head` shows the first."),
+    (
+        "tail",
+        Some(Role::Transform),
+        "No transform knows the last messages: `thalweg pipe … | tail` shows them.",
+    ),
+    ("sort", None, "Messages pass one by one, so none sorts them: write them to a file and sort that."),
+    (
+        "count",
+        None,
+        "There is no aggregation over several messages yet. The summary of a run counts messages.",
+    ),
+    ("group", None, "There is no aggregation over several messages yet."),
+    ("group_by", None, "There is no aggregation over several messages yet."),
+    ("distinct", None, "Use `dedupe`."),
+    ("unique", None, "Use `dedupe`."),
+    ("uniq", None, "Use `dedupe`."),
     ("multiline", None, "Give the source `file` the option `framing: { start_pattern: … }`."),
     (
         "aggregate",
         None,
-        "There is no aggregation over several messages yet. `set` with `limit` and `sample` look at one at a time; write the messages to a file or an object and query it, for example with DuckDB.",
+        "There is no aggregation over several messages yet: write them to a file or an object and query that, for example with DuckDB.",
     ),
     (
         "reduce",
@@ -156,7 +187,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("cron", None, "Use the source `exec` with `cron`, or `--repeat`, which repeats a whole run."),
     ("schedule", None, "Use the source `exec` with `every` or `cron`, or `--repeat`."),
     // Other words for components.
-    ("tail", None, "Use `file: { path: …, follow: true }`."),
+    ("tail", Some(Role::Source), "Use `file: { path: …, follow: true }`."),
     ("console", Some(Role::Sink), "Use `stdout`."),
     ("console", Some(Role::Source), "Use `stdin`."),
     ("print", None, "Use the sink `stdout`."),
@@ -174,6 +205,36 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("azure_blob", None, "Use `objects: { url: \"az://container/prefix/\" }`."),
     ("buffer", None, "Use a sink `spool`, and a source `spool` of the same folder."),
 ];
+
+/// Keys of other programs, and those of this one.
+const KEYS: &[(&str, &str)] = &[
+    ("input", "from"),
+    ("inputs", "from"),
+    ("source", "from"),
+    ("output", "to"),
+    ("outputs", "to"),
+    ("sink", "to"),
+    ("sinks", "to"),
+    ("filters", "transforms"),
+    ("processors", "transforms"),
+    ("stages", "transforms"),
+    ("steps", "transforms"),
+    ("input", "sources"),
+    ("inputs", "sources"),
+    ("output", "sinks"),
+    ("outputs", "sinks"),
+];
+
+/// Returns the key among those that are known for a key of another program.
+pub(super) fn key(name: &str, known: &[&str]) -> Option<&'static str> {
+    KEYS.iter().find(|(key, ours)| *key == name && known.contains(ours)).map(|(_, ours)| *ours)
+}
+
+/// True if a key connects a component with others in other programs.
+pub(super) fn connects(name: &str) -> bool {
+    matches!(name, "from" | "to")
+        || KEYS.iter().any(|(key, ours)| *key == name && matches!(*ours, "from" | "to"))
+}
 
 /// Returns a sentence for a term that is no component. `role` is the role in which it was used, if it is
 /// known.

@@ -19,6 +19,8 @@ pub(super) struct Retries {
 impl Retries {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(10);
+    /// The retry from which the error is one that also a quiet run prints, once: after 1.5 s.
+    const PERSISTENT: u32 = 4;
     /// While the run drains. Its deadline ends the retries.
     const LONGEST_DRAINING: Duration = Duration::from_secs(1);
 
@@ -29,7 +31,10 @@ impl Retries {
         metrics.set_retrying(Some(error.full()));
         let name = &metrics.name;
         let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
-        tracing::warn!("{text}");
+        match attempt {
+            Self::PERSISTENT => tracing::error!("{text}"),
+            _ => tracing::warn!("{text}"),
+        }
         self.log.lock().push(text);
         if self.stop.is_requested() {
             tokio::time::sleep(pause.min(Self::LONGEST_DRAINING)).await;

@@ -57,7 +57,7 @@ impl Operator {
 
     /// Watches for the fields that the transform reads.
     pub(super) fn reading(mut self, config: &Step) -> Self {
-        self.fields = FieldWatch::new(config.fields());
+        self.fields = FieldWatch::new(config.fields(), config.field_use());
         self.names_intrinsic = config.names_intrinsic();
         self
     }

@@ -7,6 +7,7 @@ use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
 use crate::paint::Paint;
 use crate::print;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
+use thalweg_redact::{for_terminal, foreign};
 
 use super::lines::Lines;
 use super::{Filter, StateLocation, json_of, nothing_in, open};
@@ -45,10 +46,10 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
         *by_component.entry(letter.component.clone()).or_default() += 1;
         all += 1;
         if all <= options.limit {
-            print::out(&match options.json {
-                true => json_of(id, &letter)?,
-                false => brief(id, &letter, &lines.place_of(&letter), width, paint),
-            })?;
+            match options.json {
+                true => print::out(&json_of(id, &letter)?)?,
+                false => print::show(&brief(id, &letter, &lines.place_of(&letter), width, paint))?,
+            }
         }
     }
     if options.json {
@@ -60,13 +61,13 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
     };
     let dropped = dropped_of(dropped);
     if all == 0 {
-        print::out(&format!("{}{dropped}", nothing_in(folder, &options.filter)))?;
+        print::show(&format!("{}{dropped}", nothing_in(folder, &options.filter)))?;
         return Ok(Exit::Done);
     }
     let parts = by_component.iter().map(|(component, number)| format!("{} of `{component}`", count(*number)));
     let parts: Vec<String> = parts.collect();
     let of_what = if parts.len() > 1 { format!(": {}", parts.join(", ")) } else { String::new() };
-    print::out(&format!("{}{of_what}\n", counted(all, "dead letter")))?;
+    print::show(&format!("{}{of_what}\n", counted(all, "dead letter")))?;
     if all > options.limit {
         print::out(&format!("the first {} are shown; `--limit` shows more\n", count(options.limit)))?;
     }
@@ -88,10 +89,10 @@ fn payload_of(letter: &DeadLetter) -> String {
 
 fn brief(id: DeadLetterId, letter: &DeadLetter, place: &str, width: usize, paint: Paint) -> String {
     const INDENT: usize = 6;
-    let reason = paragraphs(&letter.reason, width, INDENT);
+    let reason = paragraphs(&for_terminal(&letter.reason, false), width, INDENT);
     let payload = excerpt(&payload_of(letter), width - INDENT - 1);
     let payload = match &letter.file {
-        Some(file) => format!("file {} of {}", file.name, bytes(file.size)),
+        Some(file) => format!("file {} of {}", foreign(&file.name), bytes(file.size)),
         None if payload.is_empty() => "(empty)".to_owned(),
         None => payload,
     };
@@ -100,7 +101,7 @@ fn brief(id: DeadLetterId, letter: &DeadLetter, place: &str, width: usize, paint
         paint.bold(&format!("{id:>4}")),
         moment(letter.time_us),
         paint.cyan(&letter.component),
-        place,
+        foreign(place),
         "",
         paint.dim(&payload),
     )

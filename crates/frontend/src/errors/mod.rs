@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use thalweg_engine::{DeadLetter, DeadLetterId, StateDir, Store};
 use thalweg_job::{Configuration, HIDDEN};
+use thalweg_redact::redacted;
 
 use crate::exit::CommandError;
 
@@ -98,10 +99,8 @@ fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
 /// The message if there is nothing to list, remove or process.
 fn nothing_in(folder: &Path, filter: &Filter) -> String {
     let folder = folder.display();
-    match &filter.component {
-        Some(component) => format!("there are no dead letters of `{component}` in `{folder}`\n"),
-        None => format!("there are no dead letters in `{folder}`\n"),
-    }
+    let of = filter.component.as_ref().map(|component| format!(" of `{component}`")).unwrap_or_default();
+    redacted(&format!("there are no dead letters{of} in `{folder}`\n")).into_owned()
 }
 
 fn json_of(id: DeadLetterId, letter: &DeadLetter) -> Result<String, CommandError> {

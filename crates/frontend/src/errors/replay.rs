@@ -176,7 +176,7 @@ fn tell(outcome: &ReplayOutcome, folder: &Path, options: &ReplayOptions) {
             "unsettled": outcome.unsettled,
             "left": left,
         });
-        print::err(&format!("{line}\n"));
+        print::err_json(&format!("{line}\n"));
         return;
     }
     let paint = Paint::stderr();

@@ -5,6 +5,7 @@ use crate::format::{count, counted, moment};
 use crate::paint::Paint;
 use crate::print;
 use thalweg_engine::{DeadLetter, DeadLetterId, KeptField};
+use thalweg_redact::{for_terminal, foreign, is_unseen};
 
 use super::lines::Lines;
 use super::{StateLocation, json_of, open};
@@ -52,7 +53,7 @@ pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
         print::out(&json_of(options.id, &letter)?)?;
         return Ok(Exit::Done);
     }
-    print::out(&described(options.id, &letter, Paint::stdout()))?;
+    print::show(&described(options.id, &letter, Paint::stdout()))?;
     Ok(Exit::Done)
 }
 
@@ -69,14 +70,15 @@ fn described(id: DeadLetterId, letter: &DeadLetter, paint: Paint) -> String {
     if !letter.passed.is_empty() {
         line("after", &letter.passed.join(", "));
     }
-    line("reason", &letter.reason);
+    line("reason", &for_terminal(&letter.reason, false));
     line("source", &letter.source);
     if let Some(path) = &letter.path {
-        line("path", path);
+        line("path", &foreign(path));
     }
     if let Some(file) = &letter.file {
         let mime = file.mime.as_ref().map(|mime| format!(", {mime}")).unwrap_or_default();
-        line("file", &format!("{}, {}{mime}", file.name, counted(file.size, "byte")));
+        let mime = foreign(&mime);
+        line("file", &format!("{}, {}{mime}", foreign(&file.name), counted(file.size, "byte")));
     }
     match (Lines::default().line_of(letter), letter.position) {
         (Some(number), Some(position)) => {
@@ -86,8 +88,9 @@ fn described(id: DeadLetterId, letter: &DeadLetter, paint: Paint) -> String {
         (_, None) => {}
     }
     for (at, field) in letter.fields.iter().enumerate() {
-        let value = field.value.as_deref().unwrap_or("NULL");
-        let shown = format!("{} = {value} {}", field.name, paint.dim(&format!("({})", type_of(field))));
+        let value = foreign(field.value.as_deref().unwrap_or("NULL"));
+        let kind = paint.dim(&format!("({})", foreign(type_of(field))));
+        let shown = format!("{} = {value} {kind}", foreign(&field.name));
         line(if at == 0 { "fields" } else { "" }, &shown);
     }
     let payload = letter.payload_bytes();
@@ -99,9 +102,9 @@ fn described(id: DeadLetterId, letter: &DeadLetter, paint: Paint) -> String {
     text
 }
 
-/// The lines of a payload, indented, without control characters.
+/// The lines of a payload, indented, with a dot for each character that is not seen.
 fn indented(payload: &[u8]) -> String {
-    let tame = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '·' } else { c };
+    let tame = |c: char| if is_unseen(c) && c != '\t' { '·' } else { c };
     let payload = String::from_utf8_lossy(payload);
     let lines = payload.lines().map(|line| format!("  {}\n", line.chars().map(tame).collect::<String>()));
     lines.collect()

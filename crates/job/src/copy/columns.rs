@@ -9,6 +9,7 @@ use thalweg_config::nearest;
 use thalweg_expression::Expression;
 use thalweg_files::sources::objects::ObjectsSource;
 use thalweg_files::transforms::csv::Csv;
+use thalweg_record::INTRINSIC;
 use thalweg_store::Object;
 
 use super::rows::{Parse, Rows};
@@ -88,7 +89,7 @@ fn is_known(columns: &[String], name: &str) -> bool {
     let is_column = |column: &String| {
         name.strip_prefix(column.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    name == "payload" || name.starts_with("meta.") || columns.iter().any(is_column)
+    INTRINSIC.contains(&name) || columns.iter().any(is_column)
 }
 
 #[cfg(test)]

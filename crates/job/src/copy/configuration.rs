@@ -237,6 +237,13 @@ fn encode(rows: &Rows, delimiter: Option<Node>, line: &mut Line, command: Span, 
     let mut encode = Mapping::new(command);
     let encoded = rows.written();
     encode.put("format", text(encoded.name(), command));
+    // Rows without any of these fields have none, and would be written as their whole text.
+    let is_named = !rows.keep.is_empty() && !rows.keep.iter().any(|name| name.contains('*'));
+    let has_fields = matches!(encoded, Encode::Json | Encode::Csv | Encode::Logfmt);
+    if rows.parse == Some(Parse::Jsonl) && is_named && has_fields {
+        let names = rows.keep.iter().map(|name| text(name, command)).collect();
+        encode.put("fields", Node::new(command, Value::Sequence(names)));
+    }
     match (encoded, &rows.template, delimiter) {
         (Encode::Text, Some(template), _) => encode.put("template", line.option("--template", template)),
         // Without `--encode`, CSV keeps its delimiter.

@@ -14,6 +14,7 @@ pub enum Parse {
     /// Each line is a row.
     Lines,
     /// Each line is a JSON object.
+    #[serde(alias = "json")]
     Jsonl,
 }
 

@@ -14,6 +14,7 @@ use thalweg_engine::{
     Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
+use thalweg_redact::foreign;
 
 use crate::standard_streams::was_closed;
 use thalweg_codec::delimited::Delimited;
@@ -39,6 +40,9 @@ pub struct StdoutConfig {
     pub delimiter: String,
     /// Which standard stream to write to. The default is `stdout`.
     pub target: Target,
+    /// Write escapes such as `\u{1b}` in place of what a terminal would obey or not show, line feeds within a
+    /// message included. For messages that people read. The default is `false`.
+    pub escape: bool,
 }
 
 /// A standard stream.
@@ -54,7 +58,12 @@ pub enum Target {
 
 impl Default for StdoutConfig {
     fn default() -> Self {
-        Self { encode: EncodeConfig::default(), delimiter: "\n".to_owned(), target: Target::default() }
+        Self {
+            encode: EncodeConfig::default(),
+            delimiter: "\n".to_owned(),
+            target: Target::default(),
+            escape: false,
+        }
     }
 }
 
@@ -88,6 +97,7 @@ impl SinkConfig for StdoutConfig {
             target: self.target,
             encode: self.encode.clone(),
             delimited: Delimited::new(&self.delimiter),
+            escape: self.escape,
             output: None,
             is_new: true,
         }))
@@ -98,6 +108,8 @@ struct StdoutSink {
     target: Target,
     encode: EncodeConfig,
     delimited: Delimited,
+    /// True if what a terminal would obey is escaped.
+    escape: bool,
     output: Option<Output>,
     /// True if nothing was written yet, so that a header is due.
     is_new: bool,
@@ -111,7 +123,13 @@ impl StdoutSink {
         let header = if self.is_new { self.encode.header(&batch.fields().schema()) } else { None };
         let result = header
             .map_or(Ok(()), |header| self.delimited.message(&header, output))
-            .and_then(|()| self.delimited.write(batch.payload(), output))
+            .and_then(|()| match self.escape {
+                true => batch.payload().iter().flatten().try_for_each(|message| {
+                    let text = String::from_utf8_lossy(message);
+                    self.delimited.message(foreign(&text).as_bytes(), output)
+                }),
+                false => self.delimited.write(batch.payload(), output),
+            })
             .and_then(|()| self.delimited.flush(output));
         self.is_new = false;
         result.map_err(|error| match error.kind() {
@@ -215,6 +233,7 @@ mod tests {
             target: Target::Stdout,
             encode: EncodeConfig::default(),
             delimited: Delimited::new(delimiter),
+            escape: false,
             output: Some(Output(File::from(OwnedFd::from(writer)))),
             is_new: true,
         };
@@ -244,6 +263,17 @@ mod tests {
             reader.read_to_string(&mut read).unwrap();
             assert_eq!(read, format!("a{delimiter}{delimiter}"));
         }
+    }
+
+    #[tokio::test]
+    async fn messages_for_people_have_escapes() {
+        let (mut sink, mut reader) = to_pipe("\n");
+        sink.escape = true;
+        sink.write(&batch(["a\u{1b}[2Jb\nc", "é"]), &mut Rejects::default()).await.unwrap();
+        drop(sink);
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "a\\u{1b}[2Jb\\nc\né\n");
     }
 
     #[tokio::test]

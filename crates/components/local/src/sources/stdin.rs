@@ -8,6 +8,7 @@ use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
+use crate::standard_streams::was_closed;
 use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
@@ -75,6 +76,11 @@ impl SourceConfig for StdinSource {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        if was_closed(0) {
+            return Err(Error::permanent(
+                "the standard input was closed when the program started. Redirect it from a file, or from `/dev/null`",
+            ));
+        }
         Ok(Box::new(Input::new(self.options(), context.batch_bytes, io::stdin())))
     }
 }

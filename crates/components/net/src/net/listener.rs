@@ -6,13 +6,15 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use thalweg_engine::Error;
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::{Address, Peer, net_error};
 use thalweg_config::FileMode;
@@ -22,18 +24,36 @@ use thalweg_config::FileMode;
 pub struct Announce {
     name: Arc<str>,
     at: Arc<watch::Sender<Option<String>>>,
+    /// When the address was first found in use.
+    in_use: Arc<OnceLock<Instant>>,
 }
+
+/// How long an address may be in use at the start: the program before this one may still be ending. Later,
+/// any error may pass.
+const MAY_BE_IN_USE: Duration = Duration::from_secs(10);
 
 impl Announce {
     /// Creates the announcement of the component with this name.
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), at: Arc::new(watch::Sender::new(None)) }
+        Self { name: name.into(), at: Arc::new(watch::Sender::new(None)), in_use: Arc::default() }
     }
 
     /// Returns a channel with the address, set once the component listens. It has the actual port if port 0
     /// was configured.
     pub fn watch(&self) -> watch::Receiver<Option<String>> {
         self.at.subscribe()
+    }
+
+    /// Turns an error of listening into that of the component.
+    fn error(&self, address: &Address, error: &io::Error) -> Error {
+        let is_new = self.at.borrow().is_none();
+        let since = |in_use: &OnceLock<Instant>| in_use.get_or_init(Instant::now).elapsed();
+        if error.kind() == ErrorKind::AddrInUse && is_new && since(&self.in_use) >= MAY_BE_IN_USE {
+            return Error::permanent(format!(
+                "cannot listen on `{address}`: another program uses it. Stop that program, or choose another address"
+            ));
+        }
+        net_error("listen on", address, error)
     }
 
     fn publish(&self, at: String) {
@@ -161,7 +181,8 @@ impl Listener {
     /// Starts to listen.
     ///
     /// # Errors
-    /// A temporary error if the address is in use; a permanent one if it may not be used.
+    /// A temporary error if the address is in use, but not for long from the start; a permanent one if it may
+    /// not be used.
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
             Address::Tcp(at) => first(at, TcpListener::bind).await.map(Self::Tcp),
@@ -170,7 +191,7 @@ impl Listener {
                 .and_then(|(made, removal)| Ok(Self::Unix(UnixListener::from_std(made.into())?, removal))),
             Address::Udp(_) | Address::Unixgram(_) => Err(ErrorKind::Unsupported.into()),
         };
-        let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
+        let bound = bound.map_err(|error| announce.error(address, &error))?;
         announce.publish(match &bound {
             Self::Tcp(listener) => shown(listener.local_addr(), address),
             Self::Unix(_, path) => path.0.display().to_string(),
@@ -220,7 +241,7 @@ impl Datagrams {
                 .and_then(|(made, removal)| Ok(Self::Unix(UnixDatagram::from_std(made.into())?, removal))),
             Address::Tcp(_) | Address::Unix(_) => Err(ErrorKind::Unsupported.into()),
         };
-        let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
+        let bound = bound.map_err(|error| announce.error(address, &error))?;
         announce.publish(match &bound {
             Self::Udp(socket) => shown(socket.local_addr(), address),
             Self::Unix(_, path) => path.0.display().to_string(),
@@ -267,4 +288,29 @@ pub enum Sender {
     Udp(SocketAddr),
     /// A unix socket. Senders on unix sockets usually have no name.
     Unix,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::ErrorKind as Kind;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_may_be_in_use_for_a_while_at_the_start_only() {
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::Tcp(other.local_addr().unwrap().to_string());
+        let announce = Announce::new("in");
+        let bind = || Listener::bind(&address, UnixSocket::default(), &announce);
+        assert_eq!(bind().await.unwrap_err().kind(), Kind::Temporary);
+        tokio::time::advance(MAY_BE_IN_USE).await;
+        let error = bind().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Permanent);
+        assert!(error.full().ends_with("Stop that program, or choose another address"), "{}", error.full());
+        drop(other);
+        drop(bind().await.unwrap());
+        // It has worked, so another program may only have taken its place for a while.
+        let Address::Tcp(at) = &address else { panic!() };
+        let _other = TcpListener::bind(at).await.unwrap();
+        assert_eq!(bind().await.unwrap_err().kind(), Kind::Temporary);
+    }
 }

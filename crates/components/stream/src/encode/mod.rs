@@ -99,6 +99,10 @@ impl TransformConfig for EncodeConfig {
         self.0.names_intrinsic()
     }
 
+    fn fields(&self) -> Vec<String> {
+        self.0.fields()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         let encoder = self.0.build().map_err(|mistake| Error::permanent(mistake.message))?;
         let journal = context.journal.clone().filter(|_| context.resumes);

@@ -9,11 +9,12 @@ use arrow_array::{Array, cast::AsArray};
 use thalweg_beneath::Links;
 use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Problem};
 
+use crate::graph::Passed;
 use crate::kept::keep;
 use crate::store::{DeadLetter, KeptFile};
 
 /// For each transform, those before it in its pipeline.
-pub(in crate::run) type Before = BTreeMap<Arc<str>, Arc<[Arc<str>]>>;
+pub(in crate::run) type Before = BTreeMap<Arc<str>, Passed>;
 
 /// Up to this many bytes of a file's content are kept, if the content is nowhere else.
 const MOST_KEPT: u64 = 1 << 20;
@@ -22,7 +23,7 @@ const MOST_KEPT: u64 = 1 << 20;
 pub(super) fn of_file(file: &File, before: &Before) -> DeadLetter {
     let problem =
         file.problem().cloned().unwrap_or_else(|| Problem::new("it was rejected for no reason given"));
-    let passed = before.get(&problem.component).into_iter().flat_map(|before| before.iter());
+    let passed = before.get(&problem.component).into_iter().flat_map(Passed::names);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let origin = file.origin();
     let beneath = origin.beneath.as_ref().filter(|beneath| beneath.links() != Links::Followed);
@@ -71,7 +72,7 @@ pub(super) fn of_rows(batch: &Batch, rows: Range<usize>, before: &Before) -> Vec
     rows.zip(fields)
         .map(|(row, fields)| {
             let component = text(ERROR_COMPONENT, row).unwrap_or_default();
-            let passed = before.get(component.as_str()).into_iter().flat_map(|before| before.iter());
+            let passed = before.get(component.as_str()).into_iter().flat_map(Passed::names);
             let mut letter = DeadLetter {
                 time_us: meta.time_us,
                 passed: passed.map(ToString::to_string).collect(),

@@ -25,6 +25,7 @@ pub(super) use commits::{Commits, EndedSink, Uncommitted};
 use crate::Rejects;
 use crate::component::{Sink, WriteOutcome};
 use crate::metrics::ComponentMetrics;
+use crate::missing::FieldWatch;
 use crate::parcel::shares;
 use crate::{Error, ErrorKind};
 use thalweg_record::split_rejected;
@@ -41,6 +42,8 @@ pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     pub(super) errors: Vec<Sender<Batch>>,
     pub(super) metrics: Arc<ComponentMetrics>,
+    /// The fields that the sink reads.
+    pub(super) fields: FieldWatch,
     pub(super) budget: Budget,
     pub(super) retries: Retries,
     /// Where the sink's state is put for the next save, if checkpoints are kept.
@@ -180,6 +183,7 @@ impl Worker for Writer {
 
     async fn take(&mut self, _: Ticket, mut batch: Batch) -> Result<(), RunFailure> {
         batch.ack_mut().enter(&self.metrics.name);
+        self.fields.note(&batch);
         let has_another_way = batch.ack().has_failover();
         if has_another_way && let Some(reason) = self.condition.objection() {
             batch.take_ack().fail(reason);
@@ -223,6 +227,7 @@ impl Worker for Writer {
     }
 
     async fn finish(mut self) -> Result<(), RunFailure> {
+        self.metrics.missing.add(std::mem::take(&mut self.fields));
         if !self.condition.is_open() {
             return Ok(());
         }

@@ -47,6 +47,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         sink: Box::new(sink),
         errors: Vec::new(),
         metrics: ComponentMetrics::new("out".into(), Role::Sink, "test"),
+        fields: FieldWatch::default(),
         budget: Budget::new(1 << 20),
         retries: Retries { stop: Stop::default(), log: Arc::default() },
         state: None,

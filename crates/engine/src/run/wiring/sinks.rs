@@ -3,6 +3,8 @@
 use thalweg_runtime::ConcurrencyLimit;
 
 use super::{Wiring, not_built};
+use crate::component::FieldUse;
+use crate::missing::FieldWatch;
 use crate::plan::{Destination, SinkStage};
 use crate::run::RunFailure;
 use crate::run::checkpoints::StateSlot;
@@ -48,6 +50,7 @@ impl Wiring<'_> {
             sink,
             errors: self.channels.message_senders(&stage.errors, group),
             metrics: environment.metrics(name),
+            fields: FieldWatch::new(stage.node.config.fields(), FieldUse::Needed),
             budget: environment.handle.budget.clone(),
             retries: environment.retries.clone(),
             state: environment.checkpoints.is_some().then(|| state.clone()),

@@ -401,6 +401,10 @@ impl SinkConfig for FileConfig {
         Some(Box::new(Paths(self.path.clone())))
     }
 
+    fn fields(&self) -> Vec<String> {
+        self.path.fields()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         if self.encode.table().is_some() {
             return table::build(self, context);
