@@ -73,6 +73,14 @@ impl Template {
         }
     }
 
+    /// Returns the literal text at the end of the template. For a constant template, that is the whole text.
+    pub fn suffix(&self) -> &str {
+        match self.pieces.last() {
+            Some(Piece::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
     /// Looks up the template's columns in a batch. A column that the batch lacks is NULL.
     pub fn bind(&mut self, batch: &Batch) -> BoundTemplate<'_> {
         let now = Utc::now();

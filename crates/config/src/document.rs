@@ -84,7 +84,8 @@ impl Document {
         let mut bytes = Vec::new();
         input.take(Self::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         if bytes.len() > Self::MAX_BYTES {
-            let message = format!("it is larger than {} MiB, the limit of a configuration", Self::MAX_BYTES >> 20);
+            let message =
+                format!("it is larger than {} MiB, the limit of a configuration", Self::MAX_BYTES >> 20);
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         }
         Ok(bytes)

@@ -25,6 +25,7 @@ mod opening;
 mod pack;
 mod piece;
 mod recovering;
+mod stamp;
 #[cfg(test)]
 mod tests;
 

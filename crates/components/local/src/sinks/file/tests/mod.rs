@@ -7,6 +7,7 @@ mod names;
 mod pieces;
 mod resending;
 mod stamped;
+mod taken;
 
 use std::fs;
 use std::io::Read;
