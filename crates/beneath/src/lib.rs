@@ -13,6 +13,7 @@
 //! Copies of such files have no further permissions than the files: see [`CopyOf`].
 
 mod copied;
+mod placing;
 
 pub mod unfinished;
 
@@ -28,6 +29,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 pub use copied::{CopyOf, make_folder};
+pub use placing::place_if_free;
 
 /// Which symbolic links are followed below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

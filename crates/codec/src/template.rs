@@ -79,6 +79,14 @@ impl Template {
         }
     }
 
+    /// Returns the literal text at the end of the template. For a constant template, that is the whole text.
+    pub fn suffix(&self) -> &str {
+        match self.pieces.last() {
+            Some(Piece::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
     /// Returns the template without the first bytes of its [`prefix`](Self::prefix).
     #[must_use]
     pub fn without_prefix(&self, bytes: usize) -> Self {

@@ -36,7 +36,11 @@ pub(crate) fn failed(store: &Store, path: &str, what: &str, error: &io::Error) -
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             StoreError::Denied { name, what: "written", why }
         }
-        _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
+        // A full disk gets room again.
+        kind => {
+            let is_temporary = matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary }
+        }
     }
 }
 

@@ -13,11 +13,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::FlockOperation;
 use thalweg_beneath::unfinished::{is_part, link_unnamed, unnamed};
 
-use thalweg_beneath::make_folder;
+use thalweg_beneath::{make_folder, place_if_free};
 
 use super::{OnExisting, UploadedPart, Writing};
 
@@ -329,19 +328,6 @@ fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
 /// Makes a change of the name `of` durable.
 fn sync_folder(of: &Path) -> io::Result<()> {
     of.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
-/// Renames `from`, unless `to` exists.
-fn place_if_free(from: &Path, to: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
-        // Network file systems support links but not this flag.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

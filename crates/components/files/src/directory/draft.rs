@@ -12,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::FlockOperation;
+use thalweg_beneath::place_if_free;
 use thalweg_beneath::unfinished::{hidden_name, link_unnamed, unnamed};
 use thalweg_runtime::Failpoint;
 use xxhash_rust::xxh3::xxh3_64;
@@ -87,14 +87,7 @@ impl Draft {
         if replaces {
             fs::rename(hidden, to)?;
         } else {
-            match rustix::fs::renameat_with(CWD, hidden, CWD, to, RenameFlags::NOREPLACE) {
-                // Some file systems lack an atomic rename that keeps an existing target. They support links.
-                Err(Errno::INVAL | Errno::NOSYS) => {
-                    fs::hard_link(hidden, to)?;
-                    fs::remove_file(hidden)?;
-                }
-                renamed => renamed?,
-            }
+            place_if_free(hidden, to)?;
         }
         self.hidden = None;
         Ok(())

@@ -11,7 +11,7 @@ use thalweg_engine::{Component, Context, Error, Mistake, Naming, Sink, SinkConfi
 
 use super::files::{Keep, Settings, most_open};
 use super::link::Link;
-use super::names::{Numbers, Style};
+use super::names::{Names, Numbers, Style};
 use super::piece::PieceOptions;
 use super::{Compression, FileSink, names, table};
 use thalweg_codec::compress::level_mistake;
@@ -123,7 +123,8 @@ pub struct Rotate {
     pub separator: String,
     /// Which files have a number in their names: `always` (the default), or `if_taken`. With `if_taken` and
     /// the timestamp `%Y-%m-%d_%H`, a file is called `out-2026-01-31_17.log`, and the next one of the same
-    /// hour `out-2026-01-31_17-1.log`.
+    /// hour `out-2026-01-31_17-1.log`. Numbers of files that exist are skipped, and where `path` depends on
+    /// the message also those that look like a time stamp, which another name could have.
     #[serde(default)]
     pub numbers: Numbers,
     /// The minimum number of digits of the number, padded with zeros. The default is 5, and 1 with `numbers:
@@ -422,6 +423,10 @@ impl SinkConfig for FileConfig {
                 delimiter: self.delimiter.as_bytes().to_vec(),
                 budget: context.memory.budget().clone(),
                 root: (!self.path.is_constant()).then(|| constant_folder(self.path.prefix()).into()),
+                names: (!self.path.is_constant()).then(|| Names {
+                    prefix: self.path.prefix().to_owned(),
+                    suffix: self.path.suffix().to_owned(),
+                }),
             },
             existing: match self.existing {
                 Existing::Auto if context.resumes || !context.starts_over => Existing::Append,

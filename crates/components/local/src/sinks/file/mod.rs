@@ -27,6 +27,7 @@ mod opening;
 mod pack;
 mod piece;
 mod recovering;
+mod stamp;
 mod table;
 #[cfg(test)]
 mod tests;

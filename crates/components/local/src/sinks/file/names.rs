@@ -5,13 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use chrono::format::{Parsed, StrftimeItems, parse};
-use chrono::{Local, NaiveDateTime};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::piece::Piece;
+use super::stamp::{self, Shape};
 use thalweg_codec::compress::Compression;
 use thalweg_codec::part_name;
 use thalweg_codec::safe_path::{CONTINUED, PART};
@@ -86,22 +85,28 @@ impl Found {
 
 /// True if the format is valid and its text can be part of a file name.
 pub(super) fn is_timestamp(format: &str) -> bool {
-    let is_known = StrftimeItems::new(format).parse().is_ok();
-    is_known && !format.is_empty() && !stamp_of(format, Local::now().naive_local()).contains(['/', '\0'])
+    let is_part = |text: String| !text.is_empty() && !text.contains(['/', '\0']) && !is_reserved(&text);
+    stamp::now(format).is_some_and(is_part)
 }
 
-fn stamp_of(format: &str, moment: NaiveDateTime) -> String {
-    use std::fmt::Write;
-    let mut text = String::new();
-    // A part that cannot be written, such as the name of a time zone, is left out.
-    let _ = write!(text, "{}", moment.format(format));
-    text
+/// The names that messages can give to the files of a sink: all begin and end with the same texts.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    pub(super) prefix: String,
+    pub(super) suffix: String,
+}
+
+impl Names {
+    fn has(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&*self.prefix);
+        rest.is_some_and(|rest| rest.ends_with(&*self.suffix))
+    }
 }
 
 impl Style {
     /// Returns the time stamp for the name of a piece that starts now.
     pub(super) fn stamp(&self) -> Option<String> {
-        self.timestamp.as_deref().map(|format| stamp_of(format, Local::now().naive_local()))
+        self.timestamp.as_deref().and_then(stamp::now)
     }
 
     /// The number of the first piece.
@@ -129,49 +134,22 @@ impl Style {
         path.into()
     }
 
-    /// Returns the number for a piece with this time stamp, so that its name is not taken: 0 if it needs
-    /// none. The pieces `besides` may be replaced.
-    pub(super) fn free(&self, name: &str, stamp: Option<&str>, besides: &[Found]) -> io::Result<u32> {
-        let found = self.pieces(name, true)?;
-        let taken = found.iter().filter(|found| found.stamp.as_deref() == stamp && !besides.contains(found));
-        Ok(taken.map(|found| found.number + 1).max().unwrap_or(0))
-    }
-
-    /// Returns the number and the time stamp of a piece from the text between stem and extension, or `None`
-    /// if the name is not exactly that of a piece. The check is strict because pieces get pruned.
-    fn number_of(&self, label: &str) -> Option<(u32, Option<String>)> {
-        let (stamp, digits) = match &self.timestamp {
-            None => (None, label),
-            Some(format) => {
-                let is_stamp = |text| parse(&mut Parsed::new(), text, StrftimeItems::new(format)).is_ok();
-                if self.numbers == Numbers::IfTaken && is_stamp(label) {
-                    return Some((0, Some(label.to_owned())));
-                }
-                let (stamp, digits) = label.rsplit_once(&self.separator)?;
-                (Some(is_stamp(stamp).then_some(stamp)?.to_owned()), digits)
-            }
-        };
-        // The highest possible number is excluded because it has no successor.
-        let lowest = u32::from(self.numbers == Numbers::IfTaken);
-        let number = digits.parse().ok().filter(|number| (lowest..u32::MAX).contains(number))?;
-        let width = self.digits;
-        (digits == format!("{number:0width$}")).then_some((number, stamp))
-    }
-
     /// Returns the existing pieces of a name, the oldest first: the finished ones, and on request the
     /// unfinished ones too. Numbers tell their order, or, if not all have one, the times of the last writes.
-    pub(super) fn pieces(&self, name: &str, and_unfinished: bool) -> io::Result<Vec<Found>> {
-        let (stem, extension) = part_name::split(name);
-        let (folder, stem) = match stem.rsplit_once('/') {
-            Some(("", stem)) => ("/", stem),
-            Some((folder, stem)) => (folder, stem),
-            None => ("", stem),
-        };
-        let entries = match std::fs::read_dir(if folder.is_empty() { "." } else { folder }) {
+    /// `names` are those that other files of the sink may have.
+    pub(super) fn pieces(
+        &self,
+        name: &str,
+        names: Option<&Names>,
+        and_unfinished: bool,
+    ) -> io::Result<Vec<Found>> {
+        let folder = folder_of(name);
+        let entries = match fs::read_dir(if folder.is_empty() { "." } else { folder }) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
+        let reader = Reader::new(self, names);
         let mut found = Vec::new();
         for entry in entries {
             let file = entry?.file_name();
@@ -179,16 +157,10 @@ impl Style {
             if and_unfinished && let Some(bare) = file.strip_suffix(PART) {
                 file = bare.strip_suffix(CONTINUED).unwrap_or(bare);
             }
-            let whole = file;
-            if self.pack != Compression::None {
-                file = file.strip_suffix(self.pack.suffix()).unwrap_or(file);
-            }
-            let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix(&*self.separator));
-            let label = label.and_then(|rest| rest.strip_suffix(extension));
-            if let Some((number, stamp)) = label.and_then(|label| self.number_of(label)) {
+            if let Some((number, stamp)) = reader.of_name(name, file) {
                 // Equal to the path that `path` returns, without `./`: pieces that a run replaces are found
                 // by it.
-                found.push(Found { number, path: Path::new(folder).join(whole), stamp });
+                found.push(Found { number, path: Path::new(folder).join(file), stamp });
             }
         }
         found.sort_unstable();
@@ -199,9 +171,105 @@ impl Style {
         Ok(found)
     }
 
+    /// True if no other name has a piece whose file is called like this one of `name`.
+    pub(super) fn is_only_of(&self, name: &str, names: Option<&Names>, path: &Path) -> bool {
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        Reader::new(self, names).of_name(name, file).is_some()
+    }
+
     /// Returns the highest number of a finished piece, or 0.
     pub(super) fn last(&self, name: &str) -> io::Result<u32> {
-        Ok(self.pieces(name, false)?.last().map_or(0, |found| found.number))
+        Ok(self.pieces(name, None, false)?.last().map_or(0, |found| found.number))
+    }
+}
+
+/// Reads the names of pieces.
+///
+/// Of `a` and `a-25`, both could have a piece `a-25-10.log`, if the format is `%d`. Such a file belongs to
+/// neither: a piece gets no name that could be one of another name, so it is from another program. (Rejected:
+/// a register of the pieces of each name. It would grow with each piece, and runs without a state have none.)
+struct Reader<'a> {
+    style: &'a Style,
+    shape: Option<Shape>,
+    names: Option<&'a Names>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(style: &'a Style, names: Option<&'a Names>) -> Self {
+        Self { style, shape: style.timestamp.as_deref().map(Shape::new), names }
+    }
+
+    /// Returns the number and the time stamp of a piece of this name from the name of its file.
+    fn of_name(&self, name: &str, file: &str) -> Option<(u32, Option<String>)> {
+        let (stem, extension) = part_name::split(name);
+        let stem = stem.rsplit_once('/').map_or(stem, |(_, stem)| stem);
+        let label = |file: &str| {
+            let label = file.strip_prefix(stem)?.strip_prefix(&*self.style.separator)?;
+            self.number_of(label.strip_suffix(extension)?)
+        };
+        let found = label(file).or_else(|| label(self.unpacked(file)?))?;
+        let is_other = |other: String| other != name;
+        let is_shared = self.names.is_some_and(|names| {
+            [Some(file), self.unpacked(file)]
+                .into_iter()
+                .flatten()
+                .any(|file| self.could_be_of(folder_of(name), file, names).any(is_other))
+        });
+        (!is_shared).then_some(found)
+    }
+
+    /// Returns the name of a file without the suffix of a compressed piece.
+    fn unpacked<'f>(&self, file: &'f str) -> Option<&'f str> {
+        let pack = Some(self.style.pack).filter(|pack| *pack != Compression::None)?;
+        file.strip_suffix(pack.suffix())
+    }
+
+    /// Returns the names of which a file in this folder could be a piece.
+    fn could_be_of(&self, folder: &str, file: &str, names: &Names) -> impl Iterator<Item = String> {
+        let separator = &*self.style.separator;
+        let starts = file.char_indices().map(|(at, _)| at);
+        let starts = starts.filter(move |at| file.get(*at..).is_some_and(|rest| rest.starts_with(separator)));
+        starts.flat_map(move |start| {
+            let label = start + separator.len();
+            let dots = file.match_indices('.').map(|(at, _)| at).filter(move |at| *at > label);
+            let ends = dots.chain([file.len()]);
+            ends.filter_map(move |end| {
+                let (stem, label, extension) = (file.get(..start)?, file.get(label..end)?, file.get(end..)?);
+                let name =
+                    format!("{folder}{}{stem}{extension}", if matches!(folder, "" | "/") { "" } else { "/" });
+                let is_name = names.has(&name) && part_name::split(&name).1 == extension;
+                (is_name && self.number_of(label).is_some()).then_some(name)
+            })
+        })
+    }
+
+    /// Returns the number and the time stamp of a piece from the text between stem and extension, or `None`
+    /// if the name is not exactly that of a piece. The check is strict because pieces get pruned.
+    fn number_of(&self, label: &str) -> Option<(u32, Option<String>)> {
+        let (stamp, digits) = match &self.shape {
+            None => (None, label),
+            Some(shape) => {
+                if self.style.numbers == Numbers::IfTaken && shape.has(label) {
+                    return Some((0, Some(label.to_owned())));
+                }
+                let (stamp, digits) = label.rsplit_once(&self.style.separator)?;
+                (Some(shape.has(stamp).then_some(stamp)?.to_owned()), digits)
+            }
+        };
+        // The highest possible number is excluded because it has no successor.
+        let lowest = u32::from(self.style.numbers == Numbers::IfTaken);
+        let number = digits.parse().ok().filter(|number| (lowest..u32::MAX).contains(number))?;
+        let width = self.style.digits;
+        (digits == format!("{number:0width$}")).then_some((number, stamp))
+    }
+}
+
+/// Returns the folder of a name, as the name has it.
+fn folder_of(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+        None => "",
     }
 }
 
@@ -294,12 +362,12 @@ mod tests {
         }
         let base = base.to_str().unwrap();
         let numbers = |style: &Style, and_unfinished| -> Vec<u32> {
-            style.pieces(base, and_unfinished).unwrap().into_iter().map(|found| found.number).collect()
+            style.pieces(base, None, and_unfinished).unwrap().into_iter().map(|found| found.number).collect()
         };
         let style = Style::default();
         assert_eq!(numbers(&style, false), [1, 3, 123_456]);
         assert_eq!(numbers(&style, true), [1, 3, 4, 123_456]);
-        assert!(style.pieces("/does/not/exist", true).unwrap().is_empty());
+        assert!(style.pieces("/does/not/exist", None, true).unwrap().is_empty());
         for name in [
             "out-2026-01-02_03-02.jsonl",
             "out-2026-01-02_03-05.jsonl.gz",

@@ -20,8 +20,11 @@ use super::recovering::recover;
 /// The initial content of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// Empty. A finished file of the same name stays until this piece is finished.
-    New,
+    /// Empty. A finished file of the same name stays until this piece is finished, and is then replaced if
+    /// `replaces` is true.
+    New { replaces: bool },
+    /// Empty, with a name that no file has: it is created only if that is so.
+    Free,
     /// The content of a finished file, or the whole messages of the unfinished file of an interrupted run.
     Append,
     /// The file of an earlier run that did not finish it, and saved this length as durable.
@@ -59,12 +62,14 @@ impl Opening<'_> {
         let continued = names::continued(self.path);
         let (was_continued, was_new) = (there(&continued)?, there(&self.now)?);
         match beginning {
-            Beginning::New => {
+            Beginning::New { .. } => {
                 if was_continued {
                     fs::rename(&continued, &self.now)?;
                 }
                 Ok(Some(0))
             }
+            Beginning::Free if exists || was_continued => Err(io::ErrorKind::AlreadyExists.into()),
+            Beginning::Free => Ok(Some(0)),
             Beginning::Append if exists => self.append(continued),
             Beginning::Append if was_continued => {
                 self.now = continued;

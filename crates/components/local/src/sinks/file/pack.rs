@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use super::link::Link;
 use super::names;
 use super::opening::open_file;
+use thalweg_beneath::place_if_free;
 use thalweg_codec::compress::Compression;
 
 /// Returns the name of the compressed piece.
@@ -22,6 +23,17 @@ pub(super) fn packed(path: &Path, how: Compression) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(how.suffix());
     name.into()
+}
+
+/// A finished piece to be compressed.
+#[derive(Debug, Clone)]
+pub(super) struct Packable {
+    pub(super) path: PathBuf,
+    pub(super) how: Compression,
+    /// The link of a name. If it leads to the piece, it then leads to the compressed one.
+    pub(super) link: Option<(Link, String)>,
+    /// True if a file that has the name of the compressed piece is replaced.
+    pub(super) replaces: bool,
 }
 
 /// A thread that compresses a finished piece. If it is dropped before it has ended, it leaves the piece and a
@@ -32,15 +44,14 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// Begins to compress a piece; without a thread, if none can be started. A link of a name that leads to
-    /// the piece then leads to the compressed one.
-    pub(super) fn begin(path: PathBuf, how: Compression, link: Option<(Link, String)>) -> Self {
+    /// Begins to compress a piece; without a thread, if none can be started.
+    pub(super) fn begin(piece: Packable) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let (piece, stopped, leading) = (path.clone(), is_stopped.clone(), link.clone());
+        let (own, stopped) = (piece.clone(), is_stopped.clone());
         let thread = Builder::new().name("thalweg-pack".to_owned());
-        let thread = thread.spawn(move || pack(&piece, how, leading, &stopped)).ok();
+        let thread = thread.spawn(move || pack(own, &stopped)).ok();
         if thread.is_none() {
-            pack(&path, how, link, &is_stopped);
+            pack(piece, &is_stopped);
         }
         Self { thread, is_stopped }
     }
@@ -72,8 +83,9 @@ impl Drop for Packing {
 }
 
 /// Compresses a finished piece. An error is logged, and leaves the piece as it is.
-fn pack(path: &Path, how: Compression, link: Option<(Link, String)>, is_stopped: &AtomicBool) {
-    match try_pack(path, how, link, is_stopped) {
+fn pack(piece: Packable, is_stopped: &AtomicBool) {
+    let path = piece.path.clone();
+    match try_pack(piece, is_stopped) {
         Ok(()) => {}
         // The piece has been pruned meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -83,18 +95,15 @@ fn pack(path: &Path, how: Compression, link: Option<(Link, String)>, is_stopped:
     }
 }
 
-fn try_pack(
-    path: &Path,
-    how: Compression,
-    link: Option<(Link, String)>,
-    is_stopped: &AtomicBool,
-) -> io::Result<()> {
-    let target = packed(path, how);
+fn try_pack(piece: Packable, is_stopped: &AtomicBool) -> io::Result<()> {
+    let Packable { path, how, link, replaces } = piece;
+    let target = packed(&path, how);
     let part = names::part(&target);
-    let mut from = open_file(path, OpenOptions::new().read(true))?;
+    let mut from = open_file(&path, OpenOptions::new().read(true))?;
     let written = match write_packed(&mut from, &part, how, is_stopped) {
         Ok(false) => return Ok(()),
-        Ok(true) => fs::rename(&part, &target),
+        Ok(true) if replaces => fs::rename(&part, &target),
+        Ok(true) => place_if_free(&part, &target),
         Err(error) => Err(error),
     };
     if let Err(error) = written {
@@ -103,9 +112,9 @@ fn try_pack(
         return Err(error);
     }
     if let Some((link, name)) = link {
-        link.follow(&name, path, &target)?;
+        link.follow(&name, &path, &target)?;
     }
-    fs::remove_file(path)
+    fs::remove_file(&path)
 }
 
 /// Returns false if it was stopped.
@@ -146,11 +155,18 @@ fn new_file() -> OpenOptions {
     options
 }
 
-/// Decompresses a piece, if it was compressed.
+/// Decompresses a piece that is to be continued, if it was compressed.
 pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
+    if how == Compression::None {
+        return Ok(());
+    }
     let from = packed(path, how);
     if fs::symlink_metadata(path).is_ok() || fs::symlink_metadata(names::part(path)).is_ok() {
-        return Ok(());
+        // The process was killed before it had removed one of the two.
+        return match fs::remove_file(&from) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
     }
     let file = match open_file(&from, OpenOptions::new().read(true)) {
         Ok(file) => file,
@@ -174,6 +190,26 @@ pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn packable(path: &Path, how: Compression) -> Packable {
+        Packable { path: path.to_owned(), how, link: None, replaces: false }
+    }
+
+    #[test]
+    fn a_file_with_the_name_of_the_compressed_piece_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out-00001.log");
+        let other = packed(&path, Compression::Gzip);
+        for replaces in [false, true] {
+            fs::write(&path, "line").unwrap();
+            fs::write(&other, "of another program").unwrap();
+            let piece = Packable { replaces, ..packable(&path, Compression::Gzip) };
+            Packing::begin(piece).wait();
+            assert_eq!(fs::read(&other).unwrap() == b"of another program", !replaces);
+            assert_eq!(path.exists(), !replaces);
+            assert!(!names::part(&other).exists());
+        }
+    }
+
     #[test]
     fn what_is_unpacked_is_what_was_packed_and_only_one_of_the_two_is_there() {
         for how in [Compression::Gzip, Compression::Zstd] {
@@ -181,7 +217,7 @@ mod tests {
             let path = folder.path().join("out-00001.log");
             let text = "line\n".repeat(200_000);
             fs::write(&path, &text).unwrap();
-            Packing::begin(path.clone(), how, None).wait();
+            Packing::begin(packable(&path, how)).wait();
             let names = || -> Vec<_> {
                 fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
             };
@@ -193,7 +229,7 @@ mod tests {
             // A missing file and an uncompressed file are left unchanged.
             unpack(&folder.path().join("none"), how).unwrap();
             unpack(&path, how).unwrap();
-            Packing::begin(folder.path().join("none"), how, None).wait();
+            Packing::begin(packable(&folder.path().join("none"), how)).wait();
             assert_eq!(names(), ["out-00001.log"]);
         }
     }
@@ -203,7 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out-00001.log");
         fs::write(&path, "line\n".repeat(2_000_000)).unwrap();
-        drop(Packing::begin(path.clone(), Compression::Gzip, None));
+        drop(Packing::begin(packable(&path, Compression::Gzip)));
         let packed = packed(&path, Compression::Gzip);
         let is_whole = || (path.exists(), names::part(&packed).exists(), packed.exists());
         let (piece, part, whole) = is_whole();

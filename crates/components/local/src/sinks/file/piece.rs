@@ -15,10 +15,11 @@ use chrono::{Local, NaiveDateTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::names::{self, Style};
+use super::names::{self, Names, Style};
 use super::opening::{
     Beginning, Opening, create_folders, not_a_file, open_file, refuse_links, set_mode, target,
 };
+use thalweg_beneath::place_if_free;
 use thalweg_codec::compress::{Compression, Encoder};
 use thalweg_record::{Budget, Lease};
 use thalweg_runtime::Failpoint;
@@ -43,6 +44,8 @@ pub(super) struct PieceOptions {
     /// The constant folder of names that depend on messages. Below it no link is followed, and only files are
     /// written to.
     pub(super) root: Option<PathBuf>,
+    /// The names that depend on messages.
+    pub(super) names: Option<Names>,
 }
 
 pub(super) struct Piece {
@@ -53,6 +56,8 @@ pub(super) struct Piece {
     path: PathBuf,
     /// Its present name.
     now: PathBuf,
+    /// True if it may replace a finished file.
+    replaces: bool,
     /// `None` while the file is suspended.
     file: Option<File>,
     /// A device or a pipe: it has no length and cannot be renamed.
@@ -104,6 +109,7 @@ impl Piece {
             stamp,
             path,
             now,
+            replaces: number.is_none() || beginning == (Beginning::New { replaces: true }),
             file: None,
             special,
             length: 0,
@@ -122,8 +128,12 @@ impl Piece {
             return Ok(piece);
         }
         create_folders(names::folder(&piece.path), options.folder_mode)?;
-        piece.open(beginning, existing.is_some(), options)?;
-        Ok(piece)
+        let opened = piece.open(beginning, existing.is_some(), options);
+        // Only a file that this call has created is removed.
+        if opened.is_err() && beginning == Beginning::Free && piece.inode.is_some() {
+            fs::remove_file(&piece.now)?;
+        }
+        opened.map(|()| piece)
     }
 
     fn open(&mut self, beginning: Beginning, exists: bool, options: &PieceOptions) -> io::Result<()> {
@@ -132,8 +142,11 @@ impl Piece {
         self.now = opening.now;
         // `append` makes every write go to the end of the file. It excludes `truncate`, hence `set_len`
         // below.
-        let file = open_file(&self.now, OpenOptions::new().append(true).create(true))?;
+        let is_exclusive = beginning == Beginning::Free;
+        let mut opening = OpenOptions::new();
+        let file = open_file(&self.now, opening.append(true).create(true).create_new(is_exclusive))?;
         let metadata = file.metadata()?;
+        self.inode = Some(metadata.ino());
         let found = metadata.len();
         let length = match keep {
             Some(keep) if keep < found => {
@@ -156,7 +169,6 @@ impl Piece {
             set_mode(&file, mode)?;
         }
         self.file = Some(file);
-        self.inode = Some(metadata.ino());
         self.length = length;
         self.has_rows = length > 0;
         self.is_continued = length > 0 && options.compression == Compression::None;
@@ -318,6 +330,11 @@ impl Piece {
         }
     }
 
+    /// True if the file has its final name.
+    pub(super) fn is_finished(&self) -> bool {
+        self.now == self.path
+    }
+
     /// Renames the file to its final name. The caller has flushed it.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.suspend();
@@ -325,7 +342,11 @@ impl Piece {
             return Ok(());
         }
         Failpoint::RenameBefore.check()?;
-        if let Err(error) = fs::rename(&self.now, &self.path) {
+        let renamed = match self.replaces {
+            true => fs::rename(&self.now, &self.path),
+            false => place_if_free(&self.now, &self.path),
+        };
+        if let Err(error) = renamed {
             // Another name of this run may have turned the path into a folder: `a` and `a/b`.
             if error.kind() != io::ErrorKind::IsADirectory {
                 return Err(error);
@@ -334,12 +355,18 @@ impl Piece {
             let style = Style::default();
             let path = style.path(&name, Some(style.last(&name)? + 1), None);
             tracing::warn!("`{name}` has become a folder: the file is called `{}`.", path.display());
-            fs::rename(&self.now, &path)?;
+            place_if_free(&self.now, &path)?;
             self.path = path;
         }
         self.now.clone_from(&self.path);
         Failpoint::RenameAfter.pass();
         Ok(())
+    }
+
+    /// Gives the piece another name, for when it is finished. The caller has chosen a free one.
+    pub(super) fn renumber(&mut self, number: u32, path: PathBuf) {
+        self.number = Some(number);
+        self.path = path;
     }
 
     /// Removes the file.

@@ -1,10 +1,13 @@
-//! Notes of the pieces whose names do not tell their order.
+//! Notes of the pieces that were begun.
 //!
 //! A run that resumes removes the pieces that were begun after the checkpoint, if the sources send their
-//! messages again. Numbers that increase from piece to piece tell which these are. With `numbers: if_taken`
-//! the names cannot: a clock may have been set back, and not every time stamp can be compared. Such a piece
-//! is therefore noted in the journal before its file exists. Notes are numbered, and the saved state has the
-//! number of notes at the checkpoint. (Rejected: the times of the files, which a copy of the folder changes.)
+//! messages again. Their names do not tell which these are: with `numbers: if_taken` they have no order, and
+//! a number that increases from piece to piece may also be one of another program. Each piece is therefore
+//! noted in the journal before its file exists. Notes are numbered, and the saved state has the number of
+//! notes at the checkpoint. (Rejected: the times of the files, which a copy of the folder changes.)
+//!
+//! The notes are removed when a run resumes. A piece that is still unfinished and not covered is noted again,
+//! before its file is created again.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,6 +18,7 @@ use thalweg_engine::Error;
 
 use super::super::names;
 use super::super::pack;
+use super::super::piece::Piece;
 use super::finishing::remove;
 use super::resuming::Saved;
 use super::{Compression, Files};
@@ -40,12 +44,21 @@ impl Files {
         let Some(journal) = &self.settings.journal else { return Ok(()) };
         let order = self.noted.get() + 1;
         let note = Note { order, piece: path.to_owned(), pack: self.settings.pieces.style.pack };
-        let key = format!("{PREFIX}{order:016x}");
         journal
-            .note(&key, &serde_json::to_value(note).unwrap_or_default())
+            .note(&key(path), &serde_json::to_value(note).unwrap_or_default())
             .map_err(|error| io::Error::other(error.full()))?;
         self.noted.set(order);
         Ok(())
+    }
+
+    /// Removes the file of a piece without messages, and its note: another program may take its name.
+    pub(super) fn discard(&self, piece: Piece) -> io::Result<()> {
+        let path = piece.path().to_owned();
+        piece.discard()?;
+        let Some(journal) = self.settings.journal.as_ref().filter(|_| self.settings.rotates) else {
+            return Ok(());
+        };
+        journal.forget(&key(&path)).map_err(|error| io::Error::other(error.full()))
     }
 
     /// Removes the pieces that were begun after the saved state, if their messages are sent again. Those that
@@ -70,6 +83,11 @@ impl Files {
         journal.note(LAST, &self.noted.get().into())?;
         journal.forget(PREFIX)
     }
+}
+
+/// The key of the note of a piece. No key begins with another.
+fn key(path: &Path) -> String {
+    format!("{PREFIX}{}\0", path.display())
 }
 
 impl Note {

@@ -33,15 +33,19 @@ impl Files {
 
     fn settle_stream(&self, stream: &mut Stream, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
         let mut has_finished = false;
-        while let Some(piece) = stream.ended.first_mut() {
-            self.finish_piece(&stream.name, piece, folders)?;
-            let piece = stream.ended.remove(0);
+        while !stream.ended.is_empty() {
+            let mut piece = stream.ended.remove(0);
+            if let Err(error) = self.finish_piece(stream, &mut piece, folders) {
+                stream.ended.insert(0, piece);
+                return Err(error);
+            }
             let path = self.path(&stream.name, piece.number, piece.stamp.as_deref());
             let how = self.settings.pieces.style.pack;
             let packed = pack::packed(&path, how);
+            let replaces = stream.stale.iter().any(|stale| stale.path == packed);
             stream.stale.retain(|stale| stale.path != path && stale.path != packed);
             if how != Compression::None && !piece.is_special() {
-                stream.pack(piece.path().to_owned(), how, self.settings.link.clone());
+                stream.pack(piece.path().to_owned(), replaces, &self.settings);
             }
             has_finished = true;
         }
@@ -89,7 +93,7 @@ impl Files {
 
     fn finish_piece(
         &self,
-        name: &str,
+        stream: &Stream,
         piece: &mut Piece,
         folders: &mut BTreeSet<PathBuf>,
     ) -> Result<(), Error> {
@@ -103,13 +107,25 @@ impl Files {
         }
         check_present(piece)?;
         let unfinished = piece.now().to_owned();
-        piece.finish().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => removed_error(piece.now()),
-            _ => io_error("rename", piece.now(), &error),
-        })?;
+        loop {
+            let finished = match piece.finish() {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.rename_piece(stream, piece)
+                }
+                finished => finished,
+            };
+            match finished {
+                Ok(()) if piece.is_finished() => break,
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(removed_error(piece.now()));
+                }
+                Err(error) => return Err(io_error("rename", piece.now(), &error)),
+            }
+        }
         match &self.settings.link {
             Some(link) => link
-                .follow(name, &unfinished, piece.now())
+                .follow(&stream.name, &unfinished, piece.now())
                 .map_err(|error| io_error("link to", piece.now(), &error)),
             None => Ok(()),
         }
@@ -241,7 +257,7 @@ impl Files {
                 stream.next = piece.number;
                 if let Some(piece) = stream.current.take() {
                     let path = piece.now().to_owned();
-                    piece.discard().map_err(|error| io_error("remove", &path, &error))?;
+                    self.discard(piece).map_err(|error| io_error("remove", &path, &error))?;
                 }
                 self.lead_to_last(stream)?;
             }
@@ -250,8 +266,10 @@ impl Files {
                 self.settle_stream(stream, folders)?;
             }
             _ => {
-                if let Some(piece) = &mut stream.current {
-                    self.finish_piece(&stream.name, piece, folders)?;
+                if let Some(mut piece) = stream.current.take() {
+                    let finished = self.finish_piece(stream, &mut piece, folders);
+                    stream.current = Some(piece);
+                    finished?;
                 }
             }
         }

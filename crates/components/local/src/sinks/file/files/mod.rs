@@ -13,6 +13,7 @@ mod begun;
 mod finishing;
 mod former;
 mod limits;
+mod naming;
 mod resuming;
 mod syncing;
 mod writing;
@@ -93,10 +94,13 @@ struct Stream {
     current: Option<Piece>,
     /// Full pieces that are not finished yet, in order.
     ended: Vec<Piece>,
-    /// The number of the next piece. With `numbers: if_taken` it is decided when the piece is named.
+    /// The number of the next piece, or the lowest number that it may have. With `numbers: if_taken` it is
+    /// decided when the piece is named.
     next: Option<u32>,
     /// The time stamp of the next piece, if it has been named.
     stamp: Option<String>,
+    /// True if the next piece has been named.
+    is_named: bool,
     /// The pieces of the previous run, which this run replaces.
     stale: Vec<Found>,
     /// Threads that compress finished pieces.
@@ -117,9 +121,10 @@ impl Stream {
             ended: Vec::new(),
             next: None,
             stamp: None,
+            is_named: false,
             stale: Vec::new(),
             packing: Vec::new(),
-            beginning: Beginning::New,
+            beginning: Beginning::New { replaces: true },
             finished: false,
             is_noted: false,
         }
@@ -140,6 +145,8 @@ pub(super) struct Files {
     streams: Vec<Option<Stream>>,
     by_name: HashMap<Box<[u8]>, usize>,
     free: Vec<usize>,
+    /// The names of files that got a number because their own name was taken, with `existing: rename`.
+    numbered: HashSet<PathBuf>,
     /// Streams whose file is open, the least recently used first.
     open: Vec<usize>,
     /// Files that an earlier run finished at its end, and that may be continued.
@@ -171,6 +178,7 @@ impl Files {
             streams: Vec::new(),
             by_name: HashMap::new(),
             free: Vec::new(),
+            numbered: HashSet::new(),
             open: Vec::new(),
             known: HashMap::new(),
             begun_after: HashMap::new(),
@@ -200,17 +208,18 @@ impl Files {
         };
         if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_none()) {
             let mut stream = self.lift(slot).map_err(|error| (io::ErrorKind::Other, error))?;
-            let begun = self.with_descriptors(|files| {
-                files.name_piece(&mut stream)?;
-                files.begin_piece_raw(&mut stream)
-            });
-            let path = self.path(name, stream.next, stream.stamp.as_deref());
+            let begun = self.with_descriptors(|files| files.begin_next(&mut stream));
+            let number = stream.current.as_ref().map_or(stream.next, |piece| piece.number);
+            let path = self.path(name, number, stream.stamp.as_deref());
             self.streams[slot] = Some(stream);
             if let Err(error) = begun {
                 if existing.is_none() {
                     self.forget(slot);
                 }
                 return Err((error.kind(), begin_error(&path, &error)));
+            }
+            if let (false, Some(_)) = (self.settings.rotates, number) {
+                self.numbered.insert(path);
             }
             self.known.remove(name);
             self.recent.retain(|entry| entry.is_not_of(name));
@@ -226,18 +235,18 @@ impl Files {
                 self.check_form(saved)?;
             }
             stream.next = saved.number;
-            stream.stamp.clone_from(&saved.stamp);
-            stream.beginning = Beginning::Append;
-            if self.settings.rotates && saved.number.is_none() {
+            if !self.settings.rotates {
+                stream.beginning = Beginning::Append;
+                return Ok(stream);
+            }
+            if saved.number.is_none() {
                 // The finished file stays as it is.
                 let number = self.free_number(name);
                 stream.next = Some(number.map_err(|error| begin_error(Path::new(name), &error))?);
-                stream.beginning = Beginning::New;
             }
             // A run that was killed since then may have begun pieces, whose names this state does not give.
-            if self.settings.rotates && self.settings.pieces.style.numbers == Numbers::IfTaken {
-                self.adopt_unfinished(&mut stream, 0)?;
-            }
+            let from = stream.next.unwrap_or(0);
+            self.adopt_unfinished(&mut stream, from)?;
             return Ok(stream);
         }
         let existing = if self.done.contains(&xxh3_64(name.as_bytes())) {
@@ -256,7 +265,7 @@ impl Files {
     fn plan_pieces(&self, name: &str, stream: &mut Stream, existing: Existing) -> Result<(), Error> {
         let found = self.existing(name, false)?;
         let next = match self.settings.pieces.style.numbers {
-            Numbers::Always => found.last().map_or(1, |found| found.number + 1),
+            Numbers::Always => found.last().map_or(1, |found| found.number.saturating_add(1)),
             Numbers::IfTaken => 0,
         };
         stream.next = Some(self.settings.pieces.style.first());
@@ -267,7 +276,6 @@ impl Files {
             (Existing::Append | Existing::Rename, _) => {
                 stream.next = Some(next);
                 if existing == Existing::Append {
-                    stream.beginning = Beginning::Append;
                     self.adopt_unfinished(stream, next)?;
                 }
                 self.pack_again(stream)?;
@@ -282,8 +290,11 @@ impl Files {
         let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
         match existing {
             Existing::Error if exists() => return Err(exists_error(Path::new(name))),
-            Existing::Rename if exists() => {
-                stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
+            Existing::Rename if exists() || self.numbered.contains(Path::new(name)) => {
+                let last = self.existing(name, false)?.last().map_or(0, |last| last.number);
+                let number = self.free(stream, last.saturating_add(1), None);
+                stream.next = Some(number.map_err(|error| begin_error(Path::new(name), &error))?);
+                stream.beginning = Beginning::New { replaces: false };
             }
             Existing::Append => stream.beginning = Beginning::Append,
             _ => {}
@@ -327,59 +338,16 @@ impl Files {
         stream.ok_or_else(|| Error::permanent("a file of the sink `file` is missing from its table"))
     }
 
-    /// Decides the name of the next piece, unless it has one: a retry uses the same name.
-    fn name_piece(&self, stream: &mut Stream) -> io::Result<()> {
-        if stream.stamp.is_some() || stream.next.is_none() {
-            return Ok(());
-        }
-        let style = &self.settings.pieces.style;
-        let stamp = style.stamp();
-        if style.numbers == Numbers::IfTaken {
-            let number = style.free(&stream.name, stamp.as_deref(), &stream.stale)?;
-            self.note_begun(&self.path(&stream.name, Some(number), stamp.as_deref()))?;
-            stream.next = Some(number);
-        }
-        stream.stamp = stamp;
-        Ok(())
-    }
-
-    /// Begins a piece that has a name.
-    fn begin_piece_raw(&self, stream: &mut Stream) -> io::Result<()> {
-        let pieces = &self.settings.pieces;
-        let piece = Piece::begin(&stream.name, stream.next, stream.stamp.clone(), stream.beginning, pieces)?;
-        if let Some(link) = self.settings.link.as_ref().filter(|_| !piece.is_special()) {
-            link.lead(&stream.name, piece.now())?;
-        }
-        stream.current = Some(piece);
-        stream.stamp = None;
-        stream.beginning = Beginning::New;
-        if self.settings.rotates {
-            stream.next = Some(match (pieces.style.numbers, stream.next) {
-                (Numbers::IfTaken, _) => 0,
-                (Numbers::Always, Some(number)) => number + 1,
-                (Numbers::Always, None) => self.free_number(&stream.name)?,
-            });
-        }
-        Ok(())
-    }
-
-    /// Returns the number after those of all pieces: for a file that had no number before the sink had
-    /// `rotate`.
-    fn free_number(&self, name: &str) -> io::Result<u32> {
-        let found = self.settings.pieces.style.pieces(name, true)?;
-        Ok(found.last().map_or(1, |found| found.number + 1))
-    }
-
     fn begin_piece(&self, stream: &mut Stream) -> Result<(), Error> {
-        let begun = self.name_piece(stream).and_then(|()| self.begin_piece_raw(stream));
-        begun.map_err(|error| {
+        self.begin_next(stream).map_err(|error| {
             begin_error(&self.path(&stream.name, stream.next, stream.stamp.as_deref()), &error)
         })
     }
 
     /// Returns the existing pieces of a name: see [`names::Style::pieces`].
     fn existing(&self, name: &str, and_unfinished: bool) -> Result<Vec<Found>, Error> {
-        let pieces = self.settings.pieces.style.pieces(name, and_unfinished);
+        let pieces = &self.settings.pieces;
+        let pieces = pieces.style.pieces(name, pieces.names.as_ref(), and_unfinished);
         pieces.map_err(|error| io_error("list the pieces of", Path::new(name), &error))
     }
 

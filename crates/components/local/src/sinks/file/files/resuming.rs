@@ -16,14 +16,13 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal, WriteOutcome};
 
-use super::super::link::Link;
 use super::super::names::{self, Found, Numbers, Style};
 use super::super::opening::{self, Beginning, Beyond};
-use super::super::pack::{self, Packing};
+use super::super::pack::{self, Packable, Packing};
 use super::super::piece::Piece;
 use super::finishing::remove;
 use super::former::{Form, is_default};
-use super::{Compression, Files, MOST_KNOWN, Stream, begin_error};
+use super::{Compression, Files, MOST_KNOWN, Settings, Stream, begin_error};
 
 /// The state of a file, saved for a later run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +39,9 @@ pub(in crate::sinks::file) struct Saved {
     inode: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
+    /// True for a piece, and false for the number of the next one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_begun: bool,
     /// The number of pieces that were noted before: see [`super::begun`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) noted: u64,
@@ -53,11 +55,9 @@ impl Saved {
         self.form.style.path(&self.name, self.number, self.stamp.as_deref())
     }
 
-    /// False if it only reserves the number after a finished piece. Such an entry has no time stamp; without
-    /// `numbers: if_taken`, it is the same as that of an empty piece.
+    /// False if it only reserves the number after a finished piece.
     pub(super) fn has_file(&self) -> bool {
-        let is_named = self.form.style.numbers == Numbers::IfTaken && self.stamp.is_some();
-        self.length > 0 || is_named || !self.form.rotates
+        self.is_begun || !self.form.rotates
     }
 
     /// True if it is the state of another name.
@@ -170,30 +170,31 @@ impl Files {
         stream.set_aside();
         stream.next = entry.number;
         stream.stamp.clone_from(&entry.stamp);
+        stream.is_named = true;
         stream.is_noted = true;
         stream.beginning =
             Beginning::Continue { length: entry.length, beyond: self.beyond(), inode: entry.inode };
-        if entry.has_file() {
-            if self.settings.rotates {
-                let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-                pack::unpack(&path, self.settings.pieces.style.pack)
-                    .map_err(|error| begin_error(&path, &error))?;
-            }
-            self.begin_piece(stream)?;
-        } else {
-            stream.beginning = Beginning::New;
-            stream.stamp = None;
+        let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+        if !entry.has_file() {
+            stream.forget_name();
+            return Ok(());
         }
-        Ok(())
+        if self.settings.rotates {
+            let prepared = pack::unpack(&path, self.settings.pieces.style.pack);
+            // Without messages at the checkpoint, it may be a piece that only the journal has.
+            let noted = if entry.length == 0 { self.note_begun(&path) } else { Ok(()) };
+            prepared.and(noted).map_err(|error| begin_error(&path, &error))?;
+        }
+        self.begin_piece(stream)
     }
 
     /// Handles the pieces that the earlier run made after the saved state, from a number on.
     fn settle_later_pieces(&mut self, slot: usize, from: u32) -> Result<(), Error> {
         let mut stream = self.lift(slot)?;
         let result = match (self.settings.resends, self.settings.pieces.style.numbers) {
-            (true, Numbers::Always) => self.remove_later(&stream, from),
+            (true, Numbers::Always) if self.settings.journal.is_none() => self.remove_later(&stream, from),
             // Removed already: they were noted.
-            (true, Numbers::IfTaken) => Ok(()),
+            (true, _) => Ok(()),
             (false, _) => self.adopt_unfinished(&mut stream, from),
         };
         let result = result.and_then(|()| self.pack_again(&mut stream));
@@ -226,7 +227,7 @@ impl Files {
                 continue;
             }
             if piece.exists() {
-                stream.pack(piece, how, self.settings.link.clone());
+                stream.pack(piece, false, &self.settings);
             } else {
                 remove(&part);
             }
@@ -254,22 +255,28 @@ impl Files {
         let mut next = stream.next;
         let found = self.later(&stream.name, from)?;
         for found in &found {
-            next = next.max(Some(found.number + 1));
+            next = next.max(Some(found.number.saturating_add(1)));
             let unfinished = found.unfinished();
             let is_packed = found.path != self.path(&stream.name, Some(found.number), found.stamp.as_deref());
             if !is_packed && !stream.has(found, style) && unfinished.iter().any(|path| path.exists()) {
                 stream.set_aside();
                 stream.next = Some(found.number);
                 stream.stamp.clone_from(&found.stamp);
+                stream.is_named = true;
                 stream.beginning = Beginning::Append;
                 self.begin_piece(stream)?;
             }
         }
         let is_last = match style.numbers {
-            Numbers::Always => next == stream.current.as_ref().and_then(|piece| Some(piece.number? + 1)),
+            Numbers::Always => {
+                next == stream.current.as_ref().and_then(|piece| Some(piece.number?.saturating_add(1)))
+            }
             Numbers::IfTaken => found.last().is_none_or(|last| stream.is_current(last, style)),
         };
-        if !is_last {
+        // Nothing would cut off additions to such a piece after a kill: the next note of the name is about
+        // another piece.
+        let is_cut = self.settings.resends && self.settings.journal.is_some();
+        if !is_last || is_cut {
             stream.set_aside();
         }
         if style.numbers == Numbers::Always {
@@ -343,6 +350,7 @@ impl Files {
             length: 0,
             inode: None,
             finished: stream.finished,
+            is_begun: false,
             noted: self.noted.get(),
             form: self.settings.form(),
         }))
@@ -356,6 +364,7 @@ impl Files {
             length: piece.length(),
             inode: piece.inode().filter(|_| !self.settings.rotates),
             finished,
+            is_begun: true,
             noted: self.noted.get(),
             form: self.settings.form(),
         }
@@ -364,10 +373,11 @@ impl Files {
 
 impl Stream {
     /// Compresses a finished piece, in a thread of its own.
-    pub(super) fn pack(&mut self, path: PathBuf, how: Compression, link: Option<Link>) {
+    pub(super) fn pack(&mut self, path: PathBuf, replaces: bool, settings: &Settings) {
         self.packing.retain(|packing| !packing.is_finished());
-        let link = link.map(|link| (link, self.name.clone()));
-        self.packing.push(Packing::begin(path, how, link));
+        let link = settings.link.clone().map(|link| (link, self.name.clone()));
+        let how = settings.pieces.style.pack;
+        self.packing.push(Packing::begin(Packable { path, how, link, replaces }));
     }
 
     /// True if the piece is written to, or is to be finished.

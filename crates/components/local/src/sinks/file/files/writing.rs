@@ -152,14 +152,15 @@ impl Files {
             let mut pieces = pieces.into_iter();
             stream.current = pieces.next();
             stream.next = undo.next;
+            stream.forget_name();
             if let Some(piece) = &mut stream.current
                 && let Err(error) = piece.truncate(undo.length)
             {
                 result = Err(io_error("take back an unfinished write to", piece.now(), &error));
             }
             for piece in pieces {
-                // The file is overwritten when its number is used again.
-                let _ = piece.discard();
+                // A file that stays is empty for the next run, which removes it.
+                let _ = self.discard(piece);
             }
             result = result.and(self.lead_to_last(&stream));
             self.streams[undo.slot] = Some(stream);

@@ -7,6 +7,7 @@ mod names;
 mod pieces;
 mod resending;
 mod stamped;
+mod taken;
 
 use std::fs;
 use std::io::Read;
@@ -169,7 +170,7 @@ async fn what_exists_is_treated_as_on_exists_says() {
         ("auto", true, files([("out.txt", "old\nnew\n")])),
         ("replace", true, files([("out.txt", "new\n")])),
         ("append", false, files([("out.txt", "old\nnew\n")])),
-        ("number", false, files([("out-00001.txt", "new\n"), ("out.txt", "old\n")])),
+        ("rename", false, files([("out-00001.txt", "new\n"), ("out.txt", "old\n")])),
     ] {
         for atomic in [true, false] {
             let folder = Folder::new();

@@ -34,7 +34,8 @@ async fn killed(
 async fn wait_for_compression(folder: &Folder, yaml: &str) {
     let is_done =
         |name: &str| name.ends_with(".gz") || name.ends_with(".part") && !name.ends_with(".gz.part");
-    while yaml.contains("compression:") && !folder.files().iter().all(|(name, _)| is_done(name)) {
+    let is_packed = yaml.contains("rotate:") && yaml.contains("compression:");
+    while is_packed && !folder.files().iter().all(|(name, _)| is_done(name)) {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }

@@ -1,0 +1,172 @@
+//! Chooses the names of pieces.
+//!
+//! A piece never gets the name of a file that exists, except of one that this run is to replace: not of a
+//! piece of this run, nor of a former one, nor of another program. Existence decides, not the reading of
+//! names. A name is checked when the piece is named. The unfinished file is then created only if it does not
+//! exist, and renamed only if its final name is still free. Otherwise the piece gets another number.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::names::{self, Found, Numbers};
+use super::super::opening::Beginning;
+use super::super::pack;
+use super::super::piece::Piece;
+use super::{Files, Stream};
+
+/// The maximum number of names that are tried for a piece.
+const MOST_TRIED: usize = 1 << 20;
+
+impl Files {
+    /// Begins the next piece. A retry uses the same name.
+    pub(super) fn begin_next(&self, stream: &mut Stream) -> io::Result<()> {
+        loop {
+            self.name_piece(stream)?;
+            let path = self.path(&stream.name, stream.next, stream.stamp.as_deref());
+            match self.begin_named(stream) {
+                // Another program has created the file since it was named.
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists
+                        && stream.beginning == Beginning::Free
+                        && !self.is_free(stream, &path) =>
+                {
+                    stream.is_named = false;
+                }
+                begun => return begun,
+            }
+        }
+    }
+
+    /// Decides the name of the next piece, unless it has one.
+    fn name_piece(&self, stream: &mut Stream) -> io::Result<()> {
+        if stream.is_named || !self.settings.rotates {
+            return Ok(());
+        }
+        let style = &self.settings.pieces.style;
+        let stamp = style.stamp();
+        let from = match (style.numbers, stream.next) {
+            (Numbers::Always, Some(next)) => next,
+            (Numbers::Always, None) => self.free_number(&stream.name)?,
+            (Numbers::IfTaken, _) => self.lowest(stream, stamp.as_deref())?,
+        };
+        let number = self.free(stream, from, stamp.as_deref())?;
+        let path = self.path(&stream.name, Some(number), stamp.as_deref());
+        self.note_begun(&path)?;
+        stream.beginning =
+            if stream.replaces(&path, self) { Beginning::New { replaces: true } } else { Beginning::Free };
+        stream.next = Some(number);
+        stream.stamp = stamp;
+        stream.is_named = true;
+        Ok(())
+    }
+
+    /// Begins a piece that has a name.
+    pub(super) fn begin_named(&self, stream: &mut Stream) -> io::Result<()> {
+        let pieces = &self.settings.pieces;
+        let piece = Piece::begin(&stream.name, stream.next, stream.stamp.clone(), stream.beginning, pieces)?;
+        if let Some(link) = self.settings.link.as_ref().filter(|_| !piece.is_special())
+            && let Err(error) = link.lead(&stream.name, piece.now())
+        {
+            // A retry creates it again.
+            if stream.beginning == Beginning::Free {
+                piece.discard()?;
+            }
+            return Err(error);
+        }
+        stream.current = Some(piece);
+        stream.forget_name();
+        if self.settings.rotates {
+            stream.next = Some(match (pieces.style.numbers, stream.next) {
+                (Numbers::IfTaken, _) => 0,
+                (Numbers::Always, Some(number)) => number.saturating_add(1),
+                (Numbers::Always, None) => self.free_number(&stream.name)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the number after those of all pieces: for a file that had no number before the sink had
+    /// `rotate`.
+    pub(super) fn free_number(&self, name: &str) -> io::Result<u32> {
+        let pieces = &self.settings.pieces;
+        let found = pieces.style.pieces(name, pieces.names.as_ref(), true)?;
+        Ok(found.last().map_or(1, |found| found.number.saturating_add(1)))
+    }
+
+    /// Returns the number after those of the pieces with this time stamp that stay, or 0.
+    fn lowest(&self, stream: &Stream, stamp: Option<&str>) -> io::Result<u32> {
+        let pieces = &self.settings.pieces;
+        let found = pieces.style.pieces(&stream.name, pieces.names.as_ref(), true)?;
+        let taken =
+            found.iter().filter(|found| found.stamp.as_deref() == stamp && !stream.stale.contains(found));
+        Ok(taken.map(|found| found.number.saturating_add(1)).max().unwrap_or(0))
+    }
+
+    /// Returns the lowest number from `from` on that gives a free name. The highest possible number is not
+    /// used, because it has no successor.
+    pub(super) fn free(&self, stream: &Stream, from: u32, stamp: Option<&str>) -> io::Result<u32> {
+        let is_free = |number: &u32| self.is_free(stream, &self.path(&stream.name, Some(*number), stamp));
+        (from..u32::MAX).take(MOST_TRIED).find(is_free).ok_or_else(|| {
+            let path = self.path(&stream.name, Some(from), stamp);
+            let text = format!(
+                "no number is left for another piece: the names from `{}` on are taken, or could be those of other \
+                 pieces. Rename the file with the highest number, or choose another `timestamp` or `separator`",
+                path.display()
+            );
+            io::Error::new(io::ErrorKind::InvalidFilename, text)
+        })
+    }
+
+    /// True if a new piece can have this name.
+    fn is_free(&self, stream: &Stream, path: &Path) -> bool {
+        let pieces = &self.settings.pieces;
+        let is_own = stream.ended.iter().chain(&stream.current).any(|piece| piece.path() == path);
+        if is_own || !pieces.style.is_only_of(&stream.name, pieces.names.as_ref(), path) {
+            return false;
+        }
+        if !self.settings.rotates {
+            let is_name = path.to_str().is_some_and(|path| self.by_name.contains_key(path.as_bytes()));
+            return !is_name && !self.numbered.contains(path) && !exists(path);
+        }
+        let is_taken =
+            |path: &PathBuf| exists(path) || exists(&names::part(path)) || exists(&names::continued(path));
+        stream.replaces(path, self) || !self.forms_of(path).iter().any(is_taken)
+    }
+
+    /// Returns the names that a piece has when it is finished, and when it is compressed.
+    fn forms_of(&self, path: &Path) -> [PathBuf; 2] {
+        [path.to_owned(), pack::packed(path, self.settings.pieces.style.pack)]
+    }
+
+    /// Gives a piece another name, because another program has taken its name.
+    pub(super) fn rename_piece(&self, stream: &Stream, piece: &mut Piece) -> io::Result<()> {
+        let from = piece.number.map_or(1, |number| number.saturating_add(1));
+        let number = self.free(stream, from, piece.stamp.as_deref())?;
+        let path = self.path(&stream.name, Some(number), piece.stamp.as_deref());
+        if self.settings.rotates {
+            self.note_begun(&path)?;
+        }
+        piece.renumber(number, path);
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// True if the pieces of the last run that this run replaces have this name.
+    fn replaces(&self, path: &Path, files: &Files) -> bool {
+        let forms = files.forms_of(path);
+        self.stale.iter().any(|stale: &Found| forms.contains(&stale.path))
+    }
+
+    /// Leaves it open again what the next piece is called.
+    pub(super) fn forget_name(&mut self) {
+        self.stamp = None;
+        self.is_named = false;
+        self.beginning = Beginning::New { replaces: true };
+    }
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
