@@ -57,8 +57,8 @@ def directory(
     *,
     path: str | PathLike[str],
     name: str | None = None,
-    on_exists: Literal["replace", "rename", "error", "overwrite", "skip"] | None = None,
-    keep: Sequence[Literal["times", "mode"]] | None = None,
+    existing: Literal["replace", "rename", "error", "overwrite", "skip"] | None = None,
+    keep: Literal["times", "mode"] | Sequence[Literal["times", "mode"]] | None = None,
     fsync: bool | None = None,
 ) -> Component:
     """Writes files into a folder.
@@ -70,7 +70,7 @@ def directory(
         path: The folder. It is created if it does not exist.
         name: The name of the file in the folder, a template. It may contain subfolders. The default is
             `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
-        on_exists: The action if a file of that name exists. The default is `replace`; for files of a source that
+        existing: The action if a file of that name exists. The default is `replace`; for files of a source that
             gets them only once, such as uploads, and beside `remove`, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`
             (permissions). The default is both. A copy is never more accessible than its source: new folders have
@@ -79,8 +79,7 @@ def directory(
             Flushing takes about a millisecond for each file, or more. By default `false`.
     """
     return Component(
-        "directory",
-        _objects.options({"path": path, "name": name, "on_exists": on_exists, "keep": keep, "fsync": fsync}),
+        "directory", _objects.options({"path": path, "name": name, "existing": existing, "keep": keep, "fsync": fsync})
     )
 
 
@@ -95,13 +94,13 @@ def discard() -> Component:
 def file(
     *,
     path: str | PathLike[str],
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
     compression: Literal["none", "gzip", "zstd"] | None = None,
     compression_level: int | None = None,
     rotate: Mapping[str, Any] | None = None,
     atomic: bool | None = None,
-    on_exists: Literal["auto", "replace", "append", "fail", "number"] | None = None,
+    existing: Literal["auto", "replace", "append", "error", "rename"] | None = None,
     fsync: Literal["never", "finish", "flush"] | None = None,
     mode: str | None = None,
     folder_mode: str | PathLike[str] | None = None,
@@ -119,7 +118,12 @@ def file(
 
     A message with an impossible path is rejected: it leaves by the `errors` output with the reason. A path is
     impossible if a field's value leads out of the folder, is empty where a name is needed, is too long, or makes
-    a name begin with a dot.
+    a name begin with a dot. NULL adds nothing to a path.
+
+    With `encode: parquet`, each file is a Parquet table, and the sink `objects` writes it: the file has a hidden
+    name until it is complete, and its messages are acknowledged then. With `--state`, that is when a checkpoint
+    covers it. Further messages of a name go to a file with the next number. `rotate` has only `size` and `every`.
+    Messages that do not fit the columns leave by the `errors` output.
 
     Args:
         path: The path of the file (`out/all.jsonl`), or of one file for each value of a field and each time span
@@ -127,7 +131,7 @@ def file(
             constant folder at the beginning of the path are not followed, so messages cannot write outside it.
             Each name stays in memory until its file is finished: set `idle_timeout` if there are very many names.
         encode: The format in which messages are written, for example `json`. By default the payload is written as
-            it is.
+            it is. `parquet` makes each file a table.
         delimiter: The text written after each message. The default is a line feed. By default `"\n"`.
         compression: The compression of the files. It does not change their names: put `.gz` or `.zst` into
             `path`. By default `"none"`.
@@ -140,7 +144,7 @@ def file(
             `out-00002.jsonl` and so on. The highest number is the newest. By default there is one file.
         atomic: Whether a file is called `NAME.part` until it is finished. With `false` it has its final name from
             the start. The default is `true`. By default `true`.
-        on_exists: How to treat a file that existed before the run. The default is `auto`.
+        existing: How to treat a file that existed before the run. The default is `auto`.
         fsync: When to wait until the data is on the disk. This protects against a power failure of the machine.
             If only the process is killed, acknowledged messages are never lost, whatever this is set to. The
             default is `finish`.
@@ -166,7 +170,7 @@ def file(
                 "compression_level": compression_level,
                 "rotate": rotate,
                 "atomic": atomic,
-                "on_exists": on_exists,
+                "existing": existing,
                 "fsync": fsync,
                 "mode": mode,
                 "folder_mode": folder_mode,
@@ -179,10 +183,10 @@ def file(
 
 def http(
     *,
-    address: str,
+    url: str,
     method: str | None = None,
     headers: Mapping[str, str] | None = None,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     batch: Literal["none", "lines", "array"] | None = None,
     content_type: str | None = None,
     auth: Mapping[str, Any] | None = None,
@@ -201,7 +205,7 @@ def http(
     messages leave by `errors` too.
 
     Args:
-        address: The URL of the requests, for example `https://logs.example.com/in`. A URL without a scheme uses
+        url: The URL of the requests, for example `https://logs.example.com/in`. A URL without a scheme uses
             `http://`.
         method: The HTTP method of the requests. By default `"POST"`.
         headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
@@ -210,24 +214,23 @@ def http(
         batch: How messages are combined into requests. The default is `none`, one message per request.
         content_type: The header `Content-Type`. The default is `application/x-ndjson` for `batch: lines`,
             `application/json` for `batch: array`, and otherwise `text/plain; charset=utf-8`.
-        auth: The credentials of the requests: `user` and `password`, or `bearer`. By default those of `address`
+        auth: The credentials of the requests: `user` and `password`, or `bearer`. By default those of `url`
             (`https://USER:PASSWORD@HOST`) are sent, if it has any.
         compression: How bodies are compressed. The default is `none`.
         timeout: How long an answer may take. After that the request is retried. By default `"30s"`.
         concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
             1, messages are sent in order.
-        tls: TLS options, for an address with `https://`. By default certificates that the system trusts are
-            accepted.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
         raw_request: Whether each message is a complete request: request line, headers and body. The request is
-            sent to the host of `address`, with its scheme. The other parts are sent as they are, except for
-            headers that are given here: `headers` replaces those of the same name, and credentials replace those
-            of the message. By default `false`.
+            sent to the host of `url`, with its scheme. The other parts are sent as they are, except for headers
+            that are given here: `headers` replaces those of the same name, and credentials replace those of the
+            message. By default `false`.
     """
     return Component(
         "http",
         _objects.options(
             {
-                "address": address,
+                "url": url,
                 "method": method,
                 "headers": headers,
                 "encode": encode,
@@ -262,13 +265,13 @@ def objects(
     *,
     url: str,
     name: str | None = None,
-    on_exists: Literal["replace", "rename", "update", "skip", "error"] | None = None,
+    existing: Literal["replace", "rename", "update", "skip", "error"] | None = None,
     on_failure: Literal["retry", "reject"] | None = None,
     content_type: str | None = None,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
-    parquet: Mapping[str, Any] | None = None,
     rotate: Mapping[str, Any] | None = None,
+    max_open_files: int | None = None,
     part_size: str | int | None = None,
     writers: int | None = None,
 ) -> Component:
@@ -278,6 +281,13 @@ def objects(
     source reads, unless `name` says otherwise. A `url` without a slash is the object itself, for messages or for
     a single file. With `rotate`, objects of messages are numbered: `all.jsonl` becomes `all-00001.jsonl` and so
     on.
+
+    Messages may decide the name: `url` and `name` can contain their columns, as in `day={day}/{host}.parquet`.
+    Then each name has objects of its own. A column that is NULL adds nothing. A message whose values make no name
+    leaves by the `errors` output: a part of the name would be empty, be `..`, begin with a dot, or be too long.
+    Up to `max_open_files` objects are open at the same time, within a quarter of `memory`. Beyond either, the
+    object that got no message for longest is completed, and further messages of its name go to an object with the
+    next number.
 
     An object is visible when it is complete, never in part. Messages are acknowledged when their object is
     complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible when
@@ -289,27 +299,32 @@ def objects(
     `syslog` also without it. With `--state` and without `rotate`, a run that is asked to stop leaves its object
     unfinished, and the next run continues it. Once an object is complete, further messages go to
     `all-00002.jsonl` and so on. A run that is asked to stop completes a Parquet table, and an object in a store
-    whose parts must have equal sizes. A service that never ends needs `rotate`: its objects would otherwise never
-    be complete.
+    whose parts must have equal sizes. With `--state` and columns in the name, the tables of all names are
+    completed together, when one of them is to be: a checkpoint covers all messages of a batch or none. A service
+    that never ends needs `rotate`: its objects would otherwise never be complete.
 
     Args:
         url: The target: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store
             follow as a query (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from
             where the store's own tools keep them.
-        name: The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its
-            place relative to the folder that the source reads.
-        on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
+        name: The name of an object below `url`, a template. For files, the default is `{folder}{name}`: the file
+            keeps its place relative to the folder that the source reads. For messages, it contains their columns,
+            as in `{host}/{time:%Y-%m-%d}.jsonl`, and `{number}` or `{number:5}` for the number of the object. The
+            default is `url` itself.
+        existing: The action if the object exists. The default is `replace`; for files of a source that gets them
             only once, such as uploads, and beside `remove`, it is `rename`.
         on_failure: The action if a file cannot be written for a reason that may pass, such as a store that does
             not answer. The default is `retry`. Messages are always retried.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
-        delimiter: The text after each message. The default is a line feed. By default `"\n"`.
-        parquet: Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an
-            object determine its columns, unless `columns` lists them. Messages that do not fit leave by the
-            `errors` output, and only these.
+            `parquet` writes the fields of messages as Parquet tables. The first messages of an object determine
+            its columns, unless `columns` lists them. Messages that do not fit leave by the `errors` output, and
+            only these.
+        delimiter: The text after each message. The default is a line feed. A table has none. By default `"\n"`.
         rotate: When to begin a new object of messages. By default all messages go to one object.
+        max_open_files: The maximum number of objects that are open at the same time, if messages decide the name.
+            The default is 256. By default `256`.
         part_size: The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB,
             and at most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local
             folder use up to 16 MiB. Parts are never smaller than the store allows, and become larger if an object
@@ -323,13 +338,13 @@ def objects(
             {
                 "url": url,
                 "name": name,
-                "on_exists": on_exists,
+                "existing": existing,
                 "on_failure": on_failure,
                 "content_type": content_type,
                 "encode": encode,
                 "delimiter": delimiter,
-                "parquet": parquet,
                 "rotate": rotate,
+                "max_open_files": max_open_files,
                 "part_size": part_size,
                 "writers": writers,
             }
@@ -344,7 +359,7 @@ def proxy(
     max_answer_bytes: str | int | None = None,
     timeout: str | timedelta | None = None,
     connect_timeout: str | timedelta | None = None,
-    send_buffer: str | int | None = None,
+    send_buffer_size: str | int | None = None,
     tls: Mapping[str, Any] | None = None,
 ) -> Component:
     """Passes messages to a server, and its answers back to the clients of a source `proxy`.
@@ -362,7 +377,8 @@ def proxy(
         timeout: How long the server may take to answer. After that the message leaves by `errors`. By default
             `"1s"`.
         connect_timeout: How long connecting may take. By default `"5s"`.
-        send_buffer: The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
+        send_buffer_size: The size of the system's send buffer for TCP, in bytes. By default the system chooses
+            it.
         tls: Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
             not encrypted.
     """
@@ -375,7 +391,7 @@ def proxy(
                 "max_answer_bytes": max_answer_bytes,
                 "timeout": timeout,
                 "connect_timeout": connect_timeout,
-                "send_buffer": send_buffer,
+                "send_buffer_size": send_buffer_size,
                 "tls": tls,
             }
         ),
@@ -387,10 +403,10 @@ def remove(*, original: bool | None = None) -> Component:
 
     The removed file is the current one: the file that was read, or the file that earlier transforms made of it. A
     file that was replaced or changed since it was found is another file: it stays where it is, with a warning.
-    With `watch` the source sends it again; without, the next run does.
+    With `follow` the source sends it again; without, the next run does.
 
     Removed files cannot be read again. So the sinks and transforms of a graph with `remove` keep what earlier
-    runs have written: `on_exists` of `directory`, `write`, `objects` and `upload` is `rename` by default, and the
+    runs have written: `existing` of `directory`, `write`, `objects` and `upload` is `rename` by default, and the
     sink `file` appends.
 
     Args:
@@ -403,14 +419,14 @@ def remove(*, original: bool | None = None) -> Component:
 def socket(
     *,
     address: str,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     framing: Mapping[str, Any] | None = None,
     acknowledge: str | None = None,
     acknowledge_per: Literal["message", "batch"] | None = None,
     acknowledge_timeout: str | timedelta | None = None,
     write_timeout: str | timedelta | None = None,
     connect_timeout: str | timedelta | None = None,
-    send_buffer: str | int | None = None,
+    send_buffer_size: str | int | None = None,
     tls: Mapping[str, Any] | None = None,
 ) -> Component:
     r"""Writes messages to a socket: TCP, UDP or a unix socket.
@@ -436,7 +452,8 @@ def socket(
         write_timeout: How long the peer may take to accept a batch. After that the batch is resent over a new
             connection. By default `"30s"`.
         connect_timeout: How long connecting may take. By default `"5s"`.
-        send_buffer: The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
+        send_buffer_size: The size of the system's send buffer for TCP, in bytes. By default the system chooses
+            it.
         tls: Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
             not encrypted.
     """
@@ -452,7 +469,7 @@ def socket(
                 "acknowledge_timeout": acknowledge_timeout,
                 "write_timeout": write_timeout,
                 "connect_timeout": connect_timeout,
-                "send_buffer": send_buffer,
+                "send_buffer_size": send_buffer_size,
                 "tls": tls,
             }
         ),
@@ -553,9 +570,10 @@ def statsd(
 
 def stdout(
     *,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
     target: Literal["stdout", "stderr"] | None = None,
+    escape: bool | None = None,
 ) -> Component:
     r"""Writes messages to the standard output.
 
@@ -566,20 +584,24 @@ def stdout(
             it is.
         delimiter: The text written after each message. The default is a line feed. By default `"\n"`.
         target: Which standard stream to write to. The default is `stdout`.
+        escape: Write escapes such as `\u{1b}` in place of what a terminal would obey or not show, line feeds
+            within a message included. For messages that people read. The default is `false`. By default `false`.
     """
-    return Component("stdout", _objects.options({"encode": encode, "delimiter": delimiter, "target": target}))
+    return Component(
+        "stdout", _objects.options({"encode": encode, "delimiter": delimiter, "target": target, "escape": escape})
+    )
 
 
 def websocket(
     *,
     address: str,
     path: str | PathLike[str] | None = None,
-    origins: Sequence[str] | None = None,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    origins: str | Sequence[str] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     kind: Literal["text", "binary"] | None = None,
     handshake_timeout: str | timedelta | None = None,
     max_clients: int | None = None,
-    client_buffer: str | int | None = None,
+    max_client_bytes: str | int | None = None,
 ) -> Component:
     """Shows messages to the clients of a WebSocket server.
 
@@ -601,7 +623,7 @@ def websocket(
         handshake_timeout: How long a client may take for the WebSocket handshake. By default `"3s"`.
         max_clients: The largest number of connected clients. Further clients wait until another one disconnects.
             By default `1024`.
-        client_buffer: How many bytes may wait for a client. A client with more is disconnected. By default
+        max_client_bytes: How many bytes may wait for a client. A client with more is disconnected. By default
             `"1MiB"`.
     """
     return Component(
@@ -615,7 +637,7 @@ def websocket(
                 "kind": kind,
                 "handshake_timeout": handshake_timeout,
                 "max_clients": max_clients,
-                "client_buffer": client_buffer,
+                "max_client_bytes": max_client_bytes,
             }
         ),
     )

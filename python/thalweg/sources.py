@@ -14,6 +14,7 @@ from thalweg import _objects
 from thalweg._objects import Component
 
 __all__ = [
+    "exec",
     "file",
     "files",
     "from_arrow",
@@ -49,21 +50,112 @@ def from_arrow(data: Any) -> Component:
     return _objects.arrow(data)
 
 
+def exec(
+    *,
+    command: str | Sequence[str],
+    every: str | timedelta | None = None,
+    cron: str | None = None,
+    timezone: str | None = None,
+    restart: bool | None = None,
+    restart_delay: str | timedelta | None = None,
+    timeout: str | timedelta | None = None,
+    stop_timeout: str | timedelta | None = None,
+    on_failure: Literal["error", "continue"] | None = None,
+    stderr: Literal["log", "messages", "ignore"] | None = None,
+    framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
+    max_message_bytes: str | int | None = None,
+    env: Mapping[str, str] | None = None,
+    directory: str | PathLike[str] | None = None,
+) -> Component:
+    """Runs a program and reads its output: each line is a message.
+
+    The program runs once, and the source ends with it. With `every` or `cron` it runs at those times, and with
+    `restart` again whenever it has ended. Runs never overlap: a time that comes while the program still runs is
+    left out.
+
+    No shell is involved. The standard input of the program is empty. It waits while the pipeline is busy: the
+    capacity of a pipe is all that is buffered.
+
+    If the program exits with a code other than 0, is ended by a signal or exceeds `timeout`, that is logged, and
+    `on_failure` says whether the source continues. The summary of the run counts `program_runs` and
+    `program_failures`. Messages that were read before are delivered. Of a program that was ended by a signal, a
+    last message without its delimiter is rejected: it may be torn.
+
+    When the run is asked to stop, the program and the processes that it started get SIGTERM, and SIGKILL after
+    `stop_timeout`. Their output until then is read. When the program ends, the processes that it left behind are
+    killed. A process that left the program's process group (`setsid`) stays. The output cannot be read a second
+    time, so a run that is killed loses the messages in flight.
+
+    Args:
+        command: The program and its arguments: a list, or a text that is split at blanks as a shell splits it,
+            with quotes. The program is a path, or a name that is looked up in the folders of `PATH`. For pipes
+            and variables of a shell, write `[sh, -c, "…"]`.
+        every: The time between the beginnings of two runs. The first run begins at once.
+        cron: The times of runs in the notation of cron: minute, hour, day, month and weekday, such as `*/5 * * *
+            *`, or `@hourly`, `@daily`, `@weekly`, `@monthly`.
+        timezone: The time zone of `cron`, such as `Europe/Berlin`. A time that a change of the clock skips has no
+            run, and one that comes twice has two. The default is UTC.
+        restart: Whether to run the program again when it has ended, after `restart_delay`: for programs that run
+            for ever. The default is `false`. By default `false`.
+        restart_delay: The pause before the program is started again. The default is 1 second.
+        timeout: The maximum duration of a run. The program is then asked to end, as when the run is stopped. By
+            default there is no limit.
+        stop_timeout: How long a program may take to end after SIGTERM. Then it gets SIGKILL. The default is 5
+            seconds. By default `"5s"`.
+        on_failure: The reaction to a failure of the program: `error` (the source and the run fail) or `continue`.
+            The default is `error` for a program that runs once, and otherwise `continue`.
+        stderr: The destination of the standard error output: `log` (thalweg's own log, the default), `messages`
+            (as the standard output) or `ignore`.
+        framing: How the output is cut into messages. By default each line is a message.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+        max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
+            message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
+        env: Variables to add to the environment that thalweg itself has.
+        directory: The directory in which the program runs. The default is the directory of thalweg.
+    """
+    return Component(
+        "exec",
+        _objects.options(
+            {
+                "command": command,
+                "every": every,
+                "cron": cron,
+                "timezone": timezone,
+                "restart": restart,
+                "restart_delay": restart_delay,
+                "timeout": timeout,
+                "stop_timeout": stop_timeout,
+                "on_failure": on_failure,
+                "stderr": stderr,
+                "framing": framing,
+                "charset": charset,
+                "max_message_bytes": max_message_bytes,
+                "env": env,
+                "directory": directory,
+            }
+        ),
+    )
+
+
 def file(
     *,
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
-    exclude: Sequence[str | PathLike[str]] | None = None,
+    exclude: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     include_regex: str | None = None,
     exclude_regex: str | PathLike[str] | None = None,
     follow: bool | None = None,
     compression: Literal["auto", "none", "gzip", "zstd"] | None = None,
     framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
     read_from: Literal["beginning", "end"] | None = None,
     poll_interval: str | timedelta | None = None,
     scan_interval: str | timedelta | None = None,
-    rotate_wait: str | timedelta | None = None,
-    ignore_older: str | timedelta | None = None,
+    rotate_timeout: str | timedelta | None = None,
+    max_age: str | timedelta | None = None,
     symlinks: Literal["inside", "files", "follow", "skip"] | None = None,
     on_missing: Literal["error", "ignore"] | None = None,
 ) -> Component:
@@ -94,6 +186,9 @@ def file(
         compression: The compression of all files. The default is `auto`, which recognises it by the first bytes
             of each file. By default `"auto"`.
         framing: How a file is cut into messages. By default each line is a message.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
         read_from: With `follow`: where to start in files that exist at the start and have no saved position. The
@@ -102,10 +197,10 @@ def file(
             `"250ms"`.
         scan_interval: With `follow`: the time between two searches for new files. The default is `poll_interval`.
             Increase it if a pattern matches very many files, because the search takes time.
-        rotate_wait: With `follow`: how long a file that was renamed out of the search must be quiet before it is
-            no longer read. Its writer keeps it open until it has noticed, perhaps until its next line. The
+        rotate_timeout: With `follow`: how long a file that was renamed out of the search must be quiet before it
+            is no longer read. Its writer keeps it open until it has noticed, perhaps until its next line. The
             default is `5m`. Of several such files, the 64 youngest are kept for this time. By default `"5m"`.
-        ignore_older: Ignores files that were not changed for this time, for example `7d`. By default no file is
+        max_age: Ignores files that were not changed for this time, for example `7d`. By default no file is
             ignored.
         symlinks: The action for symbolic links that a pattern finds. The default is `inside`: a link that leads
             out of the constant folder at the beginning of the pattern is skipped. `path` itself may be a link.
@@ -123,12 +218,13 @@ def file(
                 "follow": follow,
                 "compression": compression,
                 "framing": framing,
+                "charset": charset,
                 "max_message_bytes": max_message_bytes,
                 "read_from": read_from,
                 "poll_interval": poll_interval,
                 "scan_interval": scan_interval,
-                "rotate_wait": rotate_wait,
-                "ignore_older": ignore_older,
+                "rotate_timeout": rotate_timeout,
+                "max_age": max_age,
                 "symlinks": symlinks,
                 "on_missing": on_missing,
             }
@@ -142,14 +238,15 @@ def files(
     recursive: bool | None = None,
     folders: Literal["enter", "skip"] | None = None,
     symlinks: Literal["inside", "files", "follow", "skip"] | None = None,
-    include: Sequence[str] | None = None,
-    exclude: Sequence[str | PathLike[str]] | None = None,
+    include: str | Sequence[str] | None = None,
+    exclude: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     hidden: bool | None = None,
-    min_size: str | int | None = None,
-    max_size: str | int | None = None,
+    min_file_bytes: str | PathLike[str] | int | None = None,
+    max_file_bytes: str | PathLike[str] | int | None = None,
     min_age: str | timedelta | None = None,
     max_age: str | timedelta | None = None,
-    watch: str | timedelta | None = None,
+    follow: bool | None = None,
+    poll_interval: str | timedelta | None = None,
     order: Literal["any", "name"] | None = None,
 ) -> Component:
     """Reads whole files from folders.
@@ -169,15 +266,17 @@ def files(
         exclude: Patterns; a file must match none. The default is no patterns.
         hidden: Whether files and folders whose names begin with a dot are read. By default, a folder is read with
             them. A pattern then matches such a name only where the pattern itself has the dot.
-        min_size: The minimum size of a file in bytes. By default there is none.
-        max_size: The maximum size of a file in bytes. By default there is none.
-        min_age: The minimum time since a file was last modified. With `watch` the default is `1s`, so that a file
-            that is still being written is not sent: set it to more than the longest pause of those who write.
-            Without `watch` there is none.
+        min_file_bytes: The minimum size of a file in bytes. By default there is none.
+        max_file_bytes: The maximum size of a file in bytes. By default there is none.
+        min_age: The minimum time since a file was last modified. With `follow` the default is `1s`, so that a
+            file that is still being written is not sent: set it to more than the longest pause of those who
+            write. Without `follow` there is none.
         max_age: The maximum time since a file was last modified. By default there is none.
-        watch: The interval at which to look for new and changed files, at least 10 ms. A file that a transform of
-            the run rewrites in its place does not count as changed. By default the source ends after the last
-            file.
+        follow: True to wait for new and changed files. A file that a transform of the run rewrites in its place
+            does not count as changed. With `false` (the default) the source ends after the last file. By default
+            `false`.
+        poll_interval: With `follow`: the time between two searches for new and changed files, at least 10 ms. The
+            default is 1 s. By default `"1s"`.
         order: The order in which the files of a folder are sent. The default is `any`; with `--state` it is
             always `name`.
     """
@@ -192,11 +291,12 @@ def files(
                 "include": include,
                 "exclude": exclude,
                 "hidden": hidden,
-                "min_size": min_size,
-                "max_size": max_size,
+                "min_file_bytes": min_file_bytes,
+                "max_file_bytes": max_file_bytes,
                 "min_age": min_age,
                 "max_age": max_age,
-                "watch": watch,
+                "follow": follow,
+                "poll_interval": poll_interval,
                 "order": order,
             }
         ),
@@ -206,7 +306,7 @@ def files(
 def generate(
     *,
     message: str | None = None,
-    lines: Sequence[str] | None = None,
+    lines: str | Sequence[str] | None = None,
     characters: str | None = None,
     templates: int | None = None,
     count: int | None = None,
@@ -256,12 +356,12 @@ def http(
     *,
     address: str,
     path: str | PathLike[str] | None = None,
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     htpasswd: str | None = None,
     realm: str | None = None,
     keep_alive: bool | None = None,
     payload: Literal["body", "request"] | None = None,
-    fields: Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
     framing: Mapping[str, Any] | None = None,
     max_message_bytes: str | int | None = None,
     max_body_bytes: str | int | None = None,
@@ -355,15 +455,15 @@ def http_upload(
     *,
     address: str,
     path: str | PathLike[str] | None = None,
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     htpasswd: str | None = None,
     realm: str | None = None,
     keep_alive: bool | None = None,
     accept: Literal["both", "multipart", "body"] | None = None,
-    max_file: str | PathLike[str] | int | None = None,
-    max_request: str | int | None = None,
+    max_file_bytes: str | PathLike[str] | int | None = None,
+    max_request_bytes: str | int | None = None,
     max_files: int | None = None,
-    respond: Literal["delivered", "accepted"] | None = None,
+    respond: Literal["delivered", "received"] | None = None,
     read_timeout: str | timedelta | None = None,
     max_connections: int | None = None,
     tls: Mapping[str, Any] | None = None,
@@ -394,9 +494,9 @@ def http_upload(
         keep_alive: Whether a connection may carry several requests. If `false`, it is closed after the first
             answer. By default `true`.
         accept: The form in which files are accepted. The default is `both`.
-        max_file: The largest file, in bytes. A request with a larger one is answered with 413, and none of its
-            files is sent on. By default `"1GiB"`.
-        max_request: The largest request, in bytes. A larger one is answered with 413. By default `"4GiB"`.
+        max_file_bytes: The largest file, in bytes. A request with a larger one is answered with 413, and none of
+            its files is sent on. By default `"1GiB"`.
+        max_request_bytes: The largest request, in bytes. A larger one is answered with 413. By default `"4GiB"`.
         max_files: The largest number of files in a request. A request with more is answered with 413. By default
             `100`.
         respond: When requests are answered. The default is `delivered`.
@@ -428,8 +528,8 @@ def http_upload(
                 "realm": realm,
                 "keep_alive": keep_alive,
                 "accept": accept,
-                "max_file": max_file,
-                "max_request": max_request,
+                "max_file_bytes": max_file_bytes,
+                "max_request_bytes": max_request_bytes,
                 "max_files": max_files,
                 "respond": respond,
                 "read_timeout": read_timeout,
@@ -442,7 +542,7 @@ def http_upload(
 
 
 def internal_logs(
-    *, level: Literal["error", "warn", "info", "debug", "trace"] | None = None, buffer: int | None = None
+    *, level: Literal["error", "warn", "info", "debug", "trace"] | None = None, max_records: int | None = None
 ) -> Component:
     """Emits thalweg's own log, one message for each record.
 
@@ -456,22 +556,22 @@ def internal_logs(
         level: The least severe level to emit. The default is the level of the log, which the variable
             `THALWEG_LOG` sets: the most verbose one if it differs between modules. Without the variable it is
             `info`.
-        buffer: The maximum number of records that wait to be sent. Further records are dropped and counted, and a
-            record reports the count. The default is 10000. By default `10000`.
+        max_records: The maximum number of records that wait to be sent. Further records are dropped and counted,
+            and a record reports the count. The default is 10000. By default `10000`.
     """
-    return Component("internal_logs", _objects.options({"level": level, "buffer": buffer}))
+    return Component("internal_logs", _objects.options({"level": level, "max_records": max_records}))
 
 
 def objects(
     *,
     url: str | Sequence[str],
-    include: Sequence[str] | None = None,
-    exclude: Sequence[str | PathLike[str]] | None = None,
-    slice: str | int | None = None,
+    include: str | Sequence[str] | None = None,
+    exclude: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    slice_size: str | int | None = None,
     readers: int | None = None,
     queue: int | None = None,
-    tolerance: str | timedelta | None = None,
-    follow_links: bool | None = None,
+    max_delay: str | timedelta | None = None,
+    symlinks: Literal["inside", "files"] | None = None,
 ) -> Component:
     """Reads objects from stores, each as a file: a single object, or all objects below a prefix.
 
@@ -480,7 +580,7 @@ def objects(
     modification time, shows it. A listing of millions of objects needs no more memory than one of ten.
 
     With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new and
-    changed objects, by the modification times of the store and the ETags of recent objects: see `tolerance`.
+    changed objects, by the modification times of the store and the ETags of recent objects: see `max_delay`.
     Files in local folders are sent again in each run, because a new file may have an old modification time.
 
     A server cannot make a listing endless: a page that repeats is an error, and so are 1,000 pages in a row
@@ -498,19 +598,18 @@ def objects(
             the object's name, one with `/` to the whole name below the prefix. The default is no patterns: all
             objects match.
         exclude: Patterns; an object must match none. The default is no patterns.
-        slice: The size of a request in bytes, at most 1 GiB. The default is a sixteenth of the memory, at most 8
-            MiB.
+        slice_size: The size of a request in bytes, at most 1 GiB. The default is a sixteenth of the memory, at
+            most 8 MiB.
         readers: The maximum number of slices to request at the same time. By default the source adapts the number
             to the store.
         queue: The maximum number of slices of an object that have arrived and wait to be processed, in addition
             to those being read. By default only the memory limits it.
-        tolerance: With `--state`: how much later than its modification time an object may become visible,
+        max_delay: With `--state`: how much later than its modification time an object may become visible,
             including the difference of clocks. The default is `10m`. The modification time of an object that is
             uploaded in parts to S3 is that of the beginning of the upload: if uploads take longer, set it to the
             time that they take, for example `24h`. The source remembers the first 1000 objects of that time;
             further ones are sent again by the next run. By default `"10m"`.
-        follow_links: Whether links in a folder of this machine that lead to files outside of it are read. The
-            default is `false`: they are skipped. Links to folders are never followed. By default `false`.
+        symlinks: The action for symbolic links in a folder of this machine. The default is `inside`.
     """
     return Component(
         "objects",
@@ -519,11 +618,11 @@ def objects(
                 "url": url,
                 "include": include,
                 "exclude": exclude,
-                "slice": slice,
+                "slice_size": slice_size,
                 "readers": readers,
                 "queue": queue,
-                "tolerance": tolerance,
-                "follow_links": follow_links,
+                "max_delay": max_delay,
+                "symlinks": symlinks,
             }
         ),
     )
@@ -535,6 +634,7 @@ def pipe(
     mode: str | None = None,
     exit_on_eof: bool | None = None,
     framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
 ) -> Component:
     """Reads messages from a named pipe (made by `mkfifo`): lines, or parts separated by another delimiter or a
@@ -553,6 +653,9 @@ def pipe(
         exit_on_eof: Whether to end when the last writer closes the pipe. With `false` the source waits for the
             next writer. The default is `false`. By default `false`.
         framing: How the input is cut into messages. By default each line is a message.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
     """
@@ -564,6 +667,7 @@ def pipe(
                 "mode": mode,
                 "exit_on_eof": exit_on_eof,
                 "framing": framing,
+                "charset": charset,
                 "max_message_bytes": max_message_bytes,
             }
         ),
@@ -577,7 +681,7 @@ def proxy(
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
     idle_timeout: str | timedelta | None = None,
-    permissions: str | None = None,
+    mode: str | None = None,
     remove_old_socket: bool | None = None,
     write_timeout: str | timedelta | None = None,
     max_connections: int | None = None,
@@ -601,8 +705,8 @@ def proxy(
             its connection is closed, and the partial message leaves by `errors`. Time in which messages are
             delivered too slowly for more to be read does not count. By default `"30s"`.
         idle_timeout: Close a connection after this time without data. By default connections are kept open.
-        permissions: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without
-            what the umask of the process takes away.
+        mode: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without what
+            the umask of the process takes away.
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         write_timeout: How long a client may take to accept an answer. After that its connection is closed. By
@@ -630,7 +734,7 @@ def proxy(
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,
                 "idle_timeout": idle_timeout,
-                "permissions": permissions,
+                "mode": mode,
                 "remove_old_socket": remove_old_socket,
                 "write_timeout": write_timeout,
                 "max_connections": max_connections,
@@ -642,7 +746,7 @@ def proxy(
 
 
 def remote_files(
-    *, url: str | Sequence[str], cache: str | None = None, cache_limit: str | int | None = None
+    *, url: str | Sequence[str], cache: str | None = None, max_cache_bytes: str | int | None = None
 ) -> Component:
     """Reads files on servers and fetches only the ranges that are needed, for example by `slice` or `check_type`.
 
@@ -655,10 +759,10 @@ def remote_files(
             or from where the store's own tools keep them.
         cache: A folder that keeps fetched ranges. Ranges in this cache are not fetched again. Several processes
             may share it. By default there is no cache.
-        cache_limit: The maximum size of the cache in bytes. The ranges that were not used for the longest time
-            are removed first. By default there is no limit.
+        max_cache_bytes: The maximum size of the cache in bytes. The ranges that were not used for the longest
+            time are removed first. By default there is no limit.
     """
-    return Component("remote_files", _objects.options({"url": url, "cache": cache, "cache_limit": cache_limit}))
+    return Component("remote_files", _objects.options({"url": url, "cache": cache, "max_cache_bytes": max_cache_bytes}))
 
 
 def socket(
@@ -668,7 +772,7 @@ def socket(
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
     idle_timeout: str | timedelta | None = None,
-    permissions: str | None = None,
+    mode: str | None = None,
     remove_old_socket: bool | None = None,
     acknowledge: str | None = None,
     respond: Literal["delivered", "received"] | None = None,
@@ -694,8 +798,8 @@ def socket(
             its connection is closed, and the partial message leaves by `errors`. Time in which messages are
             delivered too slowly for more to be read does not count. By default `"30s"`.
         idle_timeout: Close a connection after this time without data. By default connections are kept open.
-        permissions: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without
-            what the umask of the process takes away.
+        mode: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without what
+            the umask of the process takes away.
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         acknowledge: The text written to the client for each message, for example `"OK\n"`, once the message is
@@ -727,7 +831,7 @@ def socket(
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,
                 "idle_timeout": idle_timeout,
-                "permissions": permissions,
+                "mode": mode,
                 "remove_old_socket": remove_old_socket,
                 "acknowledge": acknowledge,
                 "respond": respond,
@@ -786,6 +890,7 @@ def stdin(
     *,
     compression: Literal["auto", "none", "gzip", "zstd"] | None = None,
     framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
 ) -> Component:
     """Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
@@ -797,12 +902,17 @@ def stdin(
         compression: The compression of the input. The default is `auto`, which recognises it by its first bytes.
             By default `"auto"`.
         framing: How the input is cut into messages. By default each line is a message.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
     """
     return Component(
         "stdin",
-        _objects.options({"compression": compression, "framing": framing, "max_message_bytes": max_message_bytes}),
+        _objects.options(
+            {"compression": compression, "framing": framing, "charset": charset, "max_message_bytes": max_message_bytes}
+        ),
     )
 
 
@@ -812,7 +922,7 @@ def syslog(
     format: Literal["auto", "rfc3164", "rfc5424"] | None = None,
     framing: Literal["auto", "octet_counting", "lines"] | None = None,
     payload: Literal["raw", "message"] | None = None,
-    fields: bool | None = None,
+    add_fields: bool | None = None,
     codes: bool | None = None,
     max_fields: int | None = None,
     structured_data: Literal["id_key", "key"] | None = None,
@@ -821,7 +931,7 @@ def syslog(
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
     idle_timeout: str | timedelta | None = None,
-    permissions: str | None = None,
+    mode: str | None = None,
     remove_old_socket: bool | None = None,
     max_connections: int | None = None,
     tls: Mapping[str, Any] | None = None,
@@ -840,7 +950,7 @@ def syslog(
         format: The format of messages. The default is `auto`.
         framing: How messages are separated in a stream. The default is `auto`. Each datagram is one message.
         payload: The part of a message that becomes the payload. The default is `raw`.
-        fields: Whether the parts of a message become fields. By default `true`.
+        add_fields: Whether the parts of a message become fields. By default `true`.
         codes: Whether `facility` and `severity` are numbers instead of names. By default `false`.
         max_fields: The largest number of fields for structured data in a batch. Structured data with further
             names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
@@ -854,8 +964,8 @@ def syslog(
             its connection is closed, and the partial message leaves by `errors`. Time in which messages are
             delivered too slowly for more to be read does not count. By default `"30s"`.
         idle_timeout: Close a connection after this time without data. By default connections are kept open.
-        permissions: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without
-            what the umask of the process takes away.
+        mode: The permissions of a unix socket, in octal, for example `0660`. The default is `0770` without what
+            the umask of the process takes away.
         remove_old_socket: Whether a unix socket is removed first if no process listens on it any more. A socket
             in use is never removed. By default `true`.
         max_connections: The largest number of connected clients. Further clients wait until another one
@@ -880,7 +990,7 @@ def syslog(
                 "format": format,
                 "framing": framing,
                 "payload": payload,
-                "fields": fields,
+                "add_fields": add_fields,
                 "codes": codes,
                 "max_fields": max_fields,
                 "structured_data": structured_data,
@@ -889,7 +999,7 @@ def syslog(
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,
                 "idle_timeout": idle_timeout,
-                "permissions": permissions,
+                "mode": mode,
                 "remove_old_socket": remove_old_socket,
                 "max_connections": max_connections,
                 "tls": tls,

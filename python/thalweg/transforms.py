@@ -39,18 +39,28 @@ __all__ = [
     "geoip",
     "gollum",
     "hash",
+    "hash_text",
     "keep",
     "limit",
     "lines",
     "pack",
+    "parse_apache",
+    "parse_cef",
+    "parse_cri",
     "parse_csv",
+    "parse_elb",
     "parse_grok",
     "parse_json",
+    "parse_key_value",
+    "parse_leef",
     "parse_logfmt",
+    "parse_nginx",
     "parse_regex",
     "parse_timestamp",
     "parse_user_agent",
+    "parse_w3c",
     "reader",
+    "redact",
     "remove",
     "rename",
     "rename_file",
@@ -141,14 +151,14 @@ def cast(value: Mapping[str, Literal["text", "int", "float", "bool", "timestamp"
     return Component("cast", value)
 
 
-def check_size(*, min: str | int | None = None, max: str | int | None = None) -> Component:
+def check_size(*, min_bytes: str | int | None = None, max_bytes: str | int | None = None) -> Component:
     """Rejects files that are too small or too large. A size equal to a bound is allowed.
 
     Args:
-        min: The minimum size of a file. Without it there is no minimum.
-        max: The maximum size of a file. Without it there is no maximum.
+        min_bytes: The minimum size of a file. Without it there is no minimum.
+        max_bytes: The maximum size of a file. Without it there is no maximum.
     """
-    return Component("check_size", _objects.options({"min": min, "max": max}))
+    return Component("check_size", _objects.options({"min_bytes": min_bytes, "max_bytes": max_bytes}))
 
 
 def check_time(
@@ -188,7 +198,7 @@ def check_time(
     )
 
 
-def check_type(*, allow: Sequence[str] | None = None, deny: Sequence[str] | None = None) -> Component:
+def check_type(*, allow: str | Sequence[str] | None = None, deny: str | Sequence[str] | None = None) -> Component:
     """Rejects files whose type is not allowed.
 
     The type is detected from the content, not from the name. Write a type as `image/jpeg` or `image/*`. Other
@@ -274,7 +284,7 @@ def copy(
     *,
     from_: str | None = None,
     into: str | None = None,
-    mode: Literal["replace", "append", "prepend"] | None = None,
+    existing: Literal["replace", "append", "prepend"] | None = None,
     separator: str | None = None,
     skip_empty: bool | None = None,
 ) -> Component:
@@ -289,7 +299,7 @@ def copy(
             `meta.position`. The default is the payload. Bytes of the payload that are not UTF-8 become U+FFFD in
             a field. By default `"payload"`.
         into: The field to write. The default is the payload. By default `"payload"`.
-        mode: How the copy is combined with the field's present value. `replace` (the default) replaces it.
+        existing: How the copy is combined with the field's present value. `replace` (the default) replaces it.
             `append` puts the copy after it, and `prepend` puts the copy before it; both join them as text. If
             either of the two is missing, the result is the other.
         separator: The text between two values that are joined. The default is empty.
@@ -298,22 +308,25 @@ def copy(
     """
     return Component(
         "copy",
-        _objects.options({"from": from_, "into": into, "mode": mode, "separator": separator, "skip_empty": skip_empty}),
+        _objects.options(
+            {"from": from_, "into": into, "existing": existing, "separator": separator, "skip_empty": skip_empty}
+        ),
     )
 
 
 def csv(
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     header: bool | None = None,
     max_columns: int | None = None,
     quote: str | None = None,
     delimiter: str | None = None,
     types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
-    null_values: Sequence[str] | None = None,
+    null_values: str | Sequence[str] | None = None,
     trim: bool | None = None,
     flexible: bool | None = None,
     compression: Literal["auto", "none", "gzip", "zstd"] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
 ) -> Component:
     r"""Reads files of comma-separated values. Each record becomes a message with fields.
@@ -349,6 +362,9 @@ def csv(
             excess values are ignored. The default is `false`. By default `false`.
         compression: How the files are compressed: `auto` (the default) detects it from the first bytes of each
             file. By default `"auto"`.
+        charset: The character set of the files, such as `latin1` (as `windows-1252`) or `shift_jis`. It has the
+            characters of ASCII in their usual bytes, unlike UTF-16. Messages are in UTF-8. The default is
+            `utf-8`.
         max_message_bytes: The maximum size of a record, at most 1 GiB. The default is 1 MiB. Of a longer record,
             the first line leaves by the `errors` output (at most 4 KiB of it, if the line is too long as well).
             Reading continues at the next line. By default `"1MiB"`.
@@ -367,6 +383,7 @@ def csv(
                 "trim": trim,
                 "flexible": flexible,
                 "compression": compression,
+                "charset": charset,
                 "max_message_bytes": max_message_bytes,
             }
         ),
@@ -409,7 +426,7 @@ def decode_base64(
 def decompress(
     *,
     format: Literal["auto", "gzip", "zstd"] | None = None,
-    max_size: str | int | None = None,
+    max_bytes: str | int | None = None,
     max_ratio: int | None = None,
 ) -> Component:
     """Decompresses files. Their names lose the suffix of the format.
@@ -420,16 +437,16 @@ def decompress(
     Args:
         format: The compression format. `auto` (the default) detects it from the first bytes, and files that are
             not compressed pass unchanged. With another value, files that do not have this format are rejected.
-        max_size: The maximum size of a decompressed file. The default is 16 GiB. By default `"16GiB"`.
+        max_bytes: The maximum size of a decompressed file. The default is 16 GiB. By default `"16GiB"`.
         max_ratio: The maximum size of a decompressed file, as a multiple of its compressed size. It applies to
             files that become larger than 1 MiB. gzip never reaches more than 1032. The default is 1000. By
             default `1000`.
     """
-    return Component("decompress", _objects.options({"format": format, "max_size": max_size, "max_ratio": max_ratio}))
+    return Component("decompress", _objects.options({"format": format, "max_bytes": max_bytes, "max_ratio": max_ratio}))
 
 
 def dedupe(
-    *, keys: Sequence[str] | None = None, window: int | None = None, within: str | timedelta | None = None
+    *, keys: str | Sequence[str] | None = None, max_keys: int | None = None, max_age: str | timedelta | None = None
 ) -> Component:
     """Passes the first message of each key and filters messages with a key seen before.
 
@@ -443,17 +460,17 @@ def dedupe(
     Args:
         keys: The fields that together are the key of a message. The default is `[payload]`. By default
             `["payload"]`.
-        window: The maximum number of different keys to remember. When it is reached, the oldest key is forgotten.
-            An eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary files, of
-            24 bytes each (twice that while files are merged), and need a byte and a half in memory. The default
-            is 100000. By default `100000`.
-        within: How long to remember a key after its first message, for example `5m`. By default keys are
-            forgotten only when the window is full.
+        max_keys: The maximum number of different keys to remember. When it is reached, the oldest key is
+            forgotten. An eighth of `memory` is for keys, of about 40 bytes each. More keys are kept in temporary
+            files, of 24 bytes each (twice that while files are merged), and need a byte and a half in memory. The
+            default is 100000. By default `100000`.
+        max_age: How long to remember a key after its first message, for example `5m`. By default keys are
+            forgotten only when there are `max_keys`.
     """
-    return Component("dedupe", _objects.options({"keys": keys, "window": window, "within": within}))
+    return Component("dedupe", _objects.options({"keys": keys, "max_keys": max_keys, "max_age": max_age}))
 
 
-def drop(value: Sequence[str], /) -> Component:
+def drop(value: str | Sequence[str], /) -> Component:
     """Drops the listed fields.
 
     In a name, `*` matches any characters: `[debug, "tmp_*"]`. Fields that do not exist are ignored. The payload
@@ -463,12 +480,12 @@ def drop(value: Sequence[str], /) -> Component:
 
 
 def encode(
-    value: Literal["json", "csv", "logfmt", "text", "raw"] | None = None,
+    value: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | None = None,
     /,
     *,
-    format: Literal["json", "csv", "logfmt", "text", "raw"] | None = None,
-    fields: Sequence[str] | None = None,
-    exclude: Sequence[str | PathLike[str]] | None = None,
+    format: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | None = None,
+    fields: str | Sequence[str] | None = None,
+    exclude: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     nulls: Literal["omit", "keep"] | None = None,
     nested: bool | None = None,
     root: str | None = None,
@@ -477,6 +494,9 @@ def encode(
     trailing_delimiter: bool | None = None,
     header: bool | None = None,
     template: str | None = None,
+    columns: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    compression: Literal["zstd", "snappy", "none"] | None = None,
+    row_group_size: str | int | None = None,
     into: str | None = None,
     skip_empty: bool | None = None,
     field: str | None = None,
@@ -486,10 +506,11 @@ def encode(
     `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and `text`
     a template. The fields stay. With `into`, the text becomes a field. A message without fields is written as if
     its payload were its only field. Sinks have the same options as `encode`; there, `raw` leaves the payload as
-    it is.
+    it is. The sinks `objects` and `file` also write Parquet tables: `parquet`.
 
     Args:
-        format: The format: `json`, `csv`, `logfmt`, `text` or `raw`.
+        format: The format: `json`, `csv`, `logfmt`, `text`, `raw`, or in the sinks `objects` and `file`
+            `parquet`.
         fields: The columns to write, in this order. They may include `payload`, `meta.source`, `meta.path`,
             `meta.time` and `meta.position`. The default is all fields in their present order. With `csv`, the
             default is the fields of the first messages: these are the columns of all lines and of the header. A
@@ -514,6 +535,14 @@ def encode(
         header: For `csv` in a sink: true to begin each file with a line of the columns' names. The default is
             `true`.
         template: For `text`: the template of a message, for example `{meta.time:%H:%M:%S} {level} {message}`.
+        columns: For `parquet`: the columns and their types: `text`, `int`, `float`, `bool`, `timestamp` or
+            `json`. Other fields are left out. The default is the fields of the first messages. A later message
+            with a value in another field leaves by the `errors` output, and so does one with a value of another
+            type. Give `columns` to have the same table in every file and every run.
+        compression: For `parquet`: the compression of columns: `zstd` (the default), `snappy` or `none`.
+        row_group_size: For `parquet`: the size of a row group in bytes, at most a quarter of `memory`. The
+            default is 1/8 of `memory`, between 64 KiB and 64 MiB. A row group is written earlier if its columns
+            in progress take a quarter of `memory`, those of all tables together.
         into: The target of the text: a field, or `payload` (the default). A field that holds JSON is written as
             that JSON by a later `encode: json`. By default `"payload"`.
         skip_empty: True to leave messages unchanged whose `field` is empty or missing. The default is `false`. By
@@ -535,6 +564,9 @@ def encode(
                 "trailing_delimiter": trailing_delimiter,
                 "header": header,
                 "template": template,
+                "columns": columns,
+                "compression": compression,
+                "row_group_size": row_group_size,
                 "into": into,
                 "skip_empty": skip_empty,
                 "field": field,
@@ -568,14 +600,14 @@ def encode_base64(
 def exec(
     *,
     command: str,
-    args: Sequence[str] | None = None,
+    args: str | Sequence[str] | None = None,
     output: str | None = None,
     output_cleanup: Literal["keep", "remove"] | None = None,
     timeout: str | timedelta | None = None,
     env: Mapping[str, str] | None = None,
     directory: str | PathLike[str] | None = None,
     one_at_a_time: bool | None = None,
-    max_output: str | int | None = None,
+    max_output_bytes: str | int | None = None,
 ) -> Component:
     """Runs a command for each file.
 
@@ -603,8 +635,8 @@ def exec(
             the directory of thalweg.
         one_at_a_time: True to run only one command at a time. The default is `false`: many run at once. By
             default `false`.
-        max_output: How much of the end of a failing command's output is shown in the reason. The default is 64
-            KiB. By default `"64KiB"`.
+        max_output_bytes: How much of the end of a failing command's output is shown in the reason. The default is
+            64 KiB. By default `"64KiB"`.
     """
     return Component(
         "exec",
@@ -618,7 +650,7 @@ def exec(
                 "env": env,
                 "directory": directory,
                 "one_at_a_time": one_at_a_time,
-                "max_output": max_output,
+                "max_output_bytes": max_output_bytes,
             }
         ),
     )
@@ -681,7 +713,7 @@ def filter(value: str | None = None, /, *, condition: str | None = None) -> Comp
 def flatten(
     *,
     separator: str | None = None,
-    fields: Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
     keep: bool | None = None,
     prefix: str | None = None,
 ) -> Component:
@@ -755,7 +787,19 @@ def geoip(
     field: str | None = None,
     skip_empty: bool | None = None,
     database: str,
-    fields: Sequence[
+    fields: Literal[
+        "city",
+        "country",
+        "country-code",
+        "continent",
+        "continent-code",
+        "timezone",
+        "location",
+        "location-hash",
+        "proxy",
+        "satellite",
+    ]
+    | Sequence[
         Literal[
             "city",
             "country",
@@ -857,7 +901,50 @@ def hash(
     return Component("hash", _objects.options({"algorithm": algorithm, "verify": verify, "sidecars": sidecars}))
 
 
-def keep(value: Sequence[str], /) -> Component:
+def hash_text(
+    *,
+    field: str | None = None,
+    into: str | None = None,
+    skip_empty: bool | None = None,
+    algorithm: Literal["sha256", "sha1", "md5", "blake3", "xxh3", "crc32c"] | None = None,
+    secret: str | None = None,
+    digits: int | None = None,
+) -> Component:
+    """Replaces a text by its hash, in hexadecimal digits.
+
+    With `secret`, the hash is a pseudonym: an HMAC-SHA-256, which cannot be computed without the secret. A plain
+    hash of a mail address or a card number does not hide it, since all of them can be tried.
+
+    Args:
+        field: The field to read. The default is the payload. A message without the field stays unchanged. By
+            default `"payload"`.
+        into: The target of the result: a field, or `payload`. By default the result replaces the field that was
+            read.
+        skip_empty: True if messages whose field is empty stay unchanged as well. The default is `false`. By
+            default `false`.
+        algorithm: The algorithm: `sha256` (the default), `sha1`, `md5`, `blake3`, `xxh3` or `crc32c`. The last
+            two are the fastest, and for grouping only: texts with the same hash are easily made.
+        secret: The secret of an HMAC with SHA-256, at least 8 bytes. Take it from a variable (`${MASK_SECRET}`)
+            or a file (`${file:/run/secrets/mask}`). By default the hash has no secret.
+        digits: The number of digits to keep, from the first one. Fewer digits are shorter, and more often the
+            same for different texts. The default is all.
+    """
+    return Component(
+        "hash_text",
+        _objects.options(
+            {
+                "field": field,
+                "into": into,
+                "skip_empty": skip_empty,
+                "algorithm": algorithm,
+                "secret": secret,
+                "digits": digits,
+            }
+        ),
+    )
+
+
+def keep(value: str | Sequence[str], /) -> Component:
     """Keeps the listed fields, and drops all others.
 
     In a name, `*` matches any characters: `[status, "http_*"]`. The fields keep their order. Fields that do not
@@ -907,6 +994,7 @@ def lines(
     *,
     compression: Literal["auto", "none", "gzip", "zstd"] | None = None,
     framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
 ) -> Component:
     """Reads files line by line. Another delimiter or a pattern may separate the messages.
@@ -921,22 +1009,27 @@ def lines(
         compression: How the files are compressed: `auto` (the default) detects it from the first bytes of each
             file. By default `"auto"`.
         framing: Where one message ends and the next begins. By default each line is a message.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
+            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
+            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
     """
     return Component(
         "lines",
-        _objects.options({"compression": compression, "framing": framing, "max_message_bytes": max_message_bytes}),
+        _objects.options(
+            {"compression": compression, "framing": framing, "charset": charset, "max_message_bytes": max_message_bytes}
+        ),
     )
 
 
 def pack(
     *,
     name: str,
-    max_size: str | int | None = None,
+    max_file_bytes: str | PathLike[str] | int | None = None,
     max_count: int | None = None,
     max_age: str | timedelta | None = None,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
     compression: Literal["none", "gzip", "zstd"] | None = None,
     compression_level: int | None = None,
@@ -944,8 +1037,8 @@ def pack(
     r"""Combines messages into files.
 
     Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before it
-    exceeds `max_size`, when it has `max_count` messages, when it is older than `max_age`, and at the end of the
-    run. Finished files continue to components that take files, such as the sink `directory`. A message is
+    exceeds `max_file_bytes`, when it has `max_count` messages, when it is older than `max_age`, and at the end of
+    the run. Finished files continue to components that take files, such as the sink `directory`. A message is
     acknowledged when its file is delivered. With `--state`, messages that their source reads again are
     acknowledged by a checkpoint, which has the unfinished file.
 
@@ -962,8 +1055,8 @@ def pack(
             - `{id}`: an identifier that no other file has.
 
             Write braces themselves as `{{` and `}}`.
-        max_size: The maximum size of the messages in a file, before compression. The default is 8 MiB. A message
-            is never split; a larger message gets a file of its own. By default `"8MiB"`.
+        max_file_bytes: The maximum size of the messages in a file, before compression. The default is 8 MiB. A
+            message is never split; a larger message gets a file of its own. By default `"8MiB"`.
         max_count: The maximum number of messages in a file. By default there is no limit.
         max_age: The maximum age of a file, for example `10m`: the next message after that time goes into a new
             file. It is checked only when messages arrive, so without messages a file waits. By default there is
@@ -982,7 +1075,7 @@ def pack(
         _objects.options(
             {
                 "name": name,
-                "max_size": max_size,
+                "max_file_bytes": max_file_bytes,
                 "max_count": max_count,
                 "max_age": max_age,
                 "encode": encode,
@@ -994,15 +1087,108 @@ def pack(
     )
 
 
+def parse_apache(
+    *,
+    format: str | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    field: str | None = None,
+) -> Component:
+    r"""Parses the access logs and error logs of Apache's HTTP server.
+
+    The fields have the names that nginx gives the same values, as in `parse_nginx`: `%h` and `%a` are
+    `remote_addr`, `%u` `remote_user`, `%t` `time`, `%>s` `status`, `%b` `body_bytes_sent`, `%O` `bytes_sent`,
+    `%v` `server_name`, `%{Referer}i` `http_referer`, `%{Location}o` `sent_http_location`, `%{id}C` `cookie_id`
+    and `%{NAME}e` `env_NAME`. `%l` is `remote_logname`. `%T` is `request_time`, in seconds, and `%D`
+    `request_time_us`, in microseconds. `%r` is `request`, and its parts are `request_method`, `request_uri` and
+    `server_protocol`. A second value of one name is numbered, as in `remote_addr_2`.
+
+    Statuses, lengths, ports and counts are whole numbers, and `time` is a point in time. The value `-` is NULL.
+    Escapes, such as `\"` and `\xhh`, are decoded. A line of another format leaves by the `errors` output. The
+    formats are described at <https://httpd.apache.org/docs/2.4/mod/mod_log_config.html>.
+
+    Args:
+        format: The format: `combined`, which is the default, `common`, `vhost_combined` (with host and port
+            before it), `error` (the log of errors), or the text of a directive `LogFormat`.
+
+            With `error`, the fields are `time`, `module`, `level`, `pid`, `tid`, `client`, `port` and `message`.
+            By default `"combined"`.
+        types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
+            by the `errors` output.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component("parse_apache", _objects.options({"format": format, "types": types, "field": field}))
+
+
+def parse_cef(
+    *,
+    translate_custom_fields: bool | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    max_fields: int | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses the Common Event Format (CEF).
+
+    The values of the header are the fields `cefVersion`, `deviceVendor`, `deviceProduct`, `deviceVersion`,
+    `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. Escapes are
+    decoded. Text before `CEF:`, such as the header of syslog, is ignored. Fields are text unless `types` gives
+    another type. A malformed message leaves by the `errors` output. The format is described at <https://www.micro
+    focus.com/documentation/arcsight/arcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implement
+    ation-standard.pdf>.
+
+    Args:
+        translate_custom_fields: True if a custom value is named by its label: `cs1Label=Reason cs1=timeout` is
+            the field `Reason`. A label without a value stays as it is. The default is `false`. By default
+            `false`.
+        types: The types of fields that are not text: `{spt: int}`. A message with a value that does not fit its
+            type leaves by the `errors` output.
+        max_fields: The maximum number of different fields. A message with a further field leaves by the `errors`
+            output. The default is 1024. By default `1024`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_cef",
+        _objects.options(
+            {
+                "translate_custom_fields": translate_custom_fields,
+                "types": types,
+                "max_fields": max_fields,
+                "field": field,
+            }
+        ),
+    )
+
+
+def parse_cri(
+    *,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses container logs of Kubernetes, in the format of the container runtime interface (CRI).
+
+    A line such as `2016-10-06T00:17:09.669794202Z stdout F text` has the fields `time`, `stream`, `partial` and
+    `message`. A runtime cuts long lines, mostly after 16 KiB. `partial` is true for each part but the last. The
+    parts are not joined. A line of another form leaves by the `errors` output.
+
+    Docker's `json-file` is read by `parse_json`. The format is described at
+    <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>.
+
+    Args:
+        types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
+            by the `errors` output.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component("parse_cri", _objects.options({"types": types, "field": field}))
+
+
 def parse_csv(
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     header: bool | None = None,
     max_columns: int | None = None,
     quote: str | None = None,
     delimiter: str | None = None,
     types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
-    null_values: Sequence[str] | None = None,
+    null_values: str | Sequence[str] | None = None,
     trim: bool | None = None,
     flexible: bool | None = None,
     field: str | None = None,
@@ -1054,11 +1240,37 @@ def parse_csv(
     )
 
 
+def parse_elb(
+    *,
+    format: Literal["auto", "classic", "application", "network"] | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses the access logs of AWS load balancers: classic (ELB), application (ALB) and network (NLB).
+
+    The fields have the names of AWS's documentation, in lower case and with `_`. An address with a port becomes
+    two fields: `client_ip` and `client_port`, `target_ip` and `target_port`, and `backend_ip`, `destination_ip`
+    in the same way. `time` is a point in time, also where AWS calls it `timestamp`. The parts of `request` are
+    the fields `request_method`, `request_uri` and `server_protocol`, as in `parse_nginx`. The value `-` is NULL.
+    Values that AWS adds at the end in the future are ignored.
+
+    A line of another format leaves by the `errors` output. The formats are described at
+    <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>.
+
+    Args:
+        format: The kind of load balancer. The default is `auto`: each line tells its kind.
+        types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
+            by the `errors` output.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component("parse_elb", _objects.options({"format": format, "types": types, "field": field}))
+
+
 def parse_grok(
     *,
     field: str | None = None,
     skip_empty: bool | None = None,
-    patterns: Sequence[str],
+    pattern: str | Sequence[str],
     definitions: Mapping[str, str] | None = None,
     named_only: bool | None = None,
     keep_empty: bool | None = None,
@@ -1077,7 +1289,7 @@ def parse_grok(
             default `"payload"`.
         skip_empty: True if messages whose field is empty stay unchanged as well. The default is `false`. By
             default `false`.
-        patterns: The patterns, which are tried in this order.
+        pattern: The patterns, which are tried in this order.
         definitions: Additional patterns by name: `{PORT: '\d{1,5}'}`. They override default patterns of the same
             name.
         named_only: True if only patterns with a field name make fields. With `false`, `%{IP}` makes the field
@@ -1097,7 +1309,7 @@ def parse_grok(
             {
                 "field": field,
                 "skip_empty": skip_empty,
-                "patterns": patterns,
+                "pattern": pattern,
                 "definitions": definitions,
                 "named_only": named_only,
                 "keep_empty": keep_empty,
@@ -1113,7 +1325,7 @@ def parse_json(
     *,
     field: str | None = None,
     skip_empty: bool | None = None,
-    fields: Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
     types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
     flatten: bool | None = None,
     prefix: str | None = None,
@@ -1168,10 +1380,87 @@ def parse_json(
     )
 
 
+def parse_key_value(
+    *,
+    key_value_delimiter: str | None = None,
+    field_delimiter: str | None = None,
+    quotes: str | None = None,
+    whitespace: Literal["lenient", "strict"] | None = None,
+    bare_keys: bool | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    null_values: str | Sequence[str] | None = None,
+    max_fields: int | None = None,
+    field: str | None = None,
+) -> Component:
+    r"""Parses keys and values between any delimiters.
+
+    Keys and values may be in quotes, with the escapes `\"`, `\\`, `\n`, `\t`, `\r` and `\u0041`; within quotes,
+    delimiters are text. If a key occurs twice, the last value counts. Each key becomes a field, which is text
+    unless `types` gives another type. A message without the key has NULL in that field. A malformed message
+    leaves by the `errors` output. For `key=value` between spaces, `parse_logfmt` is faster.
+
+    Args:
+        key_value_delimiter: The text between a key and its value. The default is `=`. By default `"="`.
+        field_delimiter: The text between two pairs. The default is a space. By default `" "`.
+        quotes: The characters that may surround keys and values, each an ASCII character. The default is `"`.
+            Empty for none. By default `"\""`.
+        whitespace: White space around keys and values. The default is `lenient`.
+        bare_keys: True if a key may stand alone; its value is `true`. If not, such a message leaves by the
+            `errors` output. The default is `true`. By default `true`.
+        types: The types of fields that are not text: `{status: int, took: float}`. A message with a value that
+            does not fit its type leaves by the `errors` output.
+        null_values: The texts that mean NULL. By default these are `-` and the empty text, in fields with a type
+            other than text.
+        max_fields: The maximum number of different keys. A message with a further key leaves by the `errors`
+            output. The default is 1024. By default `1024`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_key_value",
+        _objects.options(
+            {
+                "key_value_delimiter": key_value_delimiter,
+                "field_delimiter": field_delimiter,
+                "quotes": quotes,
+                "whitespace": whitespace,
+                "bare_keys": bare_keys,
+                "types": types,
+                "null_values": null_values,
+                "max_fields": max_fields,
+                "field": field,
+            }
+        ),
+    )
+
+
+def parse_leef(
+    *,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    max_fields: int | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses the Log Event Extended Format (LEEF), versions 1.0 and 2.0.
+
+    The values of the header are the fields `leefVersion`, `vendor`, `product`, `productVersion` and `eventId`.
+    Each attribute is a field of its name. Version 2.0 names the delimiter of the attributes, as a character or as
+    in `x5E`; it is a tab otherwise. Text before `LEEF:`, such as the header of syslog, is ignored. Fields are
+    text unless `types` gives another type. A malformed message leaves by the `errors` output. The format is
+    described at <https://www.ibm.com/docs/en/dsm?topic=leef-overview>.
+
+    Args:
+        types: The types of fields that are not text: `{srcPort: int}`. A message with a value that does not fit
+            its type leaves by the `errors` output.
+        max_fields: The maximum number of different fields. A message with a further field leaves by the `errors`
+            output. The default is 1024. By default `1024`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component("parse_leef", _objects.options({"types": types, "max_fields": max_fields, "field": field}))
+
+
 def parse_logfmt(
     *,
     types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
-    null_values: Sequence[str] | None = None,
+    null_values: str | Sequence[str] | None = None,
     max_fields: int | None = None,
     field: str | None = None,
 ) -> Component:
@@ -1197,11 +1486,48 @@ def parse_logfmt(
     )
 
 
+def parse_nginx(
+    *,
+    format: str | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    field: str | None = None,
+) -> Component:
+    r"""Parses the access logs and error logs of nginx.
+
+    Each variable of the format becomes a field of its name, such as `remote_addr`, `status` and
+    `http_user_agent`. Statuses, lengths, ports and counts are whole numbers, durations are numbers. The times
+    `$time_local`, `$time_iso8601` and `$msec` are the field `time`. `$request` is the field `request`, and its
+    parts are the fields `request_method`, `request_uri` and `server_protocol`, which are NULL if the client sent
+    something other than a request. The value `-` is NULL. Escapes, such as `\x22`, are decoded. The same names
+    are used by `parse_apache`.
+
+    A request that several upstream servers answered has several values of variables such as `$upstream_addr`,
+    which are one text. Of `$upstream_status`, `$upstream_response_time` and other numbers, only the last counts,
+    unless `types` makes them text.
+
+    A line of another format leaves by the `errors` output. The formats are described at
+    <https://nginx.org/en/docs/http/ngx_http_log_module.html>.
+
+    Args:
+        format: The format: `combined`, which is the default, `main` (with `$http_x_forwarded_for` at the end, as
+            in the configuration that nginx installs), `ingress` (of Kubernetes' ingress-nginx), `error` (the log
+            of errors), or the text of a directive `log_format`.
+
+            With `error`, the fields are `time`, `level`, `pid`, `tid`, `connection` and `message`, and `client`,
+            `server`, `request`, `subrequest`, `upstream`, `host` and `referrer` where nginx names them. By
+            default `"combined"`.
+        types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
+            by the `errors` output.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component("parse_nginx", _objects.options({"format": format, "types": types, "field": field}))
+
+
 def parse_regex(
     *,
     pattern: str,
     types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
-    null_values: Sequence[str] | None = None,
+    null_values: str | Sequence[str] | None = None,
     field: str | None = None,
 ) -> Component:
     """Parses text by a regular expression.
@@ -1255,7 +1581,24 @@ def parse_user_agent(
     *,
     field: str | None = None,
     skip_empty: bool | None = None,
-    fields: Sequence[
+    fields: Literal[
+        "browser",
+        "browser-version",
+        "version",
+        "os",
+        "os-family",
+        "os-version",
+        "platform",
+        "localization",
+        "engine",
+        "engine-version",
+        "mozilla",
+        "category",
+        "vendor",
+        "bot",
+        "mobile",
+    ]
+    | Sequence[
         Literal[
             "browser",
             "browser-version",
@@ -1307,15 +1650,89 @@ def parse_user_agent(
     )
 
 
+def parse_w3c(
+    *,
+    format: Literal["iis", "cloudfront"] | None = None,
+    fields: str | Sequence[str] | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses the W3C extended log format, which Microsoft's IIS and Amazon CloudFront write.
+
+    The directive `#Fields:` names the fields of the lines that follow it in the same file, such as `cs-uri-stem`
+    and `sc-status`. Directives do not become messages. With `--state`, a later run knows the fields of the files
+    that it continues. The fields of the last 10,000 files are kept, in at most 16 MiB. A line before the first
+    `#Fields:` of its file leaves by the `errors` output, and so does a line with more or fewer values than there
+    are fields.
+
+    `time` is a point in time, with the date of the field `date`. Without that field, the time of the day is the
+    text `time-of-day`. Statuses, sizes and ports are whole numbers. The value `-` is NULL. The format is
+    described at <https://www.w3.org/TR/WD-logfile.html>.
+
+    Args:
+        format: The program that wrote the log. The default is `iis`.
+        fields: The names of the fields, in their order. By default the directive `#Fields:` of each file names
+            them.
+        types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
+            by the `errors` output.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_w3c", _objects.options({"format": format, "fields": fields, "types": types, "field": field})
+    )
+
+
+def redact(
+    *,
+    fields: str | Sequence[str] | None = None,
+    find: Literal["email", "card", "ip", "iban"] | Sequence[Literal["email", "card", "ip", "iban"]] | None = None,
+    pattern: str | Sequence[str] | None = None,
+    with_: str | None = None,
+    keep_last: int | None = None,
+    secret: str | None = None,
+) -> Component:
+    """Hides personal data: mail addresses, card numbers, IP addresses, bank accounts, and what matches patterns of
+    your own.
+
+    Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
+    hidden. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+
+    Args:
+        fields: The fields in which data is hidden. The default is the payload. A message without one of them
+            keeps the others.
+        find: The kinds of data to hide: `email`, `card`, `ip`, `iban`.
+        pattern: Regular expressions whose matches are hidden as well.
+        with_: The text in place of the data. The default is `***`. By default `"***"`.
+        keep_last: The number of characters at the end of the data that stay, after the text `with`: `***1111` of
+            a card with `keep_last: 4`. Blanks and dashes do not count and are left out. Data that is not more
+            than twice as long is hidden as a whole. The default is 0. By default `0`.
+        secret: The secret of pseudonyms, at least 8 bytes, from a variable or a file. In place of `with`, the
+            first 16 digits of an HMAC-SHA-256 stand for the data: the same ones for the same data.
+    """
+    return Component(
+        "redact",
+        _objects.options(
+            {
+                "fields": fields,
+                "find": find,
+                "pattern": pattern,
+                "with": with_,
+                "keep_last": keep_last,
+                "secret": secret,
+            }
+        ),
+    )
+
+
 def remove(*, original: bool | None = None) -> Component:
     """Removes files from the disk and ends their processing.
 
     The removed file is the current one: the file that was read, or the file that earlier transforms made of it. A
     file that was replaced or changed since it was found is another file: it stays where it is, with a warning.
-    With `watch` the source sends it again; without, the next run does.
+    With `follow` the source sends it again; without, the next run does.
 
     Removed files cannot be read again. So the sinks and transforms of a graph with `remove` keep what earlier
-    runs have written: `on_exists` of `directory`, `write`, `objects` and `upload` is `rename` by default, and the
+    runs have written: `existing` of `directory`, `write`, `objects` and `upload` is `rename` by default, and the
     sink `file` appends.
 
     Args:
@@ -1491,7 +1908,7 @@ def set(value: Mapping[str, str], /) -> Component:
     return Component("set", value)
 
 
-def slice(*, ranges: Sequence[str]) -> Component:
+def slice(*, ranges: str | Sequence[str]) -> Component:
     """Reduces each file to parts of its content, one after the other.
 
     Of files on servers (source `remote_files`), only these parts are fetched.
@@ -1564,7 +1981,7 @@ def split_fields(
     field: str | None = None,
     skip_empty: bool | None = None,
     delimiter: str | None = None,
-    fields: Sequence[str],
+    fields: str | Sequence[str],
     prefix: str | None = None,
 ) -> Component:
     """Splits a text into fields by position.
@@ -1730,13 +2147,13 @@ def upload(
     *,
     url: str,
     name: str | None = None,
-    on_exists: Literal["replace", "rename", "update", "skip", "error"] | None = None,
+    existing: Literal["replace", "rename", "update", "skip", "error"] | None = None,
     on_failure: Literal["retry", "reject"] | None = None,
     content_type: str | None = None,
-    encode: Literal["json", "csv", "logfmt", "text", "raw"] | Mapping[str, Any] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     delimiter: str | None = None,
-    parquet: Mapping[str, Any] | None = None,
     rotate: Mapping[str, Any] | None = None,
+    max_open_files: int | None = None,
     part_size: str | int | None = None,
     writers: int | None = None,
 ) -> Component:
@@ -1749,20 +2166,24 @@ def upload(
         url: The target: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store
             follow as a query (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from
             where the store's own tools keep them.
-        name: The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its
-            place relative to the folder that the source reads.
-        on_exists: The action if the object exists. The default is `replace`; for files of a source that gets them
+        name: The name of an object below `url`, a template. For files, the default is `{folder}{name}`: the file
+            keeps its place relative to the folder that the source reads. For messages, it contains their columns,
+            as in `{host}/{time:%Y-%m-%d}.jsonl`, and `{number}` or `{number:5}` for the number of the object. The
+            default is `url` itself.
+        existing: The action if the object exists. The default is `replace`; for files of a source that gets them
             only once, such as uploads, and beside `remove`, it is `rename`.
         on_failure: The action if a file cannot be written for a reason that may pass, such as a store that does
             not answer. The default is `retry`. Messages are always retried.
         content_type: The content type of the objects, such as `text/csv`. The default is the type of the file, if
             it is known.
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
-        delimiter: The text after each message. The default is a line feed. By default `"\n"`.
-        parquet: Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an
-            object determine its columns, unless `columns` lists them. Messages that do not fit leave by the
-            `errors` output, and only these.
+            `parquet` writes the fields of messages as Parquet tables. The first messages of an object determine
+            its columns, unless `columns` lists them. Messages that do not fit leave by the `errors` output, and
+            only these.
+        delimiter: The text after each message. The default is a line feed. A table has none. By default `"\n"`.
         rotate: When to begin a new object of messages. By default all messages go to one object.
+        max_open_files: The maximum number of objects that are open at the same time, if messages decide the name.
+            The default is 256. By default `256`.
         part_size: The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB,
             and at most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local
             folder use up to 16 MiB. Parts are never smaller than the store allows, and become larger if an object
@@ -1776,13 +2197,13 @@ def upload(
             {
                 "url": url,
                 "name": name,
-                "on_exists": on_exists,
+                "existing": existing,
                 "on_failure": on_failure,
                 "content_type": content_type,
                 "encode": encode,
                 "delimiter": delimiter,
-                "parquet": parquet,
                 "rotate": rotate,
+                "max_open_files": max_open_files,
                 "part_size": part_size,
                 "writers": writers,
             }
@@ -1794,8 +2215,8 @@ def write(
     *,
     path: str | PathLike[str],
     name: str | None = None,
-    on_exists: Literal["replace", "rename", "error", "overwrite", "skip"] | None = None,
-    keep: Sequence[Literal["times", "mode"]] | None = None,
+    existing: Literal["replace", "rename", "error", "overwrite", "skip"] | None = None,
+    keep: Literal["times", "mode"] | Sequence[Literal["times", "mode"]] | None = None,
     fsync: bool | None = None,
 ) -> Component:
     """Writes files into a folder and passes them on unchanged.
@@ -1806,7 +2227,7 @@ def write(
         path: The folder. It is created if it does not exist.
         name: The name of the file in the folder, a template. It may contain subfolders. The default is
             `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
-        on_exists: The action if a file of that name exists. The default is `replace`; for files of a source that
+        existing: The action if a file of that name exists. The default is `replace`; for files of a source that
             gets them only once, such as uploads, and beside `remove`, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`
             (permissions). The default is both. A copy is never more accessible than its source: new folders have
@@ -1815,5 +2236,5 @@ def write(
             Flushing takes about a millisecond for each file, or more. By default `false`.
     """
     return Component(
-        "write", _objects.options({"path": path, "name": name, "on_exists": on_exists, "keep": keep, "fsync": fsync})
+        "write", _objects.options({"path": path, "name": name, "existing": existing, "keep": keep, "fsync": fsync})
     )

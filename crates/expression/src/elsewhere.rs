@@ -17,7 +17,7 @@ const FUNCTIONS: [(&[&str], &str); 20] = [
     (&["len", "size", "sizeof"], "Use `length`."),
     (&["lowercase", "downcase", "lcase"], "Use `lower`."),
     (&["uppercase", "upcase", "ucase"], "Use `upper`."),
-    (&["index", "indexof", "instr", "locate"], "Use `strpos`."),
+    (&["index", "indexof", "locate"], "Use `strpos`."),
     (
         &["match", "matches", "regexp_match", "regexp_matches"],
         "Use `regexp_like`, or write `a ~ 'expression'`.",

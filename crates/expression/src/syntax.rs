@@ -220,6 +220,9 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         Some((expected, "EOF")) => {
             ExpressionError::new("The expression ends too early.").help(format!("Expected {expected}."))
         }
+        Some((_, "!")) => {
+            ExpressionError::new("Expressions have no operator `!`.").help("Write `NOT a`.")
+        }
         Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
             .help(format!("Expected {expected}.")),
         // The parser names its own token.
@@ -300,9 +303,6 @@ impl Rules<'_> {
                     .help("Write the value itself, or the name of a column."))
             }
             Expr::BinaryOp { op, right, .. } => self.check_operator(op, right, at),
-            Expr::UnaryOp { op: UnaryOperator::BangNot, .. } => {
-                Err(ExpressionError::new("Expressions have no operator `!`.").at(at).help("Write `NOT a`."))
-            }
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, .. } => {
                 Err(ExpressionError::new("Expressions have no operator `~` before a value.")
                     .at(at)

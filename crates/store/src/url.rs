@@ -264,11 +264,11 @@ mod tests {
         let why = |url: &str| parse(url).err().unwrap().to_string();
         assert_eq!(
             why("s3://b/k?regon=eu"),
-            "`s3://b/k` cannot be used: `s3` has no option `regon`; did you mean `region`?"
+            "`s3://b/k?…` cannot be used: `s3` has no option `regon`; did you mean `region`?"
         );
         assert_eq!(
             why("gs://b/k?colour=red"),
-            "`gs://b/k` cannot be used: `gs` has no option `colour`; there is for example `endpoint`"
+            "`gs://b/k?…` cannot be used: `gs` has no option `colour`; there is for example `endpoint`"
         );
         for known in ["s3://b/k?region=eu&aws_endpoint=http://h", "az://c/k?account_name=a&endpoint=http://h"]
         {

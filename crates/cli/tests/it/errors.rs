@@ -214,7 +214,7 @@ fn a_replay_that_was_killed_does_not_deliver_its_finished_part_again() {
             format!(
                 "{state}sources: {{ in: {{ file: {{ path: 'in/*' }} }} }}
 pipelines: {{ main: {{ from: in, transforms: [ {transform} ], to: out }} }}
-sinks: {{ out: {{ http: {{ address: '{address}', batch: none, concurrency: 1 }} }} }}
+sinks: {{ out: {{ http: {{ url: '{address}', batch: none, concurrency: 1 }} }} }}
 "
             )
         };

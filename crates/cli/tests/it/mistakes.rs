@@ -385,7 +385,7 @@ fn a_field_that_some_message_may_have_is_no_mistake() {
     for transforms in [
         "parse_json: {}}, {filter: a > 5}",
         "parse_csv: { columns: [a] }}, {filter: a > 5}, {filter: a.b = 'x' OR payload = 'x' OR meta.path = 'x'}",
-        "parse_csv: { columns: [a] }}, {filter: coalesce(b, a) > 5}, {filter: b IS NULL}",
+        "parse_csv: { columns: [a] }}, {filter: 'coalesce(b, a) > 5'}, {filter: b IS NULL}",
         "parse_csv: { columns: [a, b] }}, {rename: { a: b, b: a }}, {filter: a > 5 AND b > 5}",
         "parse_csv: { columns: [a1, a2] }}, {keep: ['a*']}, {drop: ['a*']}, {set: { c: 1 }}, {filter: c = 1}",
         "parse_csv: { columns: [a] }}, {set: { b: a, c: b + 1 }}, {route: { more: c > 2 }}",

@@ -257,7 +257,7 @@ types: { status: int, size: int }"#;
         );
         assert_eq!(
             testing::refused::<ParseRegex>("pattern: '(?<a>.)'\ntypes: {a: number}"),
-            "`a` cannot be `number`. It can be `text`, `int`, `float`, `bool`, `timestamp` or `json`."
+            "`a` cannot be `number`. Did you mean `float`?"
         );
     }
 }

@@ -116,7 +116,7 @@ proptest! {
             let yaml = format!("{{rate: 1, per: 365d, burst: 9, on_excess: {yaml}}}");
             same_after_cuts::<Limit>(&yaml, &lines, size, &cuts)?;
         }
-        for yaml in ["{}", "window: 3", "{window: 2, within: 1h}"] {
+        for yaml in ["{}", "max_keys: 3", "{max_keys: 2, max_age: 1h}"] {
             same_after_cuts::<Dedupe>(yaml, &lines, size, &cuts)?;
         }
         for yaml in ["header: true", "{header: true, flexible: true, max_columns: 1}"] {

@@ -58,7 +58,7 @@ fn run(bytes: &[u8]) {
         return;
     };
     let origin = origin(*service, input.0);
-    let operator = origin.looking(&<_>::default());
+    let operator = origin.looking(&<_>::default(), 0);
     bounded((8 << 20) + 200 * bytes.len(), || {
         RUNTIME.with(|runtime| {
             runtime.block_on(async {

@@ -97,7 +97,7 @@ async fn send(upload: &Upload, number: u32, content: &Bytes) -> UploadedPart {
 }
 
 async fn content_type(place: &TestStore, path: &str) -> Option<String> {
-    let operator = place.store.origin(path).looking(&Arc::default());
+    let operator = place.store.origin(path).looking(&Arc::default(), 0);
     operator.stat(path).await.unwrap().content_type().map(str::to_owned)
 }
 

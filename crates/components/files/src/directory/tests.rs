@@ -63,7 +63,7 @@ async fn the_file_that_was_checked_is_the_one_that_is_written() {
     let folder = Folder::new();
     let mut file = file_at(&folder.put("in/a", "small"));
     for _ in 0..2 {
-        let checked = apply_to_file::<CheckSize>("{ max: 5B }", &mut file).await.unwrap();
+        let checked = apply_to_file::<CheckSize>("{ max_bytes: 5B }", &mut file).await.unwrap();
         assert_eq!(checked, Disposition::Continue);
     }
     let checked = apply_to_file::<CheckType>("{ allow: [text/plain] }", &mut file).await.unwrap();

@@ -147,7 +147,7 @@ fn only_the_fields_asked_for_are_made() {
     );
     assert_eq!(
         refused::<ParseJsonConfig>("{ types: { b: integer } }"),
-        "`b` cannot be `integer`. It can be `text`, `int`, `float`, `bool`, `timestamp` or `json`."
+        "`b` cannot be `integer`. Did you mean `int`?"
     );
 }
 

@@ -221,7 +221,7 @@ fn a_negative_size_is_no_bound_and_bounds_that_exclude_each_other_are_a_mistake(
         ))
     };
     assert!(sizes(0, -3).contains("check_size: { min_bytes: 0B }"), "{}", sizes(0, -3));
-    assert!(sizes(-3, 7).contains("max: 7B"), "{}", sizes(-3, 7));
+    assert!(sizes(-3, 7).contains("max_bytes: 7B"), "{}", sizes(-3, 7));
     assert!(sizes(9, 7).contains("no file has at least"), "{}", sizes(9, 7));
 }
 

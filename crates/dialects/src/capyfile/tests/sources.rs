@@ -33,7 +33,7 @@ fn size(environment: &TestEnvironment, source_type: &str, source: &str) -> Strin
     match environment.read(&document, Some("p")) {
         Ok(phases) => {
             let printed = printed(&phases[0], &text);
-            let from = printed.find("min: ").unwrap();
+            let from = printed.find("min_bytes: ").unwrap();
             printed[from..].split(" }").next().unwrap().to_owned()
         }
         Err(LoadError::Definition(wrong)) => wrong.to_string(),
@@ -46,14 +46,14 @@ fn size(environment: &TestEnvironment, source_type: &str, source: &str) -> Strin
 fn each_type_of_source_has_its_value() {
     let environment = environment();
     for (source_type, source, expected) in [
-        ("value", "'6'", "min: 6B"),
-        ("env_var", "SIZE", "min: 7B"),
-        ("file", "/etc/size", "min: 8B"),
-        ("secret", "size", "min: 9B"),
-        ("http_get", "size", "min: 10B"),
-        ("http_post", "posted", "min: 11B"),
-        ("http_post", "size", "min: 10B"),
-        ("http_header", "x-size", "min: 12B"),
+        ("value", "'6'", "min_bytes: 6B"),
+        ("env_var", "SIZE", "min_bytes: 7B"),
+        ("file", "/etc/size", "min_bytes: 8B"),
+        ("secret", "size", "min_bytes: 9B"),
+        ("http_get", "size", "min_bytes: 10B"),
+        ("http_post", "posted", "min_bytes: 11B"),
+        ("http_post", "size", "min_bytes: 10B"),
+        ("http_header", "x-size", "min_bytes: 12B"),
     ] {
         assert_eq!(size(&environment, source_type, source), expected, "{source_type}");
     }

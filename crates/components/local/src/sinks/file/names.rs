@@ -13,7 +13,7 @@ use super::piece::Piece;
 use super::stamp::{self, Shape};
 use thalweg_codec::compress::Compression;
 use thalweg_codec::part_name;
-use thalweg_codec::safe_path::{CONTINUED, PART};
+use thalweg_codec::safe_path::{CONTINUED, PART, is_reserved};
 
 /// Which pieces have a number in their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -68,7 +68,10 @@ impl Saved {
     /// True if a run began to continue this finished file, as its journal says.
     fn is_continued_by(&self, note: &Saved) -> bool {
         let is_later = match self.form.style.numbers {
-            Numbers::Always => (note.number, note.length) == (self.number, self.length),
+            // Numbers of files that exist are left out, so the piece may have a later number.
+            Numbers::Always => {
+                note.number > self.number || (note.number, note.length) == (self.number, self.length)
+            }
             Numbers::IfTaken => note.noted > self.noted,
         };
         self.finished && is_later
