@@ -67,6 +67,7 @@ impl RunArguments {
             compat_exit_code: self.compat_exit_code,
             reports_skipped: false,
             hints: false,
+            shows_rejected: None,
         })
     }
 

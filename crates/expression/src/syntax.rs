@@ -220,9 +220,7 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         Some((expected, "EOF")) => {
             ExpressionError::new("The expression ends too early.").help(format!("Expected {expected}."))
         }
-        Some((_, "!")) => {
-            ExpressionError::new("Expressions have no operator `!`.").help("Write `NOT a`.")
-        }
+        Some((_, "!")) => ExpressionError::new("Expressions have no operator `!`.").help("Write `NOT a`."),
         Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
             .help(format!("Expected {expected}.")),
         // The parser names its own token.
@@ -499,7 +497,7 @@ mod tests {
         for (sql, at, help) in [
             ("a > 1 && b > 2", "&&", "Conditions are joined with `AND`."),
             ("!a", "!", "Write `NOT a`."),
-            ("a =~ 'x'", "~", "A text is compared with a regular expression by `a ~ 'expression'`."),
+            ("a =~ 'x'", "'x'", "A text is compared with a regular expression by `a ~ 'expression'`."),
             ("u ->> 'n' = 'x'", "->>", "A part of JSON is written `a.b`, `a[0]`, or `json_get(a, 'b')`."),
             ("a > 1;", ";", "Leave it out."),
             ("a > 1 ? b : c", "?", "A choice is written `CASE WHEN condition THEN a ELSE b END`."),

@@ -27,6 +27,7 @@ pub struct Arguments {
 
 /// A shell with completion.
 #[derive(Debug, Clone, Copy, ValueEnum)]
+#[expect(clippy::enum_variant_names, reason = "PowerShell is the name of a shell")]
 enum Shell {
     Bash,
     Elvish,

@@ -25,7 +25,7 @@ fn check(source: &str, transforms: &str, sink: &str, input: &str) {
 fn check_with(budget: u64, source: &str, transforms: &str, sink: &str, input: &str) {
     let program = Program::new(Path::new(PROGRAM)).unwrap();
     let config = format!(
-        "memory: {budget}KiB\nsources: {{ in: {{ {source} }} }}\npipelines: {{ main: {{ from: in, transforms: \
+        "memory: {budget}KiB\nunknown_fields: accept\nsources: {{ in: {{ {source} }} }}\npipelines: {{ main: {{ from: in, transforms: \
          {transforms}, to: out }} }}\nsinks: {{ out: {{ {sink} }} }}\n",
     );
     program.write("pipeline.yaml", config).unwrap();

@@ -50,13 +50,13 @@ pub struct Encoding {
 #[serde(untagged)]
 enum Written {
     Format(Format),
-    Options(EncodeOptions),
+    Options(Box<EncodeOptions>),
 }
 
 impl From<Written> for Encoding {
     fn from(written: Written) -> Self {
         let options = match written {
-            Written::Options(options) => options,
+            Written::Options(options) => *options,
             Written::Format(format) => EncodeOptions {
                 format,
                 fields: None,

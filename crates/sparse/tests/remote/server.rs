@@ -236,7 +236,7 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
             extra += &format!("Content-Range: bytes {first}-{last}/{total}\r\n");
             &bytes[first as usize..=last as usize]
         }
-        None => &bytes[..],
+        None => bytes,
     };
     let status = if range.is_some() { 206 } else { 200 };
     let length = match fault {

@@ -23,7 +23,7 @@ fn formats_with_a_name() {
     let common = json!({"remote_addr": "127.0.0.1", "remote_user": "frank", "time": 971_211_336_000_000_i64,
         "request": "GET /apache_pb.gif HTTP/1.0", "request_method": "GET", "request_uri": "/apache_pb.gif",
         "server_protocol": "HTTP/1.0", "status": 200, "body_bytes_sent": 2326});
-    assert_eq!(parsed("format: common", &[COMMON]).main(), [common.clone()]);
+    assert_eq!(parsed("format: common", &[COMMON]).main(), std::slice::from_ref(&common));
     let combined = format!(r#"{COMMON} "http://www.example.com/start.html" "a \"b\" \\ \xc3\xa9""#);
     let mut expected = common;
     expected["http_referer"] = json!("http://www.example.com/start.html");

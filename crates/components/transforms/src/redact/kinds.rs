@@ -74,7 +74,7 @@ fn is_card(text: &[u8]) -> bool {
             _ => digit * 2 / 10 + digit * 2 % 10,
         })
         .sum();
-    (13..=19).contains(&count) && sum % 10 == 0
+    (13..=19).contains(&count) && sum.is_multiple_of(10)
 }
 
 /// Computes the remainder of the number that the letters and digits stand for, the first four last.

@@ -89,7 +89,7 @@ fn is_card_by_hand(digits: &str) -> bool {
     let values: Vec<u32> = digits.chars().rev().map(|digit| digit.to_digit(10).unwrap()).collect();
     let odd: u32 = values.iter().step_by(2).sum();
     let even: u32 = values.iter().skip(1).step_by(2).copied().map(doubled).sum();
-    (odd + even) % 10 == 0
+    (odd + even).is_multiple_of(10)
 }
 
 proptest! {

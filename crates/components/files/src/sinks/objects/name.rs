@@ -304,7 +304,10 @@ mod tests {
         batch(vec!["x"; rows]).set_fields([(field, column)]).unwrap()
     }
 
-    fn grouped(text: &str, hosts: &[Option<&str>]) -> (Vec<(String, Vec<u32>)>, Vec<(u32, String)>) {
+    /// Paths with their rows, and rejected rows with the reasons.
+    type Grouped = (Vec<(String, Vec<u32>)>, Vec<(u32, String)>);
+
+    fn grouped(text: &str, hosts: &[Option<&str>]) -> Grouped {
         let mut path = ObjectPaths::parse("base/".to_owned(), text).unwrap();
         let (named, rejected) = path.group(&with_hosts(hosts));
         let numbers = path.numbers();

@@ -46,9 +46,10 @@ use self::schedule::Schedule;
 /// a last message without its delimiter is rejected: it may be torn.
 ///
 /// When the run is asked to stop, the program and the processes that it started get SIGTERM, and SIGKILL
-/// after `stop_timeout`. Their output until then is read. When the program ends, the processes that it left
-/// behind are killed. A process that left the program's process group (`setsid`) stays. The output cannot be
-/// read a second time, so a run that is killed loses the messages in flight.
+/// after `stop_timeout`. Their output until then is read, except a last message that is cut off. When the
+/// program ends, the processes that it left behind are killed. A process that left the program's process
+/// group (`setsid`) stays. The output cannot be read a second time, so a run that is killed loses the
+/// messages in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecSource {

@@ -145,6 +145,10 @@ impl Run {
             carry.clear();
             carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
             if is_end {
+                // A stopped run ends the program in the middle of a message: the rest of it was never there.
+                if after == After::More && out.is_stopping() {
+                    return Ok(());
+                }
                 return cut::reject_rest(&cutter, &carry, TORN, Some(&self.path), out).await;
             }
         }
