@@ -238,7 +238,16 @@ def test_numbers_that_must_not_be_negative_are_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"0123")
     wrong: Any = functools.partial(thalweg.open, file)
-    for option in ("max_cache_bytes", "memory", "attempts", "concurrency", "widest_gap", "longest", "read_ahead", "whole"):
+    for option in (
+        "max_cache_bytes",
+        "memory",
+        "attempts",
+        "concurrency",
+        "widest_gap",
+        "longest",
+        "read_ahead",
+        "whole",
+    ):
         with pytest.raises(thalweg.ConfigurationError, match=rf"^`{option}` is -1: it must be 0 or more$"):
             wrong(**{option: -1})
     with pytest.raises(thalweg.ConfigurationError, match=r"^`limit` is -1: it must be 0 or more$"):

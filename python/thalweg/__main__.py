@@ -22,7 +22,10 @@ EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema
 
 #: Options of `copy` with a value, each with its metavariable and help.
 VALUES = {
-    "symlinks": ("WHAT", "the files to copy through links in a folder: inside (links that stay in it, the default) or files (all)"),
+    "symlinks": (
+        "WHAT",
+        "the files to copy through links in a folder: inside (links that stay in it, the default) or files (all)",
+    ),
     "existing": ("WHAT", "what to do with an object that exists: replace (the default), update, skip or error"),
     "content-type": ("TYPE", "the content type of written objects"),
     "memory": ("SIZE", "the memory for data in flight, for example 1GiB"),

@@ -83,9 +83,9 @@ def exec(
     last message without its delimiter is rejected: it may be torn.
 
     When the run is asked to stop, the program and the processes that it started get SIGTERM, and SIGKILL after
-    `stop_timeout`. Their output until then is read. When the program ends, the processes that it left behind are
-    killed. A process that left the program's process group (`setsid`) stays. The output cannot be read a second
-    time, so a run that is killed loses the messages in flight.
+    `stop_timeout`. Their output until then is read, except a last message that is cut off. When the program ends,
+    the processes that it left behind are killed. A process that left the program's process group (`setsid`)
+    stays. The output cannot be read a second time, so a run that is killed loses the messages in flight.
 
     Args:
         command: The program and its arguments: a list, or a text that is split at blanks as a shell splits it,
