@@ -28,6 +28,10 @@ const BESIDE_BUDGET: u64 = 48 << 20;
 /// How long all records may take to arrive before a source that does not end is stopped. The next run reads
 /// the rest.
 const ARRIVAL: Duration = Duration::from_secs(4);
+/// How much longer each restart runs before a source that does not end is stopped. The unfinished output of
+/// an earlier run may have all records before the source has looked: then it is asked to stop with input
+/// left, and the output stays unfinished.
+const LONGER: Duration = Duration::from_millis(250);
 /// A run whose disk may be full is killed after this time, and waits no longer for room once it is stopped.
 const FULL: Duration = Duration::from_secs(5);
 /// The interruption of a process.
@@ -219,6 +223,7 @@ impl<'a> Scenario<'a> {
     ) -> Result<(), String> {
         for restart in 1..=RESTARTS {
             stage.sender.run_began_at = stage.sender.next;
+            stage.runs_at_least = LONGER * (restart as u32 - 1);
             let ended = stage.run(self.launch(), None, verdict)?;
             if !ended.is_done() {
                 return Err(format!(
@@ -277,6 +282,8 @@ struct Stage<'a> {
     sender: Sender,
     /// The records that were in the output when a run was interrupted.
     kept: Vec<bool>,
+    /// How long a run lasts before it is stopped, also if all has arrived.
+    runs_at_least: Duration,
     _held: Option<Box<dyn std::any::Any>>,
 }
 
@@ -293,7 +300,16 @@ impl<'a> Stage<'a> {
         }
         let kept = vec![false; scenario.records.count as usize];
         let disk = scenario.disk.map(|bytes| SmallDisk::mount(&program.path("out"), bytes)).transpose()?;
-        Ok(Self { scenario, program, server, sender, kept, disk, _held: prepared.held })
+        Ok(Self {
+            scenario,
+            program,
+            server,
+            sender,
+            kept,
+            runs_at_least: Duration::ZERO,
+            disk,
+            _held: prepared.held,
+        })
     }
 
     /// Runs the program once.
@@ -372,7 +388,7 @@ impl<'a> Stage<'a> {
         while begun.elapsed() < ARRIVAL && running.runs_for(Duration::from_millis(20)) {
             let arrived = self.read(true)?;
             let is_all = arrived.iter().all(|replica| oracle.tally(replica).missing_count == 0);
-            if is_all && !arrived.is_empty() {
+            if is_all && !arrived.is_empty() && begun.elapsed() >= self.runs_at_least {
                 break;
             }
         }
