@@ -14,12 +14,12 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist deb test-slim soak fuzz tools check generate generated docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
+.PHONY: help demo build dist deb distribution test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
-	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist, and an archive"
-	@echo "             of the program, its man pages, completions and unit; 'make deb' makes a Debian package of them"
+	@echo "make dist    build the program to install, and the slim build beside it, in target/dist, and an archive of the program,"
+	@echo "             its man pages, completions and unit (MINUTES); 'make deb' makes a Debian package of them"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
 	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
@@ -41,6 +41,7 @@ help:
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
+	@echo "make pictures  take the pictures of the terminal for the README again"
 	@echo "make docs    build the site of the documentation in target/docs (compiles mdBook the first time, three minutes)"
 	@echo "make fmt     format the code, and wrap comments and Markdown"
 	@echo "make lint    what 'make test' checks before it tests"
@@ -52,21 +53,23 @@ build:
 third_party := $(target)/dist/third-party.txt
 package = python3 tools/licenses.py --texts $(third_party) && python3 tools/package.py --third-party $(third_party)
 
-# Without symbols, which are a quarter of it. The slim build has only what is for messages, files and the network, and is
-# compiled for size (the profile `slim`), which takes a build of all dependencies of its own.
-dist:
-	@mkdir -p $(target)/dist
-	$(CARGO) build --release --locked -p thalweg
-	strip -o $(target)/dist/thalweg $(target)/release/thalweg
-	$(target)/release/thalweg reference --man $(target)/dist/man
-	$(package) tar $(target)/release/thalweg $(target)/dist
+# Programs to install have profiles of their own, `distribution` and `slim`, see docs/decisions/049-one-build-profile.md. Each
+# takes a build of all dependencies. The slim build has only what is for messages, files and the network.
+distribution := $(target)/distribution/thalweg
+dist: distribution
+	strip -o $(target)/dist/thalweg $(distribution)
+	$(distribution) reference --man $(target)/dist/man
+	$(package) tar $(distribution) $(target)/dist
 	$(CARGO) build --profile slim --locked -p thalweg --no-default-features
 	cp $(target)/slim/thalweg $(target)/dist/thalweg-slim
 	@ls -l $(target)/dist
 
-deb: build
+deb: distribution
+	$(package) deb $(distribution) $(target)/dist
+
+distribution:
 	@mkdir -p $(target)/dist
-	$(package) deb $(target)/release/thalweg $(target)/dist
+	$(CARGO) build --profile distribution --locked -p thalweg
 
 # In a folder of its own: the other features would make `make test` compile everything again.
 test-slim:
@@ -100,6 +103,7 @@ test: generated
 	$(CARGO) test --release --locked --workspace
 	@$(submake) --no-print-directory python
 	$(python)/bin/python tools/pages.py $(target)/release/thalweg
+	$(python)/bin/python tools/pictures.py $(target)/release/thalweg --check
 	$(python)/bin/python tools/test.py
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
@@ -115,6 +119,10 @@ generated:
 	@python3 tools/generate.py --check
 	@python3 tools/seeds.py --check
 	@python3 tools/pages.py --links
+
+# The pictures of the terminal in the README.
+pictures: build $(python)/installed
+	$(python)/bin/python tools/pictures.py $(target)/release/thalweg
 
 # The site. Its first page is target/docs/index.html.
 mdbook := $(target)/mdbook/bin/mdbook

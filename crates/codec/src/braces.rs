@@ -20,6 +20,11 @@ pub fn parse<P>(
         literal.push_str(&rest[..length]);
         at += length;
         let rest = &rest[length..];
+        if let Some((length, name)) = doubled(rest) {
+            return Err(FormatError::new("Two braces stand for one brace, and not for a value.")
+                .at(at..at + length)
+                .help(format!("Write `{{{name}}}`.")));
+        }
         if rest.starts_with("{{") || rest.starts_with("}}") {
             literal.push_str(&rest[..1]);
             at += 2;
@@ -44,4 +49,25 @@ pub fn parse<P>(
         pieces.push(plain(literal));
     }
     Ok(pieces)
+}
+
+/// Returns the length and the name of a placeholder of Vector, Jinja and others at the beginning of a text:
+/// `{{ name }}`. The blanks tell it from a brace that is meant.
+fn doubled(text: &str) -> Option<(usize, &str)> {
+    let (name, _) = text.strip_prefix("{{ ")?.split_once(" }}")?;
+    let is_part = |character: char| character.is_alphanumeric() || matches!(character, '_' | '.');
+    (!name.is_empty() && name.chars().all(is_part)).then_some((name.len() + 6, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_of_other_languages_are_a_mistake_and_doubled_ones_are_not() {
+        let parsed = |text: &str| parse(text, |text| text, |inside, _| Ok(format!("<{inside}>")));
+        assert_eq!(parsed("{{a}} {b}{{ {c d} }}").unwrap().concat(), "{a} <b>{ <c d> }");
+        let error = parsed("out/{{ host.name }}.log").unwrap_err();
+        assert_eq!((error.range, error.help.as_deref()), (Some(4..19), Some("Write `{host.name}`.")));
+    }
 }

@@ -127,6 +127,10 @@ fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<Str
             Some((scheme, rest)) if nearest(scheme, ["file"]).is_some() => {
                 error.help(format!("Did you mean `${{file:{rest}}}`?"))
             }
+            // The form of OpenTelemetry, Loki and others.
+            Some((scheme, name)) if scheme.eq_ignore_ascii_case("env") => {
+                error.help(format!("A variable of the environment is written `${{{name}}}`."))
+            }
             Some((name, default)) => error.help(format!("A default is written `${{{name}:-{default}}}`.")),
             None => error.help("For the characters themselves write `$${`."),
         });

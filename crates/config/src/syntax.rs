@@ -136,6 +136,20 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
     diagnostic
 }
 
+/// Returns the place of the first blank of Unicode, such as a no-break space, that indents a line.
+fn unseen_indentation(text: &str) -> Option<usize> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let indentation = line.len() - line.trim_start_matches(char::is_whitespace).len();
+        let blank = line.get(..indentation)?.char_indices().find(|(_, character)| !character.is_ascii());
+        if let Some((at, _)) = blank {
+            return Some(start + at);
+        }
+        start += line.len();
+    }
+    None
+}
+
 /// Looks for the cause before the position of the error: a parser often stops well after the mistake. Causes
 /// are a tab, a variable between braces, an unclosed bracket or quote, and a line without its colon.
 fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> Option<Diagnostic> {
@@ -171,6 +185,14 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             Span::new(tab, tab + 1),
             "A tab is used where only spaces are allowed.",
             "Indent with spaces.",
+        );
+    }
+
+    if let Some(start) = unseen_indentation(text.get(..line_start + line.len())?) {
+        return mistake(
+            Span::new(start, start + 2),
+            "The indentation has a character that looks like a space and is none.",
+            "Indent with spaces. Such characters come from a copy of a web page or a document.",
         );
     }
 

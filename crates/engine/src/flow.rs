@@ -142,7 +142,15 @@ impl Flows {
             if takes != flow {
                 let message =
                     format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
-                return Some((MismatchPart::Transform(at), message, turning(flow)));
+                let help = match node.config.gives() {
+                    Flow::Messages if flow == Flow::Messages => {
+                        "It reads messages out of whole files, which the source `files` gives. Messages are parsed by \
+                         transforms such as `parse_csv`."
+                            .to_owned()
+                    }
+                    _ => turning(flow),
+                };
+                return Some((MismatchPart::Transform(at), message, help));
             }
             if takes == Flow::Messages && node.targets != Targets::default() {
                 let message =

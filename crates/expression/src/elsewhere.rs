@@ -1,4 +1,4 @@
-//! Functions of other languages, and how they are written here.
+//! Functions and operators of other languages, and how they are written here.
 
 /// The functions of other languages, each list with the sentence that helps.
 const FUNCTIONS: [(&[&str], &str); 20] = [
@@ -45,6 +45,23 @@ const FUNCTIONS: [(&[&str], &str); 20] = [
 /// Returns a sentence on how a function of another language is written here. The name is in lower case.
 pub(crate) fn function(name: &str) -> Option<&'static str> {
     FUNCTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, sentence)| *sentence)
+}
+
+/// Returns a sentence on how an operator of another language, which is a word there, is written here.
+pub(crate) fn operator(word: &str) -> Option<&'static str> {
+    Some(match word.to_lowercase().as_str() {
+        "eq" | "equals" | "is_equal" => "Equality is written `=`.",
+        "ne" | "neq" => "Inequality is written `<>` or `!=`.",
+        "gt" | "greater" | "above" => "Write `a > b`.",
+        "ge" | "gte" => "Write `a >= b`.",
+        "lt" | "less" | "below" => "Write `a < b`.",
+        "le" | "lte" => "Write `a <= b`.",
+        "contains" | "includes" => "Write `a LIKE '%text%'`, or `strpos(a, 'text') > 0`.",
+        "startswith" | "starts_with" => "Write `starts_with(a, 'text')`.",
+        "endswith" | "ends_with" => "Write `ends_with(a, 'text')`.",
+        "matches" | "match" | "regex" => "Write `a ~ 'expression'`.",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -118,11 +118,16 @@ fn unknown(name: &str) -> ExpressionError {
         return match name.to_lowercase().as_str() {
             "max" => error.help("The greatest of several values is `greatest(a, b)`."),
             "min" => error.help("The least of several values is `least(a, b)`."),
-            _ => error,
+            _ => error
+                .help("Write the messages to a file or an object, and query that, for example with DuckDB."),
         };
     }
     let error = ExpressionError::new(format!("There is no function `{name}`."));
     let lower = name.to_lowercase();
+    if let Some((column, method)) = lower.rsplit_once('.') {
+        let call = if is_known(method) { method } else { "function" };
+        return error.help(format!("Write `{call}({column})`."));
+    }
     if let Some(sentence) = elsewhere::function(&lower) {
         return error.help(sentence);
     }

@@ -19,6 +19,7 @@ use datafusion_sql::sqlparser::{
 use regex::Regex;
 
 use crate::{
+    elsewhere,
     error::{ExpressionError, offset, range, regex_reason},
     functions, walk,
 };
@@ -167,11 +168,19 @@ fn unexpected_end(sql: &str, tokens: &[TokenWithSpan], next: &TokenWithSpan) -> 
         next.token
     ))
     .at(range(sql, next.span));
+    if let Token::Word(word) = &next.token
+        && let Some(help) = elsewhere::operator(&word.value)
+    {
+        return error.help(help);
+    }
     match &next.token {
         Token::DoubleEq => error.help("Equality is written `=`."),
         Token::Ampersand | Token::Overlap => error.help("Conditions are joined with `AND`."),
         Token::SemiColon => error.help("Leave it out."),
-        Token::Question => error.help("A choice is written `CASE WHEN condition THEN a ELSE b END`."),
+        // A tokenizer that knows parameters of statements reads `?` as one.
+        token if token.to_string() == "?" => {
+            error.help("A choice is written `CASE WHEN condition THEN a ELSE b END`.")
+        }
         Token::Word(word) if ["isnull", "notnull"].contains(&word.value.to_lowercase().as_str()) => {
             error.help("Write `a IS NULL` or `a IS NOT NULL`.")
         }
@@ -220,6 +229,13 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         Some((expected, "EOF")) => {
             ExpressionError::new("The expression ends too early.").help(format!("Expected {expected}."))
         }
+        Some((_, "[")) if at.as_ref().is_some_and(|at| follows_in(sql, at.start)) => {
+            ExpressionError::new("`[` is not expected here.").help("A list is written `a IN ('x', 'y')`.")
+        }
+        Some((_, found)) if found.starts_with(['\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}', '`']) => {
+            ExpressionError::new(format!("`{found}` is not a quote of a text."))
+                .help("A text is written in straight quotes, `'text'`.")
+        }
         Some((_, "!")) => ExpressionError::new("Expressions have no operator `!`.").help("Write `NOT a`."),
         Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
             .help(format!("Expected {expected}.")),
@@ -230,6 +246,12 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         None => ExpressionError::new(format!("The expression cannot be read: {}.", uncapital(&words))),
     }
     .at(at)
+}
+
+/// True if the word before a place is `IN`.
+fn follows_in(sql: &str, place: usize) -> bool {
+    let before = sql.get(..place).unwrap_or_default().trim_end().to_lowercase();
+    before.ends_with(" in") || before.ends_with(")in")
 }
 
 fn token_at(sql: &str, tokens: &[TokenWithSpan], place: Location) -> Option<Range<usize>> {
@@ -300,7 +322,10 @@ impl Rules<'_> {
                     .at(at)
                     .help("Write the value itself, or the name of a column."))
             }
-            Expr::BinaryOp { op, right, .. } => self.check_operator(op, right, at),
+            Expr::BinaryOp { left, op, right } => {
+                check_null(left, op, right, at.clone())?;
+                self.check_operator(op, right, at)
+            }
             Expr::UnaryOp { op: UnaryOperator::BitwiseNot, .. } => {
                 Err(ExpressionError::new("Expressions have no operator `~` before a value.")
                     .at(at)
@@ -422,6 +447,29 @@ impl Rules<'_> {
     }
 }
 
+/// Refuses a comparison with NULL, which is never true.
+fn check_null(
+    left: &Expr,
+    op: &BinaryOperator,
+    right: &Expr,
+    at: Option<Range<usize>>,
+) -> Result<(), ExpressionError> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    let is_null = |side: &Expr| matches!(side, Expr::Value(value) if value.value == Value::Null);
+    let other = match (is_null(left), is_null(right)) {
+        (false, false) => return Ok(()),
+        (true, _) => right,
+        (false, true) => left,
+    };
+    if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+        return Ok(());
+    }
+    let is = if *op == NotEq { "IS NOT NULL" } else { "IS NULL" };
+    Err(ExpressionError::new("A comparison with NULL is never true.")
+        .at(at)
+        .help(format!("Write `{other} {is}`.")))
+}
+
 fn refusal(what: &str, at: Option<Range<usize>>) -> ExpressionError {
     ExpressionError::new(format!("{what}, and an expression looks at one message at a time.")).at(at)
 }
@@ -503,6 +551,14 @@ mod tests {
             ("a > 1 ? b : c", "?", "A choice is written `CASE WHEN condition THEN a ELSE b END`."),
             ("where a > 1", "a", "Write only the condition or the value, such as `status >= 500`."),
             ("now() - t > 5m", "m", "A span of time is written `INTERVAL '5 minutes'`."),
+            ("a != null", "a != null", "Write `a IS NOT NULL`."),
+            ("null = a OR b", "null = a", "Write `a IS NULL`."),
+            ("level eq 'x'", "eq", "Equality is written `=`."),
+            ("level contains 'x'", "contains", "Write `a LIKE '%text%'`, or `strpos(a, 'text') > 0`."),
+            ("level in ['a', 'b']", "[", "A list is written `a IN ('x', 'y')`."),
+            ("level = \u{201c}a\u{201d}", "\u{201c}", "A text is written in straight quotes, `'text'`."),
+            ("level.upper() = 'A'", "level.upper", "Write `upper(level)`."),
+            ("count(*) > 5", "count", "for example with DuckDB."),
             ("a isnull", "isnull", "Write `a IS NULL` or `a IS NOT NULL`."),
         ] {
             let (message, place) = mistake(sql);

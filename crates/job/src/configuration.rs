@@ -1,10 +1,11 @@
 //! A configuration: a document of some dialect, and where it came from.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use thalweg_config::{Diagnostics, Document, Span};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, foreign, gollum, recognise};
-use thalweg_engine::{Graph, Registry, StateDir};
+use thalweg_engine::{Graph, Registry, StateDir, read, read_checked};
 use thalweg_net::fetch::{Fetch, Redirects};
 use thalweg_redact::without_secrets;
 
@@ -23,6 +24,28 @@ const URL: &str = "CAPYFILE_SERVICE_DEFINITION_URL";
 const FILE: &str = "CAPYFILE_SERVICE_DEFINITION_FILE";
 /// Its path where neither is set.
 const USUAL: &str = "/etc/capyfile/service-definition.json";
+
+/// Where a service definition is read from.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Url(OsString),
+    Path(PathBuf),
+}
+
+/// Returns the first place that is set: a path, the URL or path in the environment, capyfile's usual path.
+/// Only the last of them must exist.
+fn place_of(
+    given: Option<&Path>,
+    set: impl Fn(&str) -> Option<OsString>,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<Place> {
+    let path = |path: &Path| Place::Path(path.to_owned());
+    given
+        .map(path)
+        .or_else(|| set(URL).map(Place::Url))
+        .or_else(|| set(FILE).map(|file| Place::Path(file.into())))
+        .or_else(|| Some(Path::new(USUAL)).filter(|usual| exists(usual)).map(path))
+}
 
 /// A document, its dialect and its path.
 pub struct Configuration {
@@ -79,26 +102,18 @@ impl Configuration {
     /// # Errors
     /// If it cannot be read or is not YAML, or if none of these is set.
     pub fn find(given: Option<&Path>) -> Result<Self, LoadError> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         // The state directory of such a definition is in the current directory.
         let found = |document, path: &Path| Ok(Self { folder: PathBuf::new(), ..Self::new(document, path) });
-        if let Some(path) = given {
-            return match path == Path::new(STDIN) {
-                true => Self::open(path),
-                false => found(Document::open(path)?, path),
-            };
+        match place_of(given, set, Path::exists) {
+            None => Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL }),
+            Some(Place::Url(url)) => {
+                let url = url.into_string().map_err(|_| LoadError::NotText(format!("`{URL}`")))?;
+                found(fetch(&url)?, Path::new(""))
+            }
+            Some(Place::Path(path)) if path == Path::new(STDIN) && given.is_some() => Self::open(&path),
+            Some(Place::Path(path)) => found(Document::open(&path)?, &path),
         }
-        if let Some(url) = set(URL) {
-            let url = url.into_string().map_err(|_| LoadError::NotText(format!("`{URL}`")))?;
-            return found(fetch(&url)?, Path::new(""));
-        }
-        if let Some(path) = set(FILE) {
-            return found(Document::open(Path::new(&path))?, Path::new(&path));
-        }
-        if Path::new(USUAL).exists() {
-            return found(Document::open(Path::new(USUAL))?, Path::new(USUAL));
-        }
-        Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL })
     }
 
     /// Opens the configuration that a command line names. Returns it with the names of the pipelines or the
@@ -235,11 +250,9 @@ impl Configuration {
         let identity = self.identity()?;
         let mut phases = Vec::new();
         for (number, found) in converted.phases.into_iter().enumerate() {
-            let mut graph = thalweg_engine::read(&found.document, registry)?;
-            if self.dialect.is_native() {
-                // In a converted configuration, a step without effect is none of the user's mistakes.
-                thalweg_engine::check_fields(&found.document, &graph)?;
-            }
+            // In a converted configuration, a step without effect is none of the user's mistakes.
+            let read = if self.dialect.is_native() { read_checked } else { read };
+            let mut graph = read(&found.document, registry)?;
             self.refuse_stdin_twice(&graph)?;
             graph.memory = overrides.memory.unwrap_or(graph.memory);
             let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());
@@ -264,7 +277,7 @@ impl Configuration {
             let mut document = self.document.clone();
             let etcd = EtcdLookup::when_asked();
             document.substitute(etcd.environment(None).variable, &mut document.diagnostics());
-            let others = thalweg_engine::read(&document, registry).err();
+            let others = read(&document, registry).err();
             let contains = |span: Span, of: &Span| span.start <= of.start && of.end <= span.end;
             for other in others.iter().flat_map(Diagnostics::iter) {
                 if !unset.iter().any(|of| contains(other.span, of)) {
@@ -316,4 +329,23 @@ fn fetch(url: &str) -> Result<Document, LoadError> {
     let text = String::from_utf8(bytes)
         .map_err(|_| LoadError::NotText(format!("the service definition from {name}")))?;
     Ok(Document::parse(&name, &text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_looked_for_where_capyfile_looks() {
+        let path = |path: &str| Some(Place::Path(path.into()));
+        let place = |given: Option<&str>, variables: &[&str], exists| {
+            let set = |name: &str| variables.contains(&name).then(|| OsString::from(name.to_lowercase()));
+            place_of(given.map(Path::new), set, |place| exists && place == Path::new(USUAL))
+        };
+        assert_eq!(place(Some("a.json"), &[URL, FILE], true), path("a.json"));
+        assert_eq!(place(None, &[URL, FILE], true), Some(Place::Url(URL.to_lowercase().into())));
+        assert_eq!(place(None, &[FILE], true), path("capyfile_service_definition_file"));
+        assert_eq!(place(None, &[], true), path("/etc/capyfile/service-definition.json"));
+        assert_eq!(place(None, &[], false), None);
+    }
 }

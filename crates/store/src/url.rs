@@ -49,11 +49,22 @@ pub(crate) struct Settings {
     pub(crate) options: BTreeMap<String, String>,
 }
 
+/// The schemes whose `://` may have been written with one slash.
+const SCHEMES: [&str; 9] = ["http", "https", "webdav", "webdavs", "s3", "gs", "gcs", "az", "azblob"];
+
 pub(crate) fn parse(url: &str) -> Result<Location, StoreError> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
         None => ("file".to_owned(), url),
     };
+    if let Some((scheme, rest)) = url.split_once(":/").filter(|(scheme, rest)| {
+        SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) && !rest.starts_with('/')
+    }) {
+        let why = format!(
+            "a `/` is missing: write `{scheme}://{rest}`, or `./{scheme}:/…` for a file of this name"
+        );
+        return Err(StoreError::NotAUrl { url: without_secrets(url), why });
+    }
     let place = match scheme.as_str() {
         "http" | "https" => http(&scheme, rest),
         "webdav" | "webdavs" => webdav(&scheme, rest),

@@ -423,6 +423,29 @@ sinks: { out: discard }
     assert!(mistakes.contains("1 mistake in c.yaml"), "{mistakes}");
 }
 
+/// Behind a step with a mistake, the fields are not known.
+#[test]
+fn a_field_that_does_not_exist_is_told_beside_mistakes_of_other_components() {
+    let text = "\
+sources: { a: { file: { path: a.csv } }, b: { fiel: { path: b.csv } } }
+pipelines:
+  one: { from: a, transforms: [parse_csv: { columns: [x] }, filter: y = 1, set: { z: uper(x) }, filter: w = 1], to: out }
+  two: { from: [a, b], transforms: [filter: w = 1], to: out }
+  three: { from: one, transforms: [filter: w = 1], to: out }
+sinks: { out: { file: { path: a, encode: jsno } } }
+";
+    let mistakes = mistakes(text);
+    for expected in [
+        "There is no source called `fiel`.",
+        "No message has a field `y` at `one.filter`.",
+        "There is no function `uper`.",
+        "`encode` cannot be `jsno`.",
+        "4 mistakes in c.yaml",
+    ] {
+        assert!(mistakes.contains(expected), "{mistakes}");
+    }
+}
+
 #[test]
 fn what_is_too_large_for_a_configuration_is_not_read_to_its_end() {
     let house = House::with(&[]);
@@ -499,4 +522,65 @@ fn what_is_not_yaml_is_said_in_our_words() {
 fn a_name_may_look_like_a_number() {
     let text = "sources: { 5: { generate: { count: 1 } } }\npipelines: { 6: { from: 5, to: [7] } }\nsinks: { 7: discard }\n";
     House::with(&[("c.yaml", text)]).run_well(&["check", "c.yaml"]);
+}
+
+#[test]
+fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
+    for (text, expected) in [
+        (
+            "sources: { a: stdin }\npipelines:\n  main:\n    from: a\n    transforms:\n      - parse_json: {}\n        filter: a = 1\n    \
+             to: z\nsinks: { z: stdout }\n",
+            "This element of the list has two transforms.; Begin `filter` on a line of its own with `- `.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { inputs: [a], to: z } }\nsinks: { z: stdout }\n",
+            "`inputs` is not a key of a pipeline.; Here it is called `from`.",
+        ),
+        (
+            "sources:\n  - stdin: {}\npipelines: { main: { from: stdin, to: z } }\nsinks: { z: stdout }\n",
+            "`sources` is a mapping of names, but this is a list.; Write `sources: { a_name: … }`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [csv: {}], to: z } }\nsinks: { z: stdout }\n",
+            "`csv` takes files, but here are messages.; It reads messages out of whole files, which the source `files` \
+             gives. Messages are parsed by transforms such as `parse_csv`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [to: z] } }\nsinks: { z: stdout }\n",
+            "There is no transform called `to`.; It is a key of the pipeline: write `to:` beside `transforms:`.",
+        ),
+        (
+            "sources: { a: { file: { path: a, start_pattern: x } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`file` has no option `start_pattern`.; It is an option of `framing`: write `framing: { start_pattern: … }`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [dedupe: { fields: [id] }], to: z } }\nsinks: { z: \
+             stdout }\n",
+            "`fields` is called `keys` here.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: { file: { path: 'out/{{ host }}.log' } } }\n",
+            "Two braces stand for one brace, and not for a value.; Write `{host}`.",
+        ),
+        (
+            "sources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: { objects: { url: 's3:/b/x.json' } } }\n",
+            "a `/` is missing: write `s3://b/x.json`, or `./s3:/…` for a file of this name",
+        ),
+        (
+            "memory: 256\nsources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
+            "`memory` is 256 bytes, in which nothing can be processed.; Did you mean `256MiB`?",
+        ),
+        (
+            "sources: { a: stdin }\npipelines:\n  main:\n    from: a\n\u{a0}\u{a0}  to: z\nsinks: { z: stdout }\n",
+            "The indentation has a character that looks like a space and is none.; Indent with spaces.",
+        ),
+    ] {
+        let said = mistakes(text);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in expected.split("; ") {
+            let part = part.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(&part), "{part}: {said}");
+        }
+        assert!(said.contains("1 mistake in c.yaml"), "{said}");
+    }
 }

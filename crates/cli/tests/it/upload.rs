@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -391,5 +392,48 @@ fn definitions_come_from_addresses_and_parameters_from_etcd() {
     assert!(asked[0].starts_with("POST /v3/auth/authenticate ") && asked[0].contains("secret"), "{asked:?}");
     assert!(asked[1].starts_with("POST /v3/kv/range ") && asked[1].contains("L2EvYg=="), "{asked:?}");
     assert!(asked[1].contains("a-token"), "{asked:?}");
+    server.end();
+}
+
+/// Sends the standard input over TLS to the port, trusts the certificate, and prints the answer.
+const TLS_CLIENT: &str = "
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+with socket.create_connection(('127.0.0.1', int(sys.argv[1])), 60) as plain:
+    with context.wrap_socket(plain, server_hostname='localhost') as stream:
+        stream.sendall(sys.stdin.buffer.read())
+        while data := stream.recv(65536):
+            sys.stdout.buffer.write(data)
+";
+
+#[test]
+fn a_server_with_a_certificate_and_a_key_is_reached_over_tls() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let house = House::with(&[("service.yml", SERVICE), ("cert.pem", &certificate), ("key.pem", &key)]);
+    let mut command = house.command(&["serve", "service.yml", "--listen", "127.0.0.1:0"]);
+    command.env("SERVER_CERT_FILE", "cert.pem").env("SERVER_KEY_FILE", "key.pem");
+    let server = Server::of(&mut command);
+    let (_, port) = server.address.rsplit_once(':').unwrap();
+    let mut client = Command::new("python3")
+        .args(["-c", TLS_CLIENT, port, "cert.pem"])
+        .current_dir(house.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let upload = request(&format!("POST /photos/archive HTTP/1.1\r\n{FORM}"), &form(&[("a.txt", b"secret")]));
+    client.stdin.take().unwrap().write_all(&upload).unwrap();
+    let answered = client.wait_with_output().unwrap();
+    assert!(answered.status.success());
+    let (status, said) = answer(&mut &answered.stdout[..]);
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(house.read("archive/a.txt"), "secret");
+    // Without TLS there is no answer.
+    let mut plain = server.connect();
+    let _ = plain.write_all(&upload);
+    let mut text = Vec::new();
+    let _ = plain.read_to_end(&mut text);
+    assert!(!text.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&text));
     server.end();
 }

@@ -65,7 +65,8 @@ impl CsvOptions {
             }
         }
         if character(&self.delimiter).is_none() {
-            mistakes.push(Mistake::new("delimiter", "The delimiter must be one ASCII character."));
+            let mistake = Mistake::new("delimiter", "The delimiter must be one ASCII character.");
+            mistakes.push(mistake.help("A tab is written `\"\\t\"`, in double quotes."));
         }
         if !quote.is_empty() && character(quote).is_none() {
             let message = "The quote must be one ASCII character, or empty for none.";

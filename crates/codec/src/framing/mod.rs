@@ -14,6 +14,7 @@
 
 mod cutter;
 mod delimiter;
+mod options;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
 pub use cutter::{CutBatch, Cutter, KEPT, MAX_ROWS, TooLong};
 pub use delimiter::Delimiter;
+pub use options::CutOptions;
 
 /// The maximum of `max_message_bytes`: a message is in a single buffer, and a buffer is smaller than 4 GiB.
 const MAX_LIMIT: ByteSize = ByteSize::gib(1);

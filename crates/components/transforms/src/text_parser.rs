@@ -53,6 +53,12 @@ pub(crate) trait TextReader: Send {
     fn read(&mut self, text: &str, columns: &mut Columns) -> Result<(), String>;
 }
 
+impl<R: TextReader + ?Sized> TextReader for Box<R> {
+    fn read(&mut self, text: &str, columns: &mut Columns) -> Result<(), String> {
+        (**self).read(text, columns)
+    }
+}
+
 /// Parses messages by a reader.
 pub(crate) struct TextParser<R> {
     reader: R,

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::schema::{Layers, array, by_pattern, properties, property};
+use super::schema::{Layers, array, branches, by_pattern, properties, property};
 use super::wording::{list, subject};
 use super::{Checker, Context, Found, former};
 use crate::{Diagnostic, Key, Node, nearest};
@@ -106,11 +106,22 @@ impl<'s> Checker<'s> {
         };
         let near = nearest(&key.name, free());
         let mut mistake = Diagnostic::new(key.span, message);
+        let inside = || properties(layers).find(|outer| self.has_inside(outer, &key.name, layers));
         mistake.label("unknown option").help(match near {
             Some(near) => format!("Did you mean `{near}`?"),
+            None if let Some(outer) = inside() => {
+                format!("It is an option of `{outer}`: write `{outer}: {{ {}: … }}`.", key.name)
+            }
             None if properties(layers).next().is_none() => "It takes no options.".to_owned(),
             None => format!("It accepts {}.", list(properties(layers), "and")),
         });
         (near, mistake)
+    }
+
+    /// True if an option has an option of this name in turn.
+    fn has_inside(&self, outer: &str, name: &str, layers: &Layers<'s>) -> bool {
+        let schema = property(layers, outer);
+        let inner = schema.map(|schema| branches(self.root, schema)).unwrap_or_default();
+        inner.iter().any(|layers| property(layers, name).is_some())
     }
 }

@@ -48,6 +48,7 @@ const OPTIONS: &[Term] = &[
     term("source", &["field", "from"]),
     term("target", &["into", "to"]),
     term("columns", &["fields"]),
+    term("names", &["fields", "columns"]),
     term("key", &["keys"]),
     term("keys", &["key"]),
     // Following and links.
@@ -105,7 +106,7 @@ const OPTIONS: &[Term] = &[
     term("codec", &["encode"]),
     term("encoding", &["encode"]),
     term("start_position", &["read_from"]),
-    term("fields", &["add_fields"]),
+    term("fields", &["keys", "columns", "add_fields"]),
 ];
 
 /// The words for values.

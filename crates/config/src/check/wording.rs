@@ -114,6 +114,9 @@ impl<'s> Checker<'s> {
             None if node.as_sequence().is_some() && branches.iter().any(is_condition) => {
                 mistake.help("Join several conditions with `AND` in one text.");
             }
+            None if node.as_sequence().is_some_and(|items| items.len() > 1) && !wants("array") => {
+                mistake.help("It takes one value.");
+            }
             None if wants("string") && written.starts_with(['{', '[']) => {
                 mistake.help("Put quotes around a text that starts with `{` or `[`.");
             }

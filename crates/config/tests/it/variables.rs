@@ -45,7 +45,7 @@ fn patterns_and_lone_dollars_survive() {
 fn a_wrong_variable_is_shown_at_its_place() {
     assert_eq!(
         substituted(
-            "a: 'x ${NONE} y'\nb: ${file:no/such}\nc: ${open\nd: ${a b}\ne: ${fil:x}\nf: ${PORT:5}\n"
+            "a: 'x ${NONE} y'\nb: ${file:no/such}\nc: ${open\nd: ${a b}\ne: ${fil:x}\nf: ${PORT:5}\ng: ${env:TOKEN}\n"
         )
         .unwrap_err(),
         "x.yaml:1:7: The variable `NONE` is not set. (Set it, or give it a default: `${NONE:-default}`.)\n\
@@ -54,7 +54,8 @@ fn a_wrong_variable_is_shown_at_its_place() {
          x.yaml:3:4: A `${` is never closed. (Close it with `}`, or write `$${` if it is not a variable.)\n\
          x.yaml:4:4: `a b` is not the name of a variable. (For the characters themselves write `$${`.)\n\
          x.yaml:5:4: `fil:x` is not the name of a variable. (Did you mean `${file:x}`?)\n\
-         x.yaml:6:4: `PORT:5` is not the name of a variable. (A default is written `${PORT:-5}`.)"
+         x.yaml:6:4: `PORT:5` is not the name of a variable. (A default is written `${PORT:-5}`.)\n\
+         x.yaml:7:4: `env:TOKEN` is not the name of a variable. (A variable of the environment is written `${TOKEN}`.)"
     );
 }
 

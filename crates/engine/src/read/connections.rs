@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thalweg_config::{Node, Span, nearest};
 
-use super::{Reader, list};
+use super::{Reader, list, terms};
 use crate::component::Flow;
 use crate::flow::{Flows, Mismatch, MismatchPart};
 use crate::graph::{Feed, Graph};
@@ -14,6 +14,11 @@ use crate::graph::{Feed, Graph};
 impl Reader<'_> {
     /// Connects the pipelines, and checks the graph as a whole.
     pub(super) fn connections(&mut self, root: &Node, graph: &mut Graph) {
+        let is_list = |section: &&str| root.get(section).is_some_and(|node| node.as_sequence().is_some());
+        if ["sources", "pipelines", "sinks"].iter().any(is_list) {
+            // A list has no names.
+            return;
+        }
         let pipelines = root.get("pipelines").map(Node::entries).unwrap_or_default();
         let has = |section: &str, name: &str| root.get(section).is_some_and(|node| node.get(name).is_some());
         for (at, (key, node)) in pipelines.iter().enumerate() {
@@ -47,7 +52,15 @@ impl Reader<'_> {
             }
         }
         for ((key, node), pipeline) in pipelines.iter().zip(&graph.pipelines) {
-            if node.as_mapping().is_some() && node.get("from").is_none() && pipeline.from.is_empty() {
+            let has_other_word = || {
+                let mut keys = node.entries().iter().map(|(key, _)| key.name.as_str());
+                keys.any(|key| terms::key(key, &["from"]).is_some() || nearest(key, ["from"]).is_some())
+            };
+            if node.as_mapping().is_some()
+                && node.get("from").is_none()
+                && pipeline.from.is_empty()
+                && !has_other_word()
+            {
                 let message = format!("The pipeline `{}` has no input.", key.name);
                 let help = "Add `from:` with a source or an output of another pipeline, or name it in the `to` of one.";
                 self.diagnostics.error(key.span, message).help(help);

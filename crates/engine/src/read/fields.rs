@@ -23,15 +23,20 @@ const LISTED: usize = 12;
 /// # Errors
 /// The names that no message can have, and expressions whose types do not fit.
 pub fn check_fields(document: &Document, graph: &Graph) -> Result<(), Diagnostics> {
-    if graph.unknown_fields == UnknownFields::Accept {
-        return Ok(());
-    }
     let mut diagnostics = document.diagnostics();
-    let pipelines = document.root().get("pipelines");
-    let entering = entering(graph);
+    check(document, graph, &mut diagnostics);
+    diagnostics.into_result(())
+}
+
+/// Adds the mistakes in the fields that steps name. Components with a mistake may be missing in the graph,
+/// and the steps behind them.
+pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagnostics) {
+    if graph.unknown_fields == UnknownFields::Accept {
+        return;
+    }
+    let entering = entering(document, graph);
     for pipeline in &graph.pipelines {
-        let Some(node) = pipelines.and_then(|node| node.get(&pipeline.name)) else { continue };
-        let items = node.get("transforms").map(Node::items).unwrap_or_default();
+        let items = items(document, pipeline);
         let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
         for (item, transform) in items.iter().zip(&pipeline.transforms) {
             for FieldMistake { text, mut error } in mistakes(transform, &known) {
@@ -42,11 +47,16 @@ pub fn check_fields(document: &Document, graph: &Graph) -> Result<(), Diagnostic
             known = transform.config.fields_after(known);
         }
     }
-    diagnostics.into_result(())
+}
+
+/// Returns the steps of a pipeline in the document.
+fn items<'d>(document: &'d Document, pipeline: &Pipeline) -> &'d [Node] {
+    let node = document.root().get("pipelines").and_then(|node| node.get(&pipeline.name));
+    node.and_then(|node| node.get("transforms")).map(Node::items).unwrap_or_default()
 }
 
 /// Returns what is known of the fields of the messages that enter each pipeline.
-fn entering(graph: &Graph) -> BTreeMap<Arc<str>, KnownFields> {
+fn entering(document: &Document, graph: &Graph) -> BTreeMap<Arc<str>, KnownFields> {
     let mut known = BTreeMap::new();
     // No pipeline feeds itself, so each round finds at least one more.
     while known.len() < graph.pipelines.len() {
@@ -56,7 +66,7 @@ fn entering(graph: &Graph) -> BTreeMap<Arc<str>, KnownFields> {
                 continue;
             }
             let fed: Option<Vec<KnownFields>> =
-                pipeline.from.iter().map(|feed| fields_of(feed, graph, &known)).collect();
+                pipeline.from.iter().map(|feed| fields_of(feed, document, graph, &known)).collect();
             let Some(fed) = fed else { continue };
             let fields = fed.into_iter().reduce(KnownFields::or).unwrap_or_default();
             known.insert(pipeline.name.clone(), fields);
@@ -69,16 +79,24 @@ fn entering(graph: &Graph) -> BTreeMap<Arc<str>, KnownFields> {
 }
 
 /// Returns what is known of the fields that a feed carries. None if that of its pipeline is not found yet.
-fn fields_of(feed: &Feed, graph: &Graph, known: &BTreeMap<Arc<str>, KnownFields>) -> Option<KnownFields> {
+fn fields_of(
+    feed: &Feed,
+    document: &Document,
+    graph: &Graph,
+    known: &BTreeMap<Arc<str>, KnownFields>,
+) -> Option<KnownFields> {
     let after = |pipeline: &Pipeline, steps: usize| {
+        if pipeline.transforms.len() < items(document, pipeline).len() {
+            return Some(KnownFields::unknown());
+        }
         let before = known.get(&pipeline.name)?.clone();
         let steps = pipeline.transforms.iter().take(steps);
         Some(steps.fold(before, |fields, step| step.config.fields_after(fields)))
     };
     match feed {
         Feed::Source(name) => {
-            let source = graph.sources.iter().find(|source| source.name == *name)?;
-            Some(source.config.fields())
+            let source = graph.sources.iter().find(|source| source.name == *name);
+            Some(source.map_or_else(KnownFields::unknown, |source| source.config.fields()))
         }
         Feed::Pipeline(name) | Feed::Chosen(name) => after(graph.pipeline(name)?, usize::MAX),
         Feed::Named(name, label) => {

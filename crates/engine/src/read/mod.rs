@@ -35,13 +35,30 @@ const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_err
 /// At most this many transforms are in a pipeline: a message passes them on one stack.
 const MOST_TRANSFORMS: usize = 1000;
 
+/// A budget below this many bytes is one in other units, if no unit is written.
+const LEAST_WITHOUT_UNIT: i64 = 16 << 10;
+
 /// Reads a document into a graph.
 ///
 /// # Errors
 /// All mistakes in it.
 pub fn read(document: &Document, registry: &Registry) -> Result<Graph, Diagnostics> {
-    let mut reader = Reader { registry, diagnostics: document.diagnostics(), names: BTreeMap::new() };
+    let mut reader = Reader::new(document, registry);
     let graph = reader.graph(document.root());
+    reader.diagnostics.into_result(graph)
+}
+
+/// Reads a document into a graph, and checks the fields that its steps name, see [`check_fields`].
+///
+/// # Errors
+/// All mistakes in it. With a mistake in a component, the fields behind that component are not checked; with
+/// one in a connection, no fields are.
+pub fn read_checked(document: &Document, registry: &Registry) -> Result<Graph, Diagnostics> {
+    let mut reader = Reader::new(document, registry);
+    let graph = reader.graph(document.root());
+    if reader.is_connected {
+        fields::check(document, &graph, &mut reader.diagnostics);
+    }
     reader.diagnostics.into_result(graph)
 }
 
@@ -50,6 +67,15 @@ struct Reader<'a> {
     diagnostics: Diagnostics,
     /// The names of all sources, pipelines and sinks, with their positions in the document.
     names: BTreeMap<String, Span>,
+    /// True if the graph has all connections that the document has.
+    is_connected: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(document: &Document, registry: &'a Registry) -> Self {
+        let diagnostics = document.diagnostics();
+        Self { registry, diagnostics, names: BTreeMap::new(), is_connected: true }
+    }
 }
 
 impl Reader<'_> {
@@ -62,6 +88,7 @@ impl Reader<'_> {
         }
         self.unknown_keys(root, &SECTIONS, "a configuration");
         self.folders(root);
+        self.budget(root);
         let settings: Settings =
             self.settings(root, &["memory", "state", "dead_letters", "temporary", "unknown_fields"]);
         let sources = self.section(root, "sources", Role::Source);
@@ -94,8 +121,22 @@ impl Reader<'_> {
             let pipeline = self.pipeline(key, node);
             graph.pipelines.push(pipeline);
         }
+        let mistakes = self.diagnostics.len();
         self.connections(root, &mut graph);
+        self.is_connected = self.diagnostics.len() == mistakes;
         graph
+    }
+
+    /// Finds a budget without a unit that is too small for any message: its unit is missing.
+    fn budget(&mut self, root: &Node) {
+        let Some((node, bytes)) = root.get("memory").and_then(|node| Some((node, node.as_i64()?))) else {
+            return;
+        };
+        if (1..LEAST_WITHOUT_UNIT).contains(&bytes) {
+            self.diagnostics
+                .error(node.span, format!("`memory` is {bytes} bytes, in which nothing can be processed."))
+                .help(format!("Did you mean `{bytes}MiB`?"));
+        }
     }
 
     /// Finds settings that name a folder and have a value that is none: `true` would be a folder of that
@@ -129,6 +170,7 @@ impl Reader<'_> {
                 continue;
             }
             let help = match (terms::key(&key.name, known), nearest(&key.name, known.iter().copied())) {
+                _ if key.name.starts_with("//") => "A comment begins with `#`.".to_owned(),
                 (Some(ours), _) => format!("Here it is called `{ours}`."),
                 (None, Some(near)) => format!("Did you mean `{near}`?"),
                 (None, None) => format!("{} has: {}.", capitalised(what), list(known)),
@@ -214,6 +256,14 @@ impl Reader<'_> {
                             key.name
                         ),
                     ),
+                    (None, _, Some((second, _)))
+                        if role == Role::Transform && self.registry.get(role, &second.name).is_some() =>
+                    {
+                        (
+                            "This element of the list has two transforms.".to_owned(),
+                            format!("Begin `{}` on a line of its own with `- `.", second.name),
+                        )
+                    }
                     (None, _, Some((second, _))) => (
                         format!("This {} has more than one key.", role.name()),
                         format!("Its options belong under its kind: indent `{}` further.", second.name),
@@ -231,7 +281,9 @@ impl Reader<'_> {
             let names = || self.registry.iter().filter(|known| known.role == role).map(|known| known.name);
             let elsewhere =
                 self.registry.iter().find(|known| known.name == name).map(|known| known.role.name());
+            let is_key = role == Role::Transform && PIPELINE_KEYS.contains(&name);
             let help = match (terms::advice(Some(role), name), nearest(name, names()), elsewhere) {
+                _ if is_key => format!("It is a key of the pipeline: write `{name}:` beside `transforms:`."),
                 (Some(advice), ..) => advice.to_owned(),
                 (_, _, Some(other)) => format!("It is a {other}. `thalweg components` lists all."),
                 (_, Some(near), None) => format!("Did you mean `{near}`?"),
@@ -255,6 +307,8 @@ impl Reader<'_> {
         let settings: PipelineSettings = self.settings(node, &["ordered", "on_error", "concurrency"]);
         let mut transforms = Vec::new();
         let mut seen = BTreeMap::new();
+        // A step with a mistake is not in the graph, and neither are those behind it.
+        let mut is_whole = true;
         if let Some(list) = node.get("transforms") {
             if list.as_sequence().is_none() && !list.is_null() {
                 let message = format!("`transforms` is a list, but this is {}.", list.kind());
@@ -263,13 +317,18 @@ impl Reader<'_> {
             self.too_many(list);
             for item in list.items().iter().take(MOST_TRANSFORMS) {
                 let (item, targets) = self.targets(item);
-                if let Some((kind, built)) = self.component(&item, Role::Transform) {
-                    let numbered = numbered(kind, &mut seen);
-                    if let Some(Built::Transform(config)) = built {
+                let Some((kind, built)) = self.component(&item, Role::Transform) else {
+                    is_whole = false;
+                    continue;
+                };
+                let numbered = numbered(kind, &mut seen);
+                match built {
+                    Some(Built::Transform(config)) if is_whole => {
                         let name = format!("{name}.{numbered}").into();
                         let before = Passed::default();
                         transforms.push(TransformNode { name, kind, config, targets, before });
                     }
+                    _ => is_whole = false,
                 }
             }
         }
@@ -312,7 +371,11 @@ impl Reader<'_> {
             Some(name) => Some(Arc::from(name)),
             None => {
                 let message = format!("{} is a name, but this is {}.", capitalised(what), node.kind());
-                reader.diagnostics.error(node.span, message);
+                let help = "To choose in two ways, let it lead to a pipeline that chooses again.";
+                let mistake = reader.diagnostics.error(node.span, message);
+                if node.as_mapping().is_some() {
+                    mistake.help(help);
+                }
                 None
             }
         };

@@ -9,16 +9,14 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::ByteSize;
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, FileError, FileReader, FileReaderConfig, Mistake, SourceOutput,
 };
 use thalweg_record::File;
 
 use crate::plain::Plain;
-use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
-use thalweg_codec::framing::{After, Cutter, DEFAULT_LIMIT, Framing, StreamPosition};
+use thalweg_codec::framing::{After, CutOptions, StreamPosition};
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::cut;
 
@@ -35,22 +33,8 @@ pub struct Lines {
     /// How the files are compressed: `auto` (the default) detects it from the first bytes of each file.
     #[serde(default)]
     compression: Compression,
-    /// Where one message ends and the next begins. By default each line is a message.
-    #[serde(default)]
-    framing: Framing,
-    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
-    #[serde(default)]
-    charset: Charset,
-    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
-    /// KiB leave by the `errors` output.
-    #[serde(default = "default_limit")]
-    max_message_bytes: ByteSize,
-}
-
-fn default_limit() -> ByteSize {
-    DEFAULT_LIMIT
+    #[serde(flatten)]
+    cut: CutOptions,
 }
 
 impl Component for Lines {
@@ -65,7 +49,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        self.framing.check(self.max_message_bytes)
+        self.cut.check()
     }
 }
 
@@ -97,7 +81,7 @@ impl FileReader for Cutting {
             serde_json::to_value(position).ok().filter(|_| keeps).map(Checkpoint::in_file)
         };
         let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
-        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from).reading(config.charset);
+        let mut cutter = config.cut.cutter(from);
         cutter.within(out.share().budget().limit());
         loop {
             let buffer = plain.more(arenas, out).await;

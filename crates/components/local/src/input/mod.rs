@@ -17,13 +17,11 @@ use std::time::Duration;
 
 use arrow_buffer::Buffer;
 use async_trait::async_trait;
-use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
-use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
-use thalweg_codec::framing::{After, Cutter, Framing, StreamPosition};
+use thalweg_codec::framing::{After, CutOptions, Cutter, StreamPosition};
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::cut;
 use thalweg_stream::io_error::io_error;
@@ -51,11 +49,7 @@ pub(crate) struct InputOptions {
     /// The compression of the input.
     pub(crate) compression: Compression,
     /// How the input is cut into messages.
-    pub(crate) framing: Framing,
-    /// The character set of the input.
-    pub(crate) charset: Charset,
-    /// The maximum size of a message.
-    pub(crate) max_message_bytes: ByteSize,
+    pub(crate) cut: CutOptions,
     /// The name of the input in error messages.
     pub(crate) shown: String,
     /// The path that messages carry as their origin.
@@ -99,8 +93,7 @@ enum Filled {
 impl Input {
     /// Creates a source for an input whose reads may block for any time.
     pub(crate) fn new(options: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
-        let cutter = Cutter::new(&options.framing, options.max_message_bytes, StreamPosition::default())
-            .reading(options.charset);
+        let cutter = options.cut.cutter(StreamPosition::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
         let arenas = Arenas::new(batch_bytes);
         Self {
@@ -301,7 +294,7 @@ impl Source for Input {
             return Ok(());
         }
         self.cutter.within(out.share().budget().limit());
-        let quiet = self.options.framing.quiet();
+        let quiet = self.options.cut.framing.quiet();
         loop {
             let mut memory = self.arenas.take(self.carry.len(), out).await;
             let carried = self.carry.len();

@@ -18,13 +18,11 @@ use nix::poll::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
-use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
-use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_codec::framing::CutOptions;
 use thalweg_config::FileMode;
 
 /// Reads messages from a named pipe (made by `mkfifo`): lines, or parts separated by another delimiter or a
@@ -48,22 +46,8 @@ pub struct PipeSource {
     /// writer. The default is `false`.
     #[serde(default)]
     exit_on_eof: bool,
-    /// How the input is cut into messages. By default each line is a message.
-    #[serde(default)]
-    framing: Framing,
-    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
-    #[serde(default)]
-    charset: Charset,
-    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
-    /// KiB leave by the `errors` output.
-    #[serde(default = "default_limit")]
-    max_message_bytes: ByteSize,
-}
-
-fn default_limit() -> ByteSize {
-    DEFAULT_LIMIT
+    #[serde(flatten)]
+    cut: CutOptions,
 }
 
 impl Component for PipeSource {
@@ -81,7 +65,7 @@ sinks:
 ";
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.framing.check(self.max_message_bytes);
+        let mut mistakes = self.cut.check();
         if self.path.is_empty() || self.path.contains('\0') {
             let mistake = Mistake::new("path", format!("`{}` names no pipe.", self.path.escape_debug()));
             mistakes.push(mistake.help("Write for example `path: input.pipe`."));
@@ -106,9 +90,7 @@ impl SourceConfig for PipeSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let options = InputOptions {
             compression: Compression::None,
-            framing: self.framing.clone(),
-            charset: self.charset,
-            max_message_bytes: self.max_message_bytes,
+            cut: self.cut.clone(),
             shown: format!("`{}`", self.path),
             path: Some(self.path.as_str().into()),
             partition: Some(PARTITION),
@@ -117,7 +99,7 @@ impl SourceConfig for PipeSource {
             path: self.path.clone().into(),
             mode: self.mode,
             exit_on_eof: self.exit_on_eof,
-            delimiter: self.charset.encoded(self.framing.delimiter.bytes()),
+            delimiter: self.cut.charset.encoded(self.cut.framing.delimiter.bytes()),
             file: None,
             tail: Vec::new(),
             waits: 0,

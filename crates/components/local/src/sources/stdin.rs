@@ -4,44 +4,25 @@ use std::io;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
 use crate::standard_streams::was_closed;
-use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
-use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_codec::framing::CutOptions;
 
 /// Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
 ///
 /// It ends when the input ends. Compressed input (gzip, zstd) is recognised. The input cannot be read a
 /// second time, so a run that is killed loses the messages in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct StdinSource {
     /// The compression of the input. The default is `auto`, which recognises it by its first bytes.
+    #[serde(default)]
     pub compression: Compression,
-    /// How the input is cut into messages. By default each line is a message.
-    pub framing: Framing,
-    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
-    pub charset: Charset,
-    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
-    /// KiB leave by the `errors` output.
-    pub max_message_bytes: ByteSize,
-}
-
-impl Default for StdinSource {
-    fn default() -> Self {
-        Self {
-            compression: Compression::Auto,
-            framing: Framing::default(),
-            charset: Charset::default(),
-            max_message_bytes: DEFAULT_LIMIT,
-        }
-    }
+    #[serde(flatten)]
+    cut: CutOptions,
 }
 
 impl Component for StdinSource {
@@ -58,7 +39,7 @@ sinks:
 ";
 
     fn check(&self) -> Vec<Mistake> {
-        self.framing.check(self.max_message_bytes)
+        self.cut.check()
     }
 }
 
@@ -89,9 +70,7 @@ impl StdinSource {
     fn options(&self) -> InputOptions {
         InputOptions {
             compression: self.compression,
-            framing: self.framing.clone(),
-            charset: self.charset,
-            max_message_bytes: self.max_message_bytes,
+            cut: self.cut.clone(),
             shown: "the standard input".to_owned(),
             path: None,
             partition: None,

@@ -10,15 +10,17 @@
 //! are the field `time`.
 
 mod request;
+mod server_log;
 
 use std::collections::HashSet;
 
 use memchr::memchr2;
-use thalweg_codec::columns::{Columns, FieldType, unknown_types};
+use thalweg_codec::columns::{Columns, FieldType};
 use thalweg_codec::delimiter::Delimiter;
-use thalweg_engine::{Mistake, Transform};
+use thalweg_engine::Transform;
 
 pub(crate) use request::Request;
+pub(crate) use server_log::ServerLog;
 
 use crate::quoted::unescaped;
 use crate::text_parser::{TextOptions, TextParser, TextReader, push};
@@ -120,11 +122,6 @@ impl Format {
             fields.extend(parts.map(|name| (name, FieldType::Text)).collect::<Vec<_>>());
         }
         fields
-    }
-
-    /// Returns a mistake for each type of a field that does not exist.
-    pub(crate) fn unknown_types(&self, options: &TextOptions) -> Vec<Mistake> {
-        unknown_types(&options.types, self.fields().into_iter().map(|(name, _)| name)).collect()
     }
 
     /// Creates the parser of lines of this format.

@@ -10,11 +10,10 @@ mod tests;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::columns::{Columns, unknown_types};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Transform, TransformConfig};
 
-use crate::access_log::Format;
-use crate::text_parser::{TextOptions, TextParser};
+use crate::access_log::ServerLog;
+use crate::text_parser::TextOptions;
 
 /// Parses the access logs and error logs of Apache's HTTP server.
 ///
@@ -45,8 +44,14 @@ fn combined() -> String {
     "combined".to_owned()
 }
 
-/// The name of the format of the log of errors.
-const ERROR: &str = "error";
+impl ParseApache {
+    fn log(&self) -> Result<ServerLog, String> {
+        if self.format == ServerLog::ERROR {
+            return Ok(ServerLog::Errors { fields: &error::FIELDS, reader: Box::new(error::ErrorLog) });
+        }
+        format::read(&self.format).map(ServerLog::Access)
+    }
+}
 
 impl Component for ParseApache {
     const NAME: &'static str = "parse_apache";
@@ -67,13 +72,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        if self.format == ERROR {
-            return unknown_types(&self.options.types, error::FIELDS.iter().map(|(name, _)| *name)).collect();
-        }
-        match format::read(&self.format) {
-            Ok(format) => format.unknown_types(&self.options),
-            Err(message) => vec![Mistake::new("format", message)],
-        }
+        ServerLog::check(self.log(), &self.options)
     }
 }
 
@@ -83,22 +82,10 @@ impl TransformConfig for ParseApache {
     }
 
     fn fields_after(&self, before: KnownFields) -> KnownFields {
-        if self.format == ERROR {
-            return self.options.fields_after(before, error::FIELDS);
-        }
-        match format::read(&self.format) {
-            Ok(format) => self.options.fields_after(before, format.fields()),
-            Err(_) => before.with_others(),
-        }
+        ServerLog::fields_after(self.log(), &self.options, before)
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        if self.format == ERROR {
-            let typing = self.options.typing(error::FIELDS);
-            let columns = Columns::new(typing, error::FIELDS.map(|(name, _)| name));
-            return Ok(Box::new(TextParser::new(error::ErrorLog, columns, &self.options.field)));
-        }
-        let format: Format = format::read(&self.format).map_err(Error::permanent)?;
-        Ok(format.parser(&self.options))
+        Ok(self.log().map_err(Error::permanent)?.parser(&self.options))
     }
 }

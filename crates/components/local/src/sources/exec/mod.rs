@@ -19,9 +19,8 @@ use arrow_array::timezone::Tz;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::charset::Charset;
-use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_codec::framing::CutOptions;
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_stream::command::{Command, Errors, Failure, check_environment};
 use tokio::time::Instant;
@@ -86,18 +85,8 @@ pub struct ExecSource {
     /// the standard output) or `ignore`.
     #[serde(default)]
     stderr: StandardError,
-    /// How the output is cut into messages. By default each line is a message.
-    #[serde(default)]
-    framing: Framing,
-    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
-    #[serde(default)]
-    charset: Charset,
-    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
-    /// KiB leave by the `errors` output.
-    #[serde(default = "default_limit")]
-    max_message_bytes: ByteSize,
+    #[serde(flatten)]
+    cut: CutOptions,
     /// Variables to add to the environment that thalweg itself has.
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -132,10 +121,6 @@ fn patience() -> TimeSpan {
     TimeSpan::seconds(5)
 }
 
-fn default_limit() -> ByteSize {
-    DEFAULT_LIMIT
-}
-
 impl Component for ExecSource {
     const NAME: &'static str = "exec";
     const EXAMPLE: &'static str = "\
@@ -151,7 +136,7 @@ sinks:
 ";
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.framing.check(self.max_message_bytes);
+        let mut mistakes = self.cut.check();
         let times =
             [("every", self.every.is_some()), ("cron", self.cron.is_some()), ("restart", self.restart)];
         let mut times = times.into_iter().filter(|(_, is_given)| *is_given);
@@ -241,9 +226,7 @@ impl SourceConfig for ExecSource {
                     StandardError::Ignore => Errors::Dropped,
                 },
                 patience: self.stop_timeout.duration(),
-                framing: self.framing.clone(),
-                charset: self.charset,
-                max_message_bytes: self.max_message_bytes,
+                cut: self.cut.clone(),
                 path: program.as_str().into(),
                 batch_bytes: context.batch_bytes,
             },

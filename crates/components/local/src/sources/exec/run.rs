@@ -4,9 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_codec::charset::Charset;
-use thalweg_codec::framing::{After, Cutter, Framing, StreamPosition};
-use thalweg_config::ByteSize;
+use thalweg_codec::framing::{After, CutOptions, StreamPosition};
 use thalweg_engine::{Error, SourceOutput};
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::command::{Command, Errors, Failure, Opened, Process, ProcessOutput};
@@ -25,9 +23,7 @@ pub(super) struct Run {
     pub(super) errors: Errors,
     /// How long the program may take to end when it is asked to.
     pub(super) patience: Duration,
-    pub(super) framing: Framing,
-    pub(super) charset: Charset,
-    pub(super) max_message_bytes: ByteSize,
+    pub(super) cut: CutOptions,
     /// The program, as the origin of the messages.
     pub(super) path: Arc<str>,
     pub(super) batch_bytes: usize,
@@ -114,8 +110,7 @@ impl Run {
         out: &mut SourceOutput,
     ) -> Result<(), Error> {
         let mut arenas = Arenas::new(self.batch_bytes);
-        let mut cutter = Cutter::new(&self.framing, self.max_message_bytes, StreamPosition::default())
-            .reading(self.charset);
+        let mut cutter = self.cut.cutter(StreamPosition::default());
         cutter.within(out.share().budget().limit());
         let mut carry = Vec::new();
         loop {
@@ -124,7 +119,7 @@ impl Run {
             if let Some(front) = memory.get_mut(..carried) {
                 front.copy_from_slice(&carry);
             }
-            let quiet = self.framing.quiet().filter(|_| carried > 0);
+            let quiet = self.cut.framing.quiet().filter(|_| carried > 0);
             let came = tokio::select! {
                 came = output.read(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
                 () = tokio::time::sleep(quiet.unwrap_or_default()), if quiet.is_some() => None,

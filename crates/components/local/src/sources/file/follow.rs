@@ -231,7 +231,7 @@ impl Files {
     /// Reads a piece of a followed file. Returns true if there may be more.
     async fn visit(&mut self, at: usize, out: &mut SourceOutput) -> Result<bool, Error> {
         let Some(tail) = self.tails.get_mut(at) else { return Ok(false) };
-        let quiet = self.config.framing.quiet();
+        let quiet = self.config.cut.framing.quiet();
         if std::mem::take(&mut tail.begins_at_end) {
             // The position is saved at once: a later run must read the data written after this moment.
             let payload = arrow_array::BinaryViewArray::new_null(0);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, List, Pattern as Regex, TimeSpan};
+use thalweg_config::{List, Pattern as Regex, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
 };
@@ -39,9 +39,8 @@ use thalweg_engine::{
 use find::{Finder, Findings, Found};
 use read::Reader;
 use tail::{Saved, Tail};
-use thalweg_codec::charset::Charset;
 use thalweg_codec::decompress::Compression;
-use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_codec::framing::CutOptions;
 use thalweg_codec::pattern;
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::links::Symlinks;
@@ -83,18 +82,8 @@ pub struct FileSource {
     /// file.
     #[serde(default)]
     pub compression: Compression,
-    /// How a file is cut into messages. By default each line is a message.
-    #[serde(default)]
-    pub framing: Framing,
-    /// The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-    /// `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-    /// `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
-    #[serde(default)]
-    pub charset: Charset,
-    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
-    /// KiB leave by the `errors` output.
-    #[serde(default = "default_limit")]
-    pub max_message_bytes: ByteSize,
+    #[serde(flatten)]
+    cut: CutOptions,
     /// With `follow`: where to start in files that exist at the start and have no saved position. The default
     /// is `beginning`.
     #[serde(default)]
@@ -122,10 +111,6 @@ pub struct FileSource {
     /// With `follow` the source waits for the files.
     #[serde(default)]
     pub on_missing: OnMissing,
-}
-
-fn default_limit() -> ByteSize {
-    DEFAULT_LIMIT
 }
 
 fn default_poll_interval() -> TimeSpan {
@@ -175,7 +160,7 @@ sinks:
 ";
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.framing.check(self.max_message_bytes);
+        let mut mistakes = self.cut.check();
         let paths = self.path.to_vec();
         if paths.is_empty() || paths.iter().any(String::is_empty) {
             let mistake = Mistake::new("path", "No path is given.");

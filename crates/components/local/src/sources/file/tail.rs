@@ -258,8 +258,7 @@ impl Tail {
         let identity = Identity::of(&metadata);
         let partition: Arc<str> = identity.partition().into();
         let shown: Arc<str> = path.to_string_lossy().into();
-        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, StreamPosition::default())
-            .reading(config.charset);
+        let mut cutter = config.cut.cutter(StreamPosition::default());
         cutter.within(out.share().budget().limit());
         let mut tail = Self {
             path: path.to_owned(),

@@ -12,6 +12,10 @@
 //! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md and
 //! docs/decisions/077-objects-appear-when-a-checkpoint-covers-them.md.
 
+mod claim;
+mod resume;
+mod saved;
+
 use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::Arc;
@@ -22,18 +26,18 @@ use arrow_buffer::Buffer;
 use arrow_schema::Schema;
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Batch, Budget, payload_slices};
-use thalweg_store::{Begun, Upload, UploadedPart};
+use thalweg_store::{Begun, UploadedPart};
 
+pub(super) use self::saved::{OTHER_OPTIONS, OTHER_SINK, Saved, is_finished, unfinished, unusable};
 use super::name::Numbers;
 use super::object::{Copying, Object, Outcome, Unsent, paid};
-use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun, upload_is_gone};
+use super::parts::{Noted, complete, held, put, send, unfinished as noted_as_begun};
 use super::sealed::{Sealed, Seals, Step, close_last};
-use super::tail::{Tail, Tails, forget_tails};
+use super::tail::{Tail, Tails};
 use super::{ObjectsSink, Target};
 use crate::kept_bytes::KeptBytes;
 use crate::stored::failure;
@@ -88,61 +92,6 @@ pub(super) struct Messages {
     is_finished: bool,
     /// The steps that wait for a checkpoint.
     steps: VecDeque<Step>,
-}
-
-/// The saved state for a later run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Saved {
-    /// The number of the object.
-    pub(super) number: u64,
-    /// Its number among those of all names, if messages decide the names.
-    #[serde(default)]
-    pub(super) id: Option<u64>,
-    pub(super) begun: Option<Begun>,
-    /// The parts that the store has, from the first one on without a gap.
-    parts: Vec<UploadedPart>,
-    /// The bytes after these parts, if the journal has them.
-    #[serde(default)]
-    pub(super) tail: Option<Tail>,
-    /// True if an existing object of this number is this sink's.
-    #[serde(default)]
-    is_claimed: bool,
-    /// True if the input had ended, and all objects were full.
-    #[serde(default)]
-    is_finished: bool,
-    /// True if the next run continues the object, because its messages do not come again.
-    #[serde(default)]
-    is_continued: bool,
-}
-
-impl Saved {
-    /// True if messages that are not read again are in an object that is not full.
-    pub(super) fn has_messages(&self) -> bool {
-        self.is_continued && (!self.parts.is_empty() || self.tail.is_some())
-    }
-}
-
-/// Why a state cannot be used.
-pub(super) const OTHER_SINK: &str = "the saved state of the sink is not one of `objects`";
-/// The same.
-pub(super) const OTHER_OPTIONS: &str =
-    "an earlier run left an unfinished object, which cannot be continued as Parquet or in this store";
-
-pub(super) fn unusable(why: &str) -> Error {
-    Error::permanent(format!(
-        "{why}. Undo the change of the configuration, or give the sink another name or use another state folder: what \
-         the state has is then not written"
-    ))
-}
-
-/// Returns the upload that was in progress when a run saved this state.
-pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
-    serde_json::from_value::<Saved>(saved.clone()).ok()?.begun
-}
-
-/// True if the input of the run that saved this state had ended.
-pub(super) fn is_finished(saved: &Value) -> bool {
-    serde_json::from_value::<Saved>(saved.clone()).is_ok_and(|saved| saved.is_finished)
 }
 
 impl Messages {
@@ -207,67 +156,6 @@ impl Messages {
     fn next_object(&self, number: u64) -> Object {
         let id = self.ids.as_ref().map(|ids| ids.fetch_add(1, Relaxed));
         Object { id, ..Object::new(number) }
-    }
-
-    /// True if every object has a number.
-    fn is_numbered(&self) -> bool {
-        self.rotate.is_some() || Numbers::has_place(&self.target.path)
-    }
-
-    /// Returns the path of the object with this number.
-    fn path(&self, number: u64) -> String {
-        let path = &self.target.path;
-        if !self.is_numbered() && number == 1 {
-            return path.clone();
-        }
-        self.numbers.path(path, number)
-    }
-
-    /// Decides the number of the object for good, before anything of it is visible or begun. Returns its
-    /// path.
-    async fn claim(&mut self) -> Result<String, Error> {
-        let is_further = !self.is_numbered() && self.object.number > 1;
-        // Of a name that messages decide, this run and those before it know the numbers.
-        if !self.object.is_claimed && (self.takes_free || is_further && self.ids.is_none()) {
-            self.object.number = self.free(self.object.number).await?;
-            if is_further && self.ids.is_none() {
-                let (first, path) = (self.path(1), self.path(self.object.number));
-                let (first, path) = (self.target.store.name(&first), self.target.store.name(&path));
-                tracing::warn!("an earlier run completed `{first}`: further messages go to `{path}`");
-            }
-        }
-        self.object.is_claimed = true;
-        Ok(self.path(self.object.number))
-    }
-
-    /// Returns the number of an object that does not exist, from this number on. Where the existing ones have
-    /// no gaps it is the first, found with few requests.
-    async fn free(&mut self, number: u64) -> Result<u64, Error> {
-        let target = self.target.clone();
-        let (mut low, mut free, mut step) = (number, number, 1);
-        while target.exists(&self.path(free)).await? {
-            low = free + 1;
-            free += step;
-            step *= 2;
-        }
-        while low < free {
-            let middle = low + (free - low) / 2;
-            match target.exists(&self.path(middle)).await? {
-                true => low = middle + 1,
-                false => free = middle,
-            }
-        }
-        Ok(free)
-    }
-
-    /// True if the first object exists, and is not known to be of this sink. With a state, it may be of this
-    /// sink under another name, and an empty one must not replace it.
-    async fn has_former(&mut self) -> Result<bool, Error> {
-        if self.journal.is_none() || self.object.is_claimed {
-            return Ok(false);
-        }
-        let (target, path) = (self.target.clone(), self.path(1));
-        target.exists(&path).await
     }
 
     /// Sends the collected bytes as a part.
@@ -618,62 +506,6 @@ impl Messages {
         !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
     }
 
-    /// Begins an object again whose upload the store no longer knows, although the saved state has it.
-    fn begin_again(&mut self, saved: &Saved, begun: &Begun) -> Result<(), Error> {
-        if self.rewrites && saved.parts.is_empty() && saved.tail.is_none() {
-            // All of its messages come again.
-            self.object = Object { id: saved.id, is_claimed: true, ..Object::new(saved.number) };
-            return Ok(());
-        }
-        let tail = saved.tail.map_or(0, |tail| tail.kept.size());
-        Err(upload_is_gone(&self.target, begun, &saved.parts, tail))
-    }
-
-    /// Returns what a later run needs to continue.
-    pub(super) fn saved(&self) -> Saved {
-        let whole = self.object.whole();
-        Saved {
-            number: self.object.number,
-            id: self.object.id,
-            begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
-            parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
-            tail: self.object.tail.filter(|tail| tail.part > whole),
-            is_claimed: self.object.is_claimed,
-            is_finished: self.is_finished,
-            is_continued: self.resumes,
-        }
-    }
-
-    /// Continues with the object of a saved state.
-    pub(super) async fn resume(&mut self, saved: Saved) -> Result<(), Error> {
-        self.object = Object { id: saved.id, ..Object::new(saved.number) };
-        let Some(begun) = saved.begun.clone().filter(|_| self.resumes) else {
-            return self.continue_with(Saved { parts: Vec::new(), ..saved }, None);
-        };
-        match self.target.store.resume(&begun).await.map_err(|error| failure(&error))? {
-            Some(upload) => self.continue_with(saved, Some(upload)),
-            None => self.begin_again(&saved, &begun),
-        }
-    }
-
-    /// Continues with the object that an earlier run did not finish.
-    fn continue_with(&mut self, saved: Saved, upload: Option<Upload>) -> Result<(), Error> {
-        saved.parts.iter().for_each(|part| self.target.note(part, true));
-        self.object.upload = upload;
-        self.object.offset = saved.parts.iter().map(|part| part.size).sum();
-        self.object.next = saved.parts.last().map_or(1, |part| part.number + 1);
-        self.object.is_new = saved.parts.is_empty() && saved.tail.is_none();
-        self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
-        self.object.is_claimed = saved.is_claimed || self.object.upload.is_some();
-        if let (Some(tail), Some(journal)) = (saved.tail, &self.journal) {
-            for bytes in (Tails { journal, id: self.object.id() }).read(tail)? {
-                self.object.gathered.body().push(paid(&self.budget, bytes));
-            }
-            self.object.tail = Some(tail);
-        }
-        Ok(())
-    }
-
     /// Makes all messages durable without completing the object: a later run continues it.
     pub(super) async fn keep(&mut self, journal: &Journal) -> Result<(), Error> {
         self.catch_up()?;
@@ -694,22 +526,6 @@ impl Messages {
         self.take_committed += self.object.batches.len();
         self.object.batches.clear();
         Ok(())
-    }
-
-    /// Finishes what earlier runs sealed, and removes what they began after their last checkpoint. Returns
-    /// the number of the next object if it is not that of the saved state.
-    async fn clean_up(&mut self, saved: Option<&Saved>) -> Result<Option<u64>, Error> {
-        let Some(journal) = self.journal.clone() else { return Ok(None) };
-        let number = saved.map_or(0, |saved| saved.number);
-        let seals = Seals { target: &self.target, journal: &journal };
-        let rewrites = self.rewrites;
-        let completed = seals.resume(|id| !rewrites || id < number).await?;
-        let next = completed.last().map_or(0, |last| last + 1);
-        seals.forget_begun(|id| id == number)?;
-        let begun = saved.and_then(|saved| saved.begun.as_ref()).filter(|_| self.resumes && next <= number);
-        self.discard_unsaved(begun.as_slice()).await?;
-        forget_tails(&journal, saved.and_then(|saved| Some((number, saved.tail?))))?;
-        Ok(Some(next).filter(|next| *next > number))
     }
 }
 
