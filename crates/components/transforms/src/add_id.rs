@@ -20,6 +20,9 @@ const IN_A_SECOND: u64 = 10_000_000;
 ///
 /// With `--state`, the counters of `time`, `sequence` and `sequence_hex` continue in later runs. Without it,
 /// they start again in each run.
+///
+/// A run after `kill -9` reads some messages a second time. `hash` gives them the same identifiers as before,
+/// and `time` and `uuid` give them others.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddId {
@@ -27,14 +30,7 @@ pub struct AddId {
     /// `id`.
     #[schemars(length(min = 1))]
     into: String,
-    /// How the identifier is made:
-    ///
-    /// - `time` (the default): the second in which the message was read, in UTC, and a counter of seven
-    ///   digits, as in `2601020304050000001`.
-    /// - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
-    ///   identifiers. A message without the field gets none.
-    /// - `sequence` and `sequence_hex`: a counter, in decimal or hexadecimal digits.
-    /// - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
+    /// How the identifier is made. The default is `time`.
     kind: Kind,
     /// The first number of a counter. The default is 1.
     start: u64,
@@ -51,15 +47,17 @@ impl Default for AddId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
-    /// The second and a counter.
+    /// The second in which the message was read, in UTC, and a counter of seven digits, as in
+    /// `2601020304050000001`.
     Time,
-    /// A hash of the content.
+    /// A hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal identifiers. A
+    /// message without the field gets none.
     Hash,
-    /// A decimal counter.
+    /// A counter, in decimal digits.
     Sequence,
-    /// A hexadecimal counter.
+    /// A counter, in hexadecimal digits.
     SequenceHex,
-    /// A random UUID that sorts by time.
+    /// A UUID of version 7 (RFC 9562), which is random but sorts by time.
     Uuid,
 }
 

@@ -18,8 +18,8 @@ use thalweg_codec::target::Input;
 /// Splits a text into fields by position.
 ///
 /// The first part becomes the first field of the list, and so on. Fields without a part are NULL; parts
-/// without a field are dropped. The text itself stays. A text that is not UTF-8 leaves by the `errors`
-/// output.
+/// without a field are dropped. All fields are text: `cast` gives them other types. The text itself stays. A
+/// text that is not UTF-8 leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitFields {

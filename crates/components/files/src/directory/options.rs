@@ -18,8 +18,9 @@ pub struct DirectoryOptions {
     /// The folder. It is created if it does not exist.
     #[schemars(example = &"out")]
     pub path: PathBuf,
-    /// The name of the file in the folder, a template. It may contain subfolders. The default is
-    /// `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
+    /// The name of the file in the folder: a template with properties of the file, which the page
+    /// "Configuration" lists. It may contain subfolders. The default is `{folder}{name}`: the file keeps its
+    /// place relative to the folder that the source reads.
     #[serde(default = "its_name_and_folder")]
     #[schemars(example = "{date}/{name}")]
     pub name: FileTemplate,

@@ -12,11 +12,14 @@ use crate::file_template::FileTemplate;
 
 /// Gives files another name, under which they are written later. Nothing is renamed on the disk.
 ///
-/// A name with slashes leads into folders below the target folder.
+/// A name with slashes leads into folders below the file's own folder. With `to: "small/{name}"`, a sink
+/// writes `2026/photo.jpg` as `2026/small/photo.jpg`. The option `name` of the sink chooses the whole path
+/// below its folder, as in `name: "small/{name}"`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenameFile {
-    /// The new name.
+    /// The new name, with properties of the file in braces, such as `{stem}`, `{suffix}`, `{date}` or `{id}`.
+    /// The page "Configuration" lists all of them.
     #[schemars(example = "{date}-{stem}{mime_suffix}")]
     to: FileTemplate,
 }

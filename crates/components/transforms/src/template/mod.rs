@@ -42,7 +42,9 @@ const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position
 /// `{{ name }}` is the value of a field, `{{ payload }}` the payload, and `{{ meta.source }}` (also `path`,
 /// `time`, `position`) the origin of the message. Dots in the names of fields lead into objects: the fields
 /// `a.b` and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing.
-/// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}` are available.
+/// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}` are available. The filters are those of
+/// Jinja except `center`, `filesizeformat`, `forceescape`, `random`, `striptags`, `truncate`, `urlencode`,
+/// `urlize`, `wordcount`, `wordwrap` and `xmlattr`.
 ///
 /// A message for which the template cannot be rendered leaves by the `errors` output. Loops and widths may
 /// depend on data, so this includes a message that takes more than five million steps, makes a text of more

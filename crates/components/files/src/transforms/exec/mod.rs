@@ -46,8 +46,9 @@ pub struct Exec {
     /// The command: a path, or a name that is looked up in the folders of `PATH`.
     #[schemars(example = &"cwebp")]
     command: FileTemplate,
-    /// The arguments. Names may begin with a dash: write `--` before an argument that is not a whole path, if
-    /// the command supports it. The default is none.
+    /// The arguments, with properties of the file in braces, which the page "Configuration" lists. Names may
+    /// begin with a dash: write `--` before an argument that is not a whole path, if the command supports it.
+    /// The default is none.
     #[serde(default)]
     #[schemars(example = ["-o", "/tmp/{id}.webp", "{path}"])]
     args: List<FileTemplate>,
