@@ -9,18 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
 use thalweg_record::Batch;
-
-/// True if a name matches a pattern. `*` matches any characters.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    let Some((head, mut tail)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut rest) = name.strip_prefix(head) else { return false };
-    while let Some((piece, after)) = tail.split_once('*') {
-        let Some(at) = rest.find(piece) else { return false };
-        rest = rest.get(at + piece.len()..).unwrap_or_default();
-        tail = after;
-    }
-    rest.ends_with(tail)
-}
+pub use thalweg_record::name_matches as matches;
 
 /// True if a pattern matches a name, or the part of the name before one of its dots: `a` covers `a` and
 /// `a.b`.

@@ -19,6 +19,7 @@ mod budget;
 mod file;
 mod file_state;
 mod join;
+mod name_pattern;
 mod outputs;
 mod own_change;
 mod passage;
@@ -34,6 +35,7 @@ pub use file::{
 };
 pub use file_state::FileState;
 pub use join::{Joined, Part};
+pub use name_pattern::name_matches;
 pub use outputs::{Output, Outputs, split_rejected};
 pub use own_change::{OwnChange, OwnChanges};
 pub use passage::Passage;

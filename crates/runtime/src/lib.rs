@@ -24,6 +24,8 @@ pub mod limit;
 pub mod private;
 mod sequence;
 mod stage;
+#[cfg(unix)]
+pub mod standard_streams;
 mod stop;
 mod traffic;
 

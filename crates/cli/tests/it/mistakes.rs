@@ -390,6 +390,8 @@ fn a_field_that_some_message_may_have_is_no_mistake() {
         "parse_csv: { columns: [a1, a2] }}, {keep: ['a*']}, {drop: ['a*']}, {set: { c: 1 }}, {filter: c = 1}",
         "parse_csv: { columns: [a] }}, {set: { b: a, c: b + 1 }}, {route: { more: c > 2 }}",
         "parse_csv: { columns: [a] }}, {parse_json: {}}, {filter: c = 1}",
+        "parse_csv: { columns: [status, user_id] }}, {drop: ['*_id', 's*_x']}, {filter: status > 5}",
+        "parse_csv: { columns: [status] }}, {set: { 'a.b': status + 1, c: a.b * 2 }}, {filter: a.b > 5}",
         "set: { a: payload, b: meta.time }}, {filter: a = 'x' AND b < now()}",
         "split: { delimiter: ',' }}, {filter: c = 1}",
     ] {

@@ -133,6 +133,23 @@ fn an_input_that_was_closed_is_an_error() {
 }
 
 #[test]
+fn a_copy_from_or_to_a_stream_that_was_closed_is_an_error_and_writes_nothing() {
+    for (arguments, expected) in [
+        ("copy - kept.txt <&-", "the standard input was closed"),
+        ("copy - kept.txt --parse lines <&-", "the standard input was closed"),
+        ("copy kept.txt - >&-", "the standard output was closed"),
+    ] {
+        let house = House::with(&[("kept.txt", "kept\n")]);
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("exec \"$0\" {arguments}"), env!("CARGO_BIN_EXE_thalweg")]);
+        shell.env_clear().env("HOME", house.path()).current_dir(house.path());
+        let said = crate::common::said(shell.output().unwrap());
+        assert!(said.code != Some(0) && said.err.contains(expected), "{arguments}: {said:?}");
+        assert_eq!(house.read("kept.txt"), "kept\n", "{arguments}");
+    }
+}
+
+#[test]
 fn fields_that_a_transform_adds_are_written() {
     let house = House::with(&[]);
     let said = house.run_with_input(&["pipe", "set n = length(payload)"], b"abc\n");

@@ -14,7 +14,6 @@ pub mod sources;
 // Public for its fuzz target.
 #[doc(hidden)]
 pub mod spool;
-mod standard_streams;
 
 /// Adds the components of this family to a registry.
 pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {

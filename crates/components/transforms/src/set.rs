@@ -73,7 +73,12 @@ impl TransformConfig for Set {
         let settings = self.0.0.iter().enumerate();
         let needed = settings.flat_map(|(at, (_, expression))| {
             let before = &self.0.0[..at];
-            let is_set = move |name: &str| before.iter().any(|(set, _)| name.split('.').next() == Some(set));
+            let is_set = move |name: &str| {
+                before.iter().any(|(set, _)| {
+                    name.strip_prefix(set.as_str())
+                        .is_some_and(|part| part.is_empty() || part.starts_with('.'))
+                })
+            };
             expression.needed_columns().iter().filter(move |name| !is_set(name))
         });
         needed.cloned().collect()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use arrow_schema::{Field, Schema};
 use thalweg_config::{FormatError, nearest};
-use thalweg_record::INTRINSIC;
+use thalweg_record::{INTRINSIC, name_matches};
 
 /// The fields that messages can have, with their types, as far as a configuration says it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -100,14 +100,14 @@ impl KnownFields {
         self
     }
 
-    /// Removes a field, or all fields that begin so if the name ends in `*`.
+    /// Removes a field, or all fields that match a name with `*`.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
-        self.fields.retain(|field, _| !is_named(field, name));
+        self.fields.retain(|field, _| !name_matches(name, field));
         self
     }
 
-    /// Keeps only these fields, which are then all that messages can have. A name may end in `*`.
+    /// Keeps only these fields, which are then all that messages can have. A name may have `*`.
     #[must_use]
     pub fn only(self, names: &[String]) -> Self {
         let has_pattern = names.iter().any(|name| name.contains('*'));
@@ -118,7 +118,7 @@ impl KnownFields {
                 fields.entry(name.clone()).or_default();
             });
         }
-        fields.retain(|field, _| names.iter().any(|name| is_named(field, name)));
+        fields.retain(|field, _| names.iter().any(|name| name_matches(name, field)));
         Self { fields, is_complete }
     }
 
@@ -128,7 +128,7 @@ impl KnownFields {
     }
 
     /// True if no message has a field of this name. A name may be that of a part, such as `user.name` of a
-    /// field `user`, or end in `*`.
+    /// field `user`, or have `*`.
     pub fn lacks(&self, name: &str) -> bool {
         self.is_complete && !is_intrinsic(name) && !has(self.names(), name)
     }
@@ -154,19 +154,12 @@ impl KnownFields {
 }
 
 /// True if a name is among these, or that of a part of one: `a.b.c` is there if `a` is. A pattern such as
-/// `http_*` is there if one begins so.
+/// `http_*` is there if it matches one.
 pub(crate) fn has<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> bool {
-    if let Some((start, _)) = name.split_once('*') {
-        return names.any(|field| field.starts_with(start));
+    if name.contains('*') {
+        return names.any(|field| name_matches(name, field));
     }
     names.any(|field| name.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
-}
-
-fn is_named(field: &str, name: &str) -> bool {
-    match name.split_once('*') {
-        Some((start, _)) => field.starts_with(start),
-        None => field == name,
-    }
 }
 
 /// Returns the name among these fields, the payload and the metadata that another one probably meant.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use thalweg_engine::Error;
 use thalweg_files::sources::objects::ObjectsSource;
-use thalweg_runtime::blocking;
+use thalweg_runtime::{blocking, standard_streams};
 use thalweg_store::{Object, OnExisting, Store, StoreError, Upload, UploadedPart, Writing, part_size};
 use tokio::runtime::Runtime;
 
@@ -100,6 +100,7 @@ impl<'a> StreamCopy<'a> {
     /// [`StreamError`]. An object that is not complete is not written.
     pub fn run(&self, mut signals: Signals) -> Result<Streamed, StreamError> {
         self.options.rows.check()?;
+        self.check_streams()?;
         let begun = Instant::now();
         let runtime: Runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -107,6 +108,18 @@ impl<'a> StreamCopy<'a> {
         // A thread may still wait for input.
         runtime.shutdown_background();
         Ok(Streamed { bytes: copied?, elapsed: begun.elapsed() })
+    }
+
+    /// Refuses streams that were closed: the input would be empty, and the output dropped.
+    fn check_streams(&self) -> Result<(), StreamError> {
+        if is_stream(&self.options.from) {
+            standard_streams::input().map_err(|reason| LoadError::Options(reason.to_owned()))?;
+        }
+        if is_stream(&self.options.to) && standard_streams::was_closed(1) {
+            let reason = "the standard output was closed when the program started".to_owned();
+            return Err(LoadError::Options(reason).into());
+        }
+        Ok(())
     }
 
     async fn copy(&self, signals: &mut Signals) -> Result<u64, StreamError> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use thalweg_engine::{Context, Error, Flow, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, Origin};
+use thalweg_runtime::standard_streams;
 
 use crate::content::STDIN;
 
@@ -30,6 +31,7 @@ impl SourceConfig for StandardInput {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
+        standard_streams::input().map_err(Error::permanent)?;
         Ok(Box::new(*self))
     }
 }

@@ -16,7 +16,6 @@ use thalweg_engine::{
 use thalweg_record::Batch;
 use thalweg_redact::foreign;
 
-use crate::standard_streams::was_closed;
 use thalweg_codec::delimited::Delimited;
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_stream::io_error::io_error;
@@ -197,7 +196,7 @@ impl Write for Output {
 #[async_trait]
 impl Sink for StdoutSink {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        if was_closed(self.target.number()) {
+        if thalweg_runtime::standard_streams::was_closed(self.target.number()) {
             return Err(Error::permanent(format!(
                 "`{}` was closed when the program started. Redirect it to a file, or to `/dev/null`.",
                 self.target.path()

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
-use crate::standard_streams::was_closed;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::CutOptions;
+use thalweg_runtime::standard_streams;
 
 /// Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
 ///
@@ -57,11 +57,7 @@ impl SourceConfig for StdinSource {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        if was_closed(0) {
-            return Err(Error::permanent(
-                "the standard input was closed when the program started. Redirect it from a file, or from `/dev/null`",
-            ));
-        }
+        standard_streams::input().map_err(Error::permanent)?;
         Ok(Box::new(Input::new(self.options(), context.batch_bytes, io::stdin())))
     }
 }

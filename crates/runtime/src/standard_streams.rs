@@ -31,6 +31,16 @@ extern "C" fn look() {
 }
 
 /// True if the stream with this descriptor, 0 to 2, was closed when the program started.
-pub(crate) fn was_closed(number: u8) -> bool {
+pub fn was_closed(number: u8) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
+}
+
+/// Checks that the standard input was open when the program started.
+///
+/// # Errors
+/// The reason for a person.
+pub fn input() -> Result<(), &'static str> {
+    const CLOSED_INPUT: &str =
+        "the standard input was closed when the program started. Redirect it from a file, or from `/dev/null`";
+    if was_closed(0) { Err(CLOSED_INPUT) } else { Ok(()) }
 }
