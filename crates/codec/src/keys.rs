@@ -20,13 +20,20 @@ pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
         return Some(batch.payload().clone());
     }
     let column = batch.column(name)?;
-    let field = batch.fields().schema_ref().column_with_name(name).map(|(_, field)| field);
-    if let (true, Some(json)) = (field.is_some_and(is_json_field), column.as_string_view_opt()) {
+    match batch.fields().schema_ref().column_with_name(name) {
+        Some((_, field)) => bytes_of_column(field, &column),
+        None => as_bytes(&column),
+    }
+}
+
+/// Returns a column as bytes, in the same form as [`bytes_of`].
+pub fn bytes_of_column(field: &Field, column: &ArrayRef) -> Option<BinaryViewArray> {
+    if let (true, Some(json)) = (is_json_field(field), column.as_string_view_opt()) {
         return Some(json::plain_texts(json).to_binary_view());
     }
-    match field.filter(|field| *field.data_type() == DataType::Float64) {
-        Some(field) => Some(written(field, &column)),
-        None => as_bytes(&column),
+    match field.data_type() {
+        DataType::Float64 => Some(written(field, column)),
+        _ => as_bytes(column),
     }
 }
 

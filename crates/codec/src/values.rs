@@ -312,10 +312,18 @@ impl Values {
                 let nanos = value.rem_euclid(per_second) * (1_000_000_000 / per_second);
                 chrono::DateTime::from_timestamp(value.div_euclid(per_second), nanos as u32)
             }
-            Form::Text(text) => arrow_cast::parse::string_to_datetime(&chrono::Utc, text.value(row)).ok(),
+            Form::Text(text) => time_of(text.value(row)),
+            // A text beside values of other types.
+            Form::Json(json) => {
+                json.value(row).starts_with('"').then(|| time_of(&json::plain(json.value(row))))?
+            }
             _ => None,
         }
     }
+}
+
+fn time_of(text: &str) -> Option<chrono::DateTime<chrono::Utc>> {
+    arrow_cast::parse::string_to_datetime(&chrono::Utc, text).ok()
 }
 
 /// Converts JSON to a template value.

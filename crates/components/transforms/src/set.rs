@@ -20,7 +20,7 @@ use thalweg_expression::{Evaluated, Evaluator, Expression};
 use thalweg_record::{Ack, Batch, PAYLOAD};
 
 use thalweg_codec::columns::{Before, Layout};
-use thalweg_codec::keys::{as_bytes, present};
+use thalweg_codec::keys::{bytes_of_column, present};
 use thalweg_codec::ordered::Ordered;
 
 use crate::conditions;
@@ -141,7 +141,8 @@ struct Setting {
 impl Setting {
     fn set(&mut self, batch: Batch, evaluated: Evaluated) -> Result<Batch, Error> {
         if self.name == PAYLOAD {
-            let payload = as_bytes(&evaluated.values).ok_or_else(|| {
+            let field = evaluated.field(PAYLOAD);
+            let payload = bytes_of_column(&field, &evaluated.values).ok_or_else(|| {
                 let kind = evaluated.values.data_type();
                 Error::permanent(format!("a value of type `{kind}` cannot be set as the payload"))
             })?;
@@ -218,6 +219,21 @@ mod tests {
         for yaml in ["{a: 1, b: payload}", "{a: CAST(payload AS BIGINT)}", "{payload: nothing}"] {
             testing::transform_conforms::<Set>(yaml, &["1", "", "b"]);
         }
+    }
+
+    /// A field of mixed types is JSON text, and one of numbers with and without a fraction has floats.
+    #[test]
+    fn a_payload_does_not_depend_on_the_types_of_other_messages() {
+        let parsed = |lines: &[&str]| {
+            let mut given = testing::apply::<crate::parse_json::ParseJson>("{}", [testing::batch(lines)]);
+            let batches = given.outputs.remove(&Output::Main).unwrap_or_default();
+            testing::apply::<Set>("{payload: a}", batches).payloads(Output::Main)
+        };
+        let lines = [r#"{"a": "x"}"#, r#"{"a": 1}"#, r#"{"a": 1.5}"#];
+        let alone: Vec<String> = lines.iter().flat_map(|line| parsed(&[line])).collect();
+        assert_eq!(alone, ["x", "1", "1.5"]);
+        assert_eq!(parsed(&lines), alone);
+        assert_eq!(parsed(&lines[1..]), alone[1..]);
     }
 
     #[test]
