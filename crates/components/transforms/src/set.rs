@@ -225,7 +225,8 @@ mod tests {
     #[test]
     fn a_payload_does_not_depend_on_the_types_of_other_messages() {
         let parsed = |lines: &[&str]| {
-            let mut given = testing::apply::<crate::parse_json::ParseJson>("{}", [testing::batch(lines)]);
+            let mut given =
+                testing::apply::<crate::parse_json::ParseJsonConfig>("{}", [testing::batch(lines)]);
             let batches = given.outputs.remove(&Output::Main).unwrap_or_default();
             testing::apply::<Set>("{payload: a}", batches).payloads(Output::Main)
         };
