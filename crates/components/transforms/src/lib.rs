@@ -18,6 +18,7 @@ mod expansion;
 mod headers;
 mod kept;
 mod labels;
+mod objects;
 mod on_error;
 mod pairs;
 mod pseudonym;
@@ -59,6 +60,7 @@ thalweg_engine::components! {
     transform parse_timestamp::ParseTimestamp;
     transform parse_user_agent::ParseUserAgent;
     transform parse_w3c::ParseW3c;
+    transform parse_xml::ParseXml;
     transform redact::Redact;
     transform rename::Rename;
     transform replace::Replace;

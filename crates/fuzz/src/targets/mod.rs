@@ -55,5 +55,6 @@ targets! {
     template,
     timestamps,
     user_agent,
+    xml,
     yaml,
 }

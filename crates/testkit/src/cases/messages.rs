@@ -87,6 +87,7 @@ pub const ALL: &[Transform] = &[
     one("parse_timestamp", "{ field: payload, format: clf }"),
     one("parse_user_agent", "{}"),
     some("parse_w3c", "{ fields: [a] }"),
+    one("parse_xml", "{}"),
     one("rename", "{ a: b }"),
     one("redact", "{ find: [email, card, ip, iban], keep_last: 4 }"),
     one("replace", "{ search: e, with: ee }"),
