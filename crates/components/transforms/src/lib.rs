@@ -50,6 +50,7 @@ thalweg_engine::components! {
     transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;
     transform parse_elb::ParseElb;
+    transform parse_gelf::ParseGelf;
     transform parse_grok::ParseGrok;
     transform parse_json::ParseJsonConfig;
     transform parse_key_value::ParseKeyValue;

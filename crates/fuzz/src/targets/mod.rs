@@ -27,6 +27,7 @@ targets! {
     form,
     framing,
     functions,
+    gelf,
     geoip,
     gollum,
     gollum_templates,

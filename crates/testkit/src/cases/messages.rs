@@ -74,6 +74,7 @@ pub const ALL: &[Transform] = &[
     one("parse_csv", "{ columns: [a, b] }"),
     some("parse_csv", "{ header: true }"),
     one("parse_elb", "{}"),
+    one("parse_gelf", "{}"),
     one("parse_grok", "{ pattern: ['^%{WORD:word}'] }"),
     // Types follow from the values of a batch.
     Transform { is_free_of_batches: false, ..one("parse_json", "{}") },

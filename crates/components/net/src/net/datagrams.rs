@@ -10,10 +10,12 @@ use thalweg_config::ByteSize;
 use thalweg_engine::{Error, SourceOutput};
 use tokio::time::Instant;
 
+use super::gelf::{Chunks, Lost};
 use super::listener::Sender;
 use super::{Cut, Cuts, Datagrams, Format};
 use thalweg_codec::framing::KEPT;
-use thalweg_codec::stream_framing::StreamFraming;
+use thalweg_codec::stream_framing::{By, StreamFraming};
+use thalweg_stream::cut::too_long;
 
 /// The largest datagram of either kind under the usual settings of systems, in bytes.
 const LARGEST: usize = 256 << 10;
@@ -21,9 +23,24 @@ const LARGEST: usize = 256 << 10;
 /// The size of the receive buffer, in bytes.
 const ROOM: usize = 2 * LARGEST;
 
+/// The maximum number of datagrams that are received before their messages are sent.
+const MOST: usize = 4096;
+
+/// The maximum number of messages that are rejected at once. A sender of useless chunks can send as many as
+/// the network carries.
+const MOST_LOST: usize = 256;
+
+/// A datagram in the receive buffer.
+struct Datagram {
+    sender: Sender,
+    range: Range<usize>,
+    /// The reason for rejecting it.
+    fault: Option<String>,
+}
+
 /// Receives datagrams until the run stops, or until none arrived for `end_after_idle`. With `framing`, each
-/// datagram is cut into messages. Without it, each is one message, without line feeds, carriage returns and
-/// NULs at its end.
+/// datagram is cut into messages, or is a part of a message of GELF. Without it, each is one message, without
+/// line feeds, carriage returns and NULs at its end.
 ///
 /// # Errors
 /// If the socket fails, or the messages cannot be sent.
@@ -35,20 +52,40 @@ pub async fn receive<F: Format>(
     mut format: F,
     out: &mut SourceOutput,
 ) -> Result<(), Error> {
+    let is_gelf = framing.is_some_and(|framing| framing.by == By::Gelf);
+    let framing = framing.filter(|_| !is_gelf);
+    let mut chunks = is_gelf.then(|| Chunks::new(limit, out.share().budget()));
     let mut last = Instant::now();
     let mut peer: Option<(Sender, Arc<str>)> = None;
-    loop {
+    let mut is_over = false;
+    while !is_over {
+        let expiry = chunks.as_ref().and_then(Chunks::next_expiry);
+        let idle = end_after_idle.map(|span| last + span);
         tokio::select! {
             biased;
-            () = out.stopping() => return Ok(()),
+            () = out.stopping() => is_over = true,
             ready = socket.ready() => ready.map_err(|error| broken(out, &error))?,
-            () = tokio::time::sleep_until(last + end_after_idle.unwrap_or_default()), if end_after_idle.is_some() => {
-                return Ok(());
-            }
+            () = tokio::time::sleep_until(expiry.unwrap_or(last)), if expiry.is_some() => {}
+            () = tokio::time::sleep_until(idle.unwrap_or(last)), if idle.is_some() => is_over = true,
+        }
+        if is_over && expiry.is_none() {
+            return Ok(());
         }
         let mut lease = out.reserve(ROOM).await;
         let mut memory: Vec<u8> = Vec::with_capacity(ROOM);
-        let datagrams = collect(socket, &mut memory).map_err(|error| broken(out, &error))?;
+        let mut datagrams = Vec::new();
+        if !is_over {
+            datagrams = collect(socket, &mut memory, chunks.as_mut()).map_err(|error| broken(out, &error))?;
+            // Not the time of their arrival: what arrives while these wait for the pipeline is not seen.
+            last = if datagrams.is_empty() { last } else { Instant::now() };
+        }
+        if let Some(chunks) = &mut chunks {
+            match is_over {
+                true => chunks.end(),
+                false => chunks.expire(Instant::now()),
+            }
+            datagrams.extend(chunks.lost.drain(..).map(|lost| reject(lost, &mut memory)));
+        }
         if datagrams.is_empty() {
             continue;
         }
@@ -57,32 +94,51 @@ pub async fn receive<F: Format>(
             drop(lease.split(ROOM - memory.capacity().min(ROOM)));
         }
         let buffer = lease.freeze(memory);
-        for group in datagrams.chunk_by(|(one, _), (other, _)| one == other) {
-            let Some((sender, _)) = group.first() else { continue };
+        for group in datagrams.chunk_by(|one, other| one.sender == other.sender) {
+            let Some(Datagram { sender, .. }) = group.first() else { continue };
             let name = match &peer {
                 Some((known, name)) if known == sender => name.clone(),
                 _ => socket.name(*sender),
             };
             peer = Some((*sender, name.clone()));
             let mut cut = Cut::of(buffer.clone());
-            for (_, range) in group {
-                divide(&mut cut, range.clone(), framing, limit);
+            for datagram in group {
+                match &datagram.fault {
+                    Some(fault) => cut.rejected.push((datagram.range.clone(), fault.clone().into())),
+                    None => divide(&mut cut, datagram.range.clone(), framing, limit),
+                }
             }
             cut.send(&mut format, &name, false, out, |_| {}).await?;
         }
-        // Not the time of their arrival: what arrives while these wait for the pipeline is not seen.
-        last = Instant::now();
     }
+    Ok(())
 }
 
-/// Appends the waiting datagrams to `memory`, as far as the largest one would still fit. Returns the sender
-/// and the range of each.
-fn collect(socket: &Datagrams, memory: &mut Vec<u8>) -> io::Result<Vec<(Sender, Range<usize>)>> {
+/// Appends the waiting datagrams to `memory`, as far as the largest one would still fit. With `chunks`,
+/// appends the messages that they complete instead.
+fn collect(
+    socket: &Datagrams,
+    memory: &mut Vec<u8>,
+    mut chunks: Option<&mut Chunks>,
+) -> io::Result<Vec<Datagram>> {
     let mut datagrams = Vec::new();
-    while memory.capacity() - memory.len() >= LARGEST {
+    for _ in 0..MOST {
+        let is_full = chunks.as_ref().is_some_and(|chunks| chunks.lost.len() >= MOST_LOST);
+        if is_full || ROOM.saturating_sub(memory.len()) < LARGEST {
+            break;
+        }
+        memory.reserve(LARGEST);
         let start = memory.len();
         match socket.receive(memory) {
-            Ok(sender) => datagrams.push((sender, start..memory.len())),
+            Ok(sender) => {
+                let is_message = chunks.as_mut().is_none_or(|chunks| {
+                    let datagram = memory.split_off(start);
+                    chunks.take(sender, &datagram, Instant::now(), memory)
+                });
+                if is_message {
+                    datagrams.push(Datagram { sender, range: start..memory.len(), fault: None });
+                }
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             // On UDP, an earlier packet from this socket reached no listener. Later datagrams are not
             // affected.
@@ -93,6 +149,13 @@ fn collect(socket: &Datagrams, memory: &mut Vec<u8>) -> io::Result<Vec<(Sender, 
     Ok(datagrams)
 }
 
+/// Appends the bytes of a message that cannot be used to `memory`.
+fn reject(lost: Lost, memory: &mut Vec<u8>) -> Datagram {
+    let start = memory.len();
+    memory.extend_from_slice(&lost.bytes);
+    Datagram { sender: lost.sender, range: start..memory.len(), fault: Some(lost.reason) }
+}
+
 /// Adds the messages of one datagram.
 fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, limit: ByteSize) {
     let Some(framing) = framing else {
@@ -101,10 +164,7 @@ fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, l
             bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r' | 0)).map_or(0, |last| last + 1);
         if trimmed as u64 > limit.bytes() {
             let kept = limit.as_usize().min(KEPT);
-            let reason = format!(
-                "is longer than `max_message_bytes` ({limit}), and only its first {kept} bytes are kept"
-            );
-            cut.rejected.push((range.start..range.start + kept, reason.into()));
+            cut.rejected.push((range.start..range.start + kept, too_long(limit, kept).into()));
         } else {
             cut.messages.push(range.start..range.start + trimmed);
         }
