@@ -6,7 +6,8 @@
 //!
 //! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`stream_framing`] (also
 //!   length prefixes and fixed sizes).
-//! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`timestamps`].
+//! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
+//!   [`timestamps`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -41,6 +42,7 @@ pub mod part_name;
 pub mod pattern;
 pub mod safe_path;
 pub mod stream_framing;
+pub mod syslog;
 pub mod target;
 pub mod template;
 pub mod testing;

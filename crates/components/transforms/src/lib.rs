@@ -58,6 +58,7 @@ thalweg_engine::components! {
     transform parse_logfmt::ParseLogfmt;
     transform parse_nginx::ParseNginx;
     transform parse_regex::ParseRegex;
+    transform parse_syslog::ParseSyslog;
     transform parse_timestamp::ParseTimestamp;
     transform parse_user_agent::ParseUserAgent;
     transform parse_w3c::ParseW3c;

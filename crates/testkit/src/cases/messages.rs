@@ -85,6 +85,7 @@ pub const ALL: &[Transform] = &[
     one("parse_logfmt", "{}"),
     one("parse_nginx", "{}"),
     one("parse_regex", "{ pattern: '(?<word>\\w+)' }"),
+    one("parse_syslog", "{}"),
     one("parse_timestamp", "{ field: payload, format: clf }"),
     one("parse_user_agent", "{}"),
     some("parse_w3c", "{ fields: [a] }"),
