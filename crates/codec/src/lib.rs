@@ -7,7 +7,7 @@
 //! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`stream_framing`] (also
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
-//!   [`timestamps`].
+//!   [`journal`], [`timestamps`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -33,6 +33,7 @@ pub mod delimiter;
 pub mod digest;
 pub mod encode;
 pub mod framing;
+pub mod journal;
 pub mod json;
 pub mod json_columns;
 pub mod keys;

@@ -52,6 +52,7 @@ thalweg_engine::components! {
     transform parse_elb::ParseElb;
     transform parse_gelf::ParseGelf;
     transform parse_grok::ParseGrok;
+    transform parse_journal::ParseJournal;
     transform parse_json::ParseJsonConfig;
     transform parse_key_value::ParseKeyValue;
     transform parse_leef::ParseLeef;

@@ -31,6 +31,7 @@ static FRAMINGS: LazyLock<Vec<StreamFraming>> = LazyLock::new(|| {
         "{ by: binary_be, size: 8, whole: true }",
         "{ by: fixed, size: 5 }",
         "{ by: gelf }",
+        "{ by: journal }",
         "{ delimiter: \"\\n\", whole: true }",
     ];
     all.map(options).into()

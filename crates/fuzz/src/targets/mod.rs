@@ -34,6 +34,7 @@ targets! {
     grok,
     htpasswd,
     image,
+    journal,
     json_array,
     json_columns,
     json_lookup,

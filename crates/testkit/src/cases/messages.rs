@@ -76,6 +76,7 @@ pub const ALL: &[Transform] = &[
     one("parse_elb", "{}"),
     one("parse_gelf", "{}"),
     one("parse_grok", "{ pattern: ['^%{WORD:word}'] }"),
+    one("parse_journal", "{}"),
     // Types follow from the values of a batch.
     Transform { is_free_of_batches: false, ..one("parse_json", "{}") },
     one("parse_json", "{ types: { a: text, n: text, m: text } }"),

@@ -1,11 +1,11 @@
 //! `exec`: messages from the output of a program.
 //!
-//! [`thalweg_stream::command`] runs the program, and [`run`] reads one run of it. This module decides when it
-//! runs, and what a failure means.
+//! [`thalweg_stream::command`] runs the program, and [`crate::program`] reads one run of it. This module
+//! decides when it runs, and what a failure means.
 
 mod command_line;
 mod cron;
-mod run;
+mod output;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::charset::Charset;
-use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_codec::framing::{Cutter, DEFAULT_LIMIT, Framing, StreamPosition};
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_stream::command::{Command, Errors, Failure, check_environment};
@@ -28,8 +28,9 @@ use tokio::time::Instant;
 
 use self::command_line::CommandLine;
 use self::cron::Cron;
-use self::run::Run;
+use self::output::Output;
 use self::schedule::Schedule;
+use crate::program::Run;
 
 /// Runs a program and reads its output: each line is a message.
 ///
@@ -228,6 +229,9 @@ impl SourceConfig for ExecSource {
             schedule: self.schedule(),
             on_failure: self.on_failure.unwrap_or(default),
             counts,
+            framing: self.framing.clone(),
+            charset: self.charset,
+            max_message_bytes: self.max_message_bytes,
             run: Run {
                 command: Command {
                     environment: self.env.clone().into_iter().collect(),
@@ -241,9 +245,6 @@ impl SourceConfig for ExecSource {
                     StandardError::Ignore => Errors::Dropped,
                 },
                 patience: self.stop_timeout.duration(),
-                framing: self.framing.clone(),
-                charset: self.charset,
-                max_message_bytes: self.max_message_bytes,
                 path: program.as_str().into(),
                 batch_bytes: context.batch_bytes,
             },
@@ -261,6 +262,9 @@ struct Running {
     schedule: Schedule,
     on_failure: OnFailure,
     counts: Arc<Counts>,
+    framing: Framing,
+    charset: Charset,
+    max_message_bytes: ByteSize,
     run: Run,
 }
 
@@ -271,9 +275,12 @@ impl Source for Running {
         while self.schedule.wait(runs, first, out).await {
             runs += 1;
             self.counts.runs.fetch_add(1, Relaxed);
-            if let Err(failure) = self.run.run(out).await? {
+            let cutter = Cutter::new(&self.framing, self.max_message_bytes, StreamPosition::default());
+            let cutter = cutter.reading(self.charset);
+            let mut output = Output::new(cutter, self.framing.quiet(), &self.run.path, out);
+            if let Err(failure) = self.run.run(&mut output, out).await? {
                 self.counts.failures.fetch_add(1, Relaxed);
-                self.failed(&failure, out)?;
+                self.failed(failure, out)?;
             }
         }
         Ok(())
@@ -281,14 +288,13 @@ impl Source for Running {
 }
 
 impl Running {
-    fn failed(&self, failure: &Failure, out: &SourceOutput) -> Result<(), Error> {
+    fn failed(&self, failure: Failure, out: &SourceOutput) -> Result<(), Error> {
         match self.on_failure {
             OnFailure::Continue => {
                 tracing::error!("`{}`: {failure}", out.name());
                 Ok(())
             }
-            OnFailure::Error if failure.is_temporary() => Err(Error::temporary(failure.to_string())),
-            OnFailure::Error => Err(Error::permanent(failure.to_string())),
+            OnFailure::Error => Err(failure.into_error()),
         }
     }
 }
