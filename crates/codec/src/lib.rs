@@ -6,7 +6,8 @@
 //!
 //! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`stream_framing`] (also
 //!   length prefixes and fixed sizes).
-//! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`timestamps`].
+//! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
+//!   [`journal`], [`timestamps`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -32,6 +33,7 @@ pub mod delimiter;
 pub mod digest;
 pub mod encode;
 pub mod framing;
+pub mod journal;
 pub mod json;
 pub mod json_columns;
 pub mod keys;
@@ -41,6 +43,7 @@ pub mod part_name;
 pub mod pattern;
 pub mod safe_path;
 pub mod stream_framing;
+pub mod syslog;
 pub mod target;
 pub mod template;
 pub mod testing;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
 use crate::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, StreamPosition};
+use crate::journal::Entries;
 
 /// The maximum plausible length, in bytes. A larger number was read at the wrong position.
 const LONGEST: usize = 1 << 30;
@@ -57,12 +58,20 @@ pub enum By {
     BinaryBe,
     /// All messages have the same size.
     Fixed,
+    /// Graylog's GELF: in a stream, each message ends with a NUL. In datagrams, chunks are joined, and
+    /// messages that are compressed with gzip or zlib are decompressed. `parse_gelf` parses the messages.
+    Gelf,
+    /// The export format of systemd's journal: each message is an entry. `parse_journal` parses the entries.
+    Journal,
 }
 
 impl StreamFraming {
     fn framing(&self) -> Framing {
         Framing {
-            delimiter: self.delimiter.clone(),
+            delimiter: match self.by {
+                By::Gelf => Delimiter::nul(),
+                _ => self.delimiter.clone(),
+            },
             start_pattern: self.start_pattern.clone(),
             timeout: self.timeout,
         }
@@ -80,15 +89,18 @@ impl StreamFraming {
                 "Leave out `by`, or the pattern.",
             );
         }
-        if self.offset > 0 && matches!(self.by, By::Delimiter | By::Fixed) {
+        if self.offset > 0 && matches!(self.by, By::Delimiter | By::Fixed | By::Gelf | By::Journal) {
             mistake(
                 "`offset` is for messages that begin with their length.",
                 "Leave it out, or change `by`.",
             );
         }
+        if matches!(self.by, By::Gelf | By::Journal) && self.delimiter != Delimiter::default() {
+            mistake("`delimiter` has no effect here.", "Leave it out, or change `by`.");
+        }
         let size = self.size.map(ByteSize::bytes);
         match self.by {
-            By::Delimiter | By::Ascii if size.is_some() => {
+            By::Delimiter | By::Ascii | By::Gelf | By::Journal if size.is_some() => {
                 mistake("`size` has no effect here.", "Leave it out, or change `by`.");
             }
             By::BinaryLe | By::BinaryBe if !matches!(size, None | Some(1 | 2 | 4 | 8)) => {
@@ -112,9 +124,13 @@ impl StreamFraming {
     pub fn begin(&self, limit: ByteSize, whole: bool) -> StreamCutter {
         let size = self.size.map(ByteSize::as_usize);
         let head = match self.by {
-            By::Delimiter => {
+            By::Delimiter | By::Gelf => {
                 let cutter = Box::new(Cutter::new(&self.framing(), limit, StreamPosition::default()));
                 return StreamCutter { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
+            }
+            By::Journal => {
+                let entries = Kind::Entries(Entries::new(limit.as_usize()));
+                return StreamCutter { kind: entries, whole: self.whole.unwrap_or(whole) };
             }
             By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },
             By::BinaryLe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: false },
@@ -136,6 +152,7 @@ pub struct StreamCutter {
 enum Kind {
     Cut(Box<Cutter>),
     Measured(Measured),
+    Entries(Entries),
     /// Decided by the first byte: a digit begins a length.
     Undecided(ByteSize),
 }
@@ -170,12 +187,13 @@ impl StreamCutter {
         match &mut self.kind {
             Kind::Undecided(_) => Ok(None),
             Kind::Measured(measured) => measured.next(bytes, after, self.whole),
+            Kind::Entries(entries) => {
+                let piece = entries.next(bytes, after)?;
+                Ok(piece.map(|piece| if self.whole { piece.up_to(entries.begun()) } else { piece }))
+            }
             Kind::Cut(cutter) => {
                 let piece = cutter.next(bytes, after);
-                Ok(piece.map(|piece| match self.whole && !piece.too_long {
-                    true => Piece { range: piece.range.start..cutter.begun(), ..piece },
-                    false => piece,
-                }))
+                Ok(piece.map(|piece| if self.whole { piece.up_to(cutter.begun()) } else { piece }))
             }
         }
     }
@@ -186,6 +204,7 @@ impl StreamCutter {
         match &mut self.kind {
             Kind::Cut(cutter) => cutter.advance(),
             Kind::Measured(measured) => std::mem::take(&mut measured.start),
+            Kind::Entries(entries) => entries.advance(),
             Kind::Undecided(_) => 0,
         }
     }
@@ -350,6 +369,9 @@ mod tests {
         assert_eq!(found("{ by: binary_le }", b"\x03\0\0\0one"), ["one"]);
         assert_eq!(found("{ by: binary_be, size: 8 }", b"\0\0\0\0\0\0\0\x03one"), ["one"]);
         assert_eq!(found("{ by: fixed, size: 3 }", b"onetwo"), ["one", "two"]);
+        assert_eq!(found("{ by: gelf }", b"{\"a\":\n1}\0{}\0{}"), ["{\"a\":\n1}", "{}", "{}"]);
+        assert_eq!(found("{ by: journal }", b"A=1\nB=2\n\nC=3\n\n"), ["A=1\nB=2", "C=3"]);
+        assert_eq!(found("{ by: journal, whole: true }", b"A=1\n\nB=2\n\n"), ["A=1\n\n", "B=2\n\n"]);
         assert_eq!(found("{ start_pattern: '^\\S' }", b"a\n b\nc"), ["a\n b", "c"]);
     }
 
@@ -405,6 +427,7 @@ mod tests {
             mistakes("{ by: fixed, size: 101 }"),
             ["`size` must be at least 1 and at most `max_message_bytes`."]
         );
+        assert_eq!(mistakes("{ by: gelf, delimiter: '|' }"), ["`delimiter` has no effect here."]);
         assert_eq!(mistakes("{ timeout: 1s }"), ["`timeout` has no effect without `start_pattern`."]);
     }
 
@@ -412,12 +435,13 @@ mod tests {
         #[test]
         fn any_bytes_in_any_pieces_give_the_same_and_no_panic(
             input in prop::collection::vec(prop_oneof![0..5u8, b'0'..b'4', Just(b' '), any::<u8>()], 0..60),
-            kind in 0..6usize,
+            kind in 0..8usize,
             chunk in 1..20usize,
         ) {
             let kinds = [
                 "{ by: ascii, delimiter: ' ' }", "{ by: binary_le, size: 1 }", "{ by: binary_be, size: 2, offset: 1 }",
                 "{ by: fixed, size: 3 }", "{ whole: true }", "{ by: binary_le, size: 1, whole: true }",
+                "{ by: gelf }", "{ by: journal }",
             ];
             let at_once = cut(begin(kinds[kind], 6), &input, input.len());
             prop_assert_eq!(cut(begin(kinds[kind], 6), &input, chunk), at_once);

@@ -82,6 +82,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("http_upload", "{ address: ':1' }", true, false),
     ("http_upload", "{ address: ':1', respond: received }", false, false),
     ("internal_logs", "{}", false, true),
+    ("journald", "{}", true, true),
     ("objects", "{ url: x/ }", true, true),
     ("pipe", "{ path: x }", false, false),
     ("proxy", "{ address: 'tcp://:1' }", false, false),

@@ -15,6 +15,11 @@ impl Default for Delimiter {
 }
 
 impl Delimiter {
+    /// Returns the delimiter that is a NUL.
+    pub fn nul() -> Self {
+        Self(vec![0])
+    }
+
     /// Returns the bytes of the delimiter.
     pub fn bytes(&self) -> &[u8] {
         &self.0

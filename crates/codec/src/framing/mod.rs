@@ -119,5 +119,15 @@ pub struct Piece {
     pub too_long: bool,
 }
 
+impl Piece {
+    /// Extends the message up to the next one, which begins at `next`, unless it is too long.
+    pub(crate) fn up_to(self, next: usize) -> Self {
+        match self.too_long {
+            true => self,
+            false => Self { range: self.range.start..next, ..self },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

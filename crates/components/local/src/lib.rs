@@ -8,6 +8,7 @@
 
 mod clock;
 mod input;
+mod program;
 pub mod report;
 pub mod sinks;
 pub mod sources;

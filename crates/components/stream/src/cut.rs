@@ -8,10 +8,16 @@ use std::sync::Arc;
 use arrow_array::{Array, UInt64Array};
 use arrow_buffer::Buffer;
 use thalweg_codec::framing::{After, CutBatch, Cutter, Skip, StreamPosition};
+use thalweg_config::ByteSize;
 use thalweg_engine::{Checkpoint, Error, Reading};
 use thalweg_record::ViewBuilder;
 
 use thalweg_engine::SourceOutput;
+
+/// Returns the reason for rejecting a message that exceeds the limit, of which `kept` bytes are kept.
+pub fn too_long(limit: ByteSize, kept: usize) -> String {
+    format!("is longer than `max_message_bytes` ({limit}), and only its first {kept} bytes are kept")
+}
 
 /// Cuts `buffer` into messages and sends them in batches. `checkpoint` returns the checkpoint of a position
 /// in the stream.

@@ -30,6 +30,8 @@ static FRAMINGS: LazyLock<Vec<StreamFraming>> = LazyLock::new(|| {
         "{ by: binary_le, size: 2, offset: 1 }",
         "{ by: binary_be, size: 8, whole: true }",
         "{ by: fixed, size: 5 }",
+        "{ by: gelf }",
+        "{ by: journal }",
         "{ delimiter: \"\\n\", whole: true }",
     ];
     all.map(options).into()

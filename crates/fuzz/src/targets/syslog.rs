@@ -7,14 +7,16 @@ use arrow_buffer::Buffer;
 use thalweg_config::testing::options;
 use thalweg_net::net::Cut;
 use thalweg_net::sources::syslog::SyslogSource;
+use thalweg_transforms::parse_syslog::ParseSyslog;
 
 use crate::Target;
 use crate::input::Input;
 use crate::memory::bounded;
+use crate::messages::{Chain, Leaves, check, transform};
 
 pub(super) const TARGET: Target = Target {
     name: "syslog",
-    components: &["syslog"],
+    components: &["parse_syslog", "syslog"],
     longest: 32 << 10,
     words: &[
         "<34>",
@@ -39,7 +41,17 @@ static SOURCES: LazyLock<Vec<SyslogSource>> = LazyLock::new(|| {
     all.map(options).into()
 });
 
+static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
+    vec![
+        transform::<ParseSyslog>("{}"),
+        transform::<ParseSyslog>("{ format: rfc5424, codes: true, max_fields: 3, structured_data: key }"),
+    ]
+});
+
 fn run(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let chain = &CHAINS[input.choice(CHAINS.len())];
+    bounded((8 << 20) + 600 * bytes.len(), || check(chain, &input.lines(), Leaves::One));
     let mut input = Input(bytes);
     let source = &SOURCES[input.choice(SOURCES.len())];
     let mut messages = Vec::new();

@@ -1,6 +1,7 @@
 //! The sources.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 
 use thalweg_engine::Flow;
 use thalweg_testbed::{S3, WebFiles};
@@ -67,6 +68,13 @@ fn readers() -> Vec<Feed> {
             ..READER
         },
         buffer(),
+        Feed {
+            name: "journald",
+            component: "journald",
+            steps: &["parse_journal: {}", "keep: [MESSAGE]", "rename: { MESSAGE: payload }"],
+            prepare: journal,
+            ..READER
+        },
         Feed { name: "generate", component: "generate", most: 5000, prepare: generated, ..READER },
     ]
 }
@@ -235,6 +243,18 @@ fn program(program: &Program, records: Records) -> io::Result<Prepared> {
 fn several(program: &Program, records: Records) -> io::Result<Prepared> {
     several_files(program, records, "jsonl", Form::Json)?;
     Ok(Prepared::of("file: { path: in/*.jsonl }"))
+}
+
+/// A program that stands for `journalctl` writes a journal, from the entry with the cursor on.
+fn journal(program: &Program, records: Records) -> io::Result<Prepared> {
+    let entry = |number| format!("__CURSOR=c{number}\nMESSAGE={}\n\n", records.text(number, Form::Json));
+    program.write("journal", (0..records.count).map(entry).collect::<String>())?;
+    let script = "#!/bin/sh\nfor argument; do case $argument in --cursor=*) cursor=${argument#*=};; esac; done\n\
+                  awk -v cursor=\"$cursor\" 'BEGIN { RS = \"\"; ORS = \"\\n\\n\" }\n\
+                  cursor == \"\" || seen || index($0, \"__CURSOR=\" cursor \"\\n\") == 1 { seen = 1; print }' journal\n";
+    program.write("journalctl", script)?;
+    std::fs::set_permissions(program.path("journalctl"), std::fs::Permissions::from_mode(0o755))?;
+    Ok(Prepared::of("journald: { program: ./journalctl, follow: false }"))
 }
 
 /// Writes the records into [`FILES`] files of `in`.

@@ -316,6 +316,10 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `journald` | Continues behind the last entry of the checkpoint. Entries are lost that the journal deletes before a run reads them. | reads what was added |",
+        &["source: journald -> file", "local: a_run_continues_behind_the_saved_cursor"],
+    ),
+    shown(
         "| `exec` | What was read and not written is lost, and so is what the program had not written. The next run starts the program again. | It runs again. |",
         &["source: exec -> file", "local: a_stop_delivers_what_the_program_writes_while_it_ends"],
     ),
@@ -568,7 +572,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `file`, `files`, `objects`, `spool`, `generate` | once | at least once |",
+        "| `file`, `files`, `objects`, `spool`, `journald`, `generate` | once | at least once |",
         &[
             "cli: every_source_into_every_sink",
             "matrix: file -> file",

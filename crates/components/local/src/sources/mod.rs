@@ -5,6 +5,7 @@ thalweg_engine::components! {
     source file::FileSource;
     source generate::GenerateConfig;
     source internal_logs::InternalLogs;
+    source journald::JournaldSource;
     source pipe::PipeSource;
     source spool::SpoolSource;
     source stdin::StdinSource;

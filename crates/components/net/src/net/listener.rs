@@ -282,7 +282,7 @@ impl Datagrams {
 }
 
 /// The sender of a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sender {
     /// The address of a UDP socket.
     Udp(SocketAddr),

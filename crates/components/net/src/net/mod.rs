@@ -23,6 +23,7 @@ mod address;
 mod connection;
 mod datagrams;
 pub mod defaults;
+mod gelf;
 mod listener;
 mod options;
 mod places;
@@ -36,6 +37,8 @@ pub(crate) mod testing;
 pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
+#[doc(hidden)]
+pub use gelf::joined;
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use places::{FAREWELL, Peer, Place, Places, Standing};

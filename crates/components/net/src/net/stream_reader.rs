@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::Stream;
 use thalweg_codec::framing::{After, KEPT, MAX_ROWS};
 use thalweg_codec::stream_framing::StreamCutter;
+use thalweg_stream::cut::too_long;
 
 /// The size of the first read, in bytes. The size doubles while more data is waiting.
 const LEAST: usize = 8 << 10;
@@ -112,10 +113,7 @@ impl Cut {
             match piece.too_long {
                 false => self.messages.push(piece.range),
                 true => {
-                    let kept = piece.range.len();
-                    let reason = format!(
-                        "is longer than `max_message_bytes` ({limit}), and only its first {kept} bytes are kept"
-                    );
+                    let reason = too_long(limit, piece.range.len());
                     self.rejected.push((piece.range, reason.into()));
                 }
             }

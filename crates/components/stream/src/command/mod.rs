@@ -171,6 +171,14 @@ impl Failure {
         }
     }
 
+    /// Converts the failure into an error of the component.
+    pub fn into_error(self) -> Error {
+        match self.is_temporary() {
+            true => Error::temporary(self.to_string()),
+            false => Error::permanent(self.to_string()),
+        }
+    }
+
     /// Converts the failure into an error of the file. Temporary failures are retried.
     pub fn into_file_error(self, code: &'static str) -> FileError {
         match self.is_temporary() {

@@ -158,7 +158,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
     without(
         "native.SystemdConsumer",
-        "thalweg does not read journald yet; `journalctl -f -o json` into the source `stdin` does.",
+        "its options are not translated; the source `journald` reads the journal.",
     ),
     without(
         "native.PcapHTTPConsumer",

@@ -1,11 +1,11 @@
 //! `exec`: messages from the output of a program.
 //!
-//! [`thalweg_stream::command`] runs the program, and [`run`] reads one run of it. This module decides when it
-//! runs, and what a failure means.
+//! [`thalweg_stream::command`] runs the program, and [`crate::program`] reads one run of it. This module
+//! decides when it runs, and what a failure means.
 
 mod command_line;
 mod cron;
-mod run;
+mod output;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use arrow_array::timezone::Tz;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_codec::framing::CutOptions;
+use thalweg_codec::framing::{CutOptions, StreamPosition};
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_stream::command::{Command, Errors, Failure, check_environment};
@@ -27,8 +27,9 @@ use tokio::time::Instant;
 
 use self::command_line::CommandLine;
 use self::cron::Cron;
-use self::run::Run;
+use self::output::Output;
 use self::schedule::Schedule;
+use crate::program::Run;
 
 /// Runs a program and reads its output: each line is a message.
 ///
@@ -213,6 +214,7 @@ impl SourceConfig for ExecSource {
             schedule: self.schedule(),
             on_failure: self.on_failure.unwrap_or(default),
             counts,
+            cut: self.cut.clone(),
             run: Run {
                 command: Command {
                     environment: self.env.clone().into_iter().collect(),
@@ -226,7 +228,6 @@ impl SourceConfig for ExecSource {
                     StandardError::Ignore => Errors::Dropped,
                 },
                 patience: self.stop_timeout.duration(),
-                cut: self.cut.clone(),
                 path: program.as_str().into(),
                 batch_bytes: context.batch_bytes,
             },
@@ -244,6 +245,7 @@ struct Running {
     schedule: Schedule,
     on_failure: OnFailure,
     counts: Arc<Counts>,
+    cut: CutOptions,
     run: Run,
 }
 
@@ -254,9 +256,11 @@ impl Source for Running {
         while self.schedule.wait(runs, first, out).await {
             runs += 1;
             self.counts.runs.fetch_add(1, Relaxed);
-            if let Err(failure) = self.run.run(out).await? {
+            let cutter = self.cut.cutter(StreamPosition::default());
+            let mut output = Output::new(cutter, self.cut.framing.quiet(), &self.run.path, out);
+            if let Err(failure) = self.run.run(&mut output, out).await? {
                 self.counts.failures.fetch_add(1, Relaxed);
-                self.failed(&failure, out)?;
+                self.failed(failure, out)?;
             }
         }
         Ok(())
@@ -264,14 +268,13 @@ impl Source for Running {
 }
 
 impl Running {
-    fn failed(&self, failure: &Failure, out: &SourceOutput) -> Result<(), Error> {
+    fn failed(&self, failure: Failure, out: &SourceOutput) -> Result<(), Error> {
         match self.on_failure {
             OnFailure::Continue => {
                 tracing::error!("`{}`: {failure}", out.name());
                 Ok(())
             }
-            OnFailure::Error if failure.is_temporary() => Err(Error::temporary(failure.to_string())),
-            OnFailure::Error => Err(Error::permanent(failure.to_string())),
+            OnFailure::Error => Err(failure.into_error()),
         }
     }
 }

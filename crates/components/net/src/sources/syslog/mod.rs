@@ -1,6 +1,6 @@
 //! `syslog`: syslog messages over UDP, TCP and unix sockets.
 //!
-//! Fields are slices of the received bytes. Only values with escapes are copied.
+//! [`thalweg_codec::syslog`] parses the messages, as for the transform `parse_syslog`.
 
 mod parse;
 #[cfg(test)]
@@ -20,6 +20,7 @@ use crate::net::{
 use crate::tls::Acceptor;
 use parse::Parser;
 use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
+use thalweg_codec::syslog::SyslogOptions;
 
 /// Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 ///
@@ -33,43 +34,20 @@ pub struct SyslogSource {
     /// The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams, such as
     /// `/dev/log`) or `unix:///PATH` (a stream). The default is `udp://0.0.0.0:514`.
     address: Address,
-    /// The format of messages. The default is `auto`.
-    format: Format,
     /// How messages are separated in a stream. The default is `auto`. Each datagram is one message.
     framing: Framing,
     /// The part of a message that becomes the payload. The default is `raw`.
     payload: Payload,
     /// Whether the parts of a message become fields.
     add_fields: bool,
-    /// Whether `facility` and `severity` are numbers instead of names.
-    codes: bool,
-    /// The largest number of fields for structured data in a batch. Structured data with further names goes
-    /// into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64.
-    #[schemars(range(max = 1024))]
-    max_fields: usize,
-    /// The names of the fields for structured data. The default is `id_key`.
-    structured_data: StructuredData,
     /// The treatment of lines that are no syslog messages. The default is `reject`.
     others: Others,
-    /// A text put before the name of each field, for example `syslog.`.
-    prefix: String,
+    #[serde(flatten)]
+    options: SyslogOptions,
     #[serde(flatten)]
     socket: SocketOptions,
     #[serde(flatten)]
     listen: ListenOptions,
-}
-
-/// The format of messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Format {
-    /// Each message may have either format.
-    #[default]
-    Auto,
-    /// `<34>Oct 11 22:14:15 host app[12]: message`.
-    Rfc3164,
-    /// `<34>1 2003-10-11T22:14:15.003Z host app 12 ID47 - message`.
-    Rfc5424,
 }
 
 /// How messages are separated in a stream (RFC 6587).
@@ -96,17 +74,6 @@ enum Payload {
     Message,
 }
 
-/// The names of the fields for structured data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum StructuredData {
-    /// `sd.ID.KEY`.
-    #[default]
-    IdKey,
-    /// The key alone. The field `structured_data` has the whole text, or `-` if there is none.
-    Key,
-}
-
 /// The treatment of lines that are no syslog messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -123,15 +90,11 @@ impl Default for SyslogSource {
     fn default() -> Self {
         Self {
             address: Address::Udp("0.0.0.0:514".to_owned()),
-            format: Format::Auto,
             framing: Framing::Auto,
             payload: Payload::Raw,
             add_fields: true,
-            codes: false,
-            max_fields: 64,
-            structured_data: StructuredData::IdKey,
             others: Others::Reject,
-            prefix: String::new(),
+            options: SyslogOptions::default(),
             socket: SocketOptions::default(),
             listen: ListenOptions::default(),
         }
@@ -169,7 +132,7 @@ sinks:
             let mistake = Mistake::new("framing", "Each datagram is one message.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
         }
-        if self.codes && !self.add_fields {
+        if self.options.codes && !self.add_fields {
             mistakes.push(
                 Mistake::new("codes", "`codes` has no effect without `add_fields`.").help("Leave it out."),
             );

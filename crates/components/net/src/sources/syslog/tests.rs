@@ -1,10 +1,8 @@
-use chrono::{TimeZone, Utc};
 use thalweg_engine::testing::{messages, options, payloads, rows};
 use thalweg_record::{Batch, Outcome};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UdpSocket, UnixDatagram};
 
-use super::parse::year_of;
 use super::*;
 use crate::net::testing::{Server, trickle};
 
@@ -145,26 +143,6 @@ async fn the_older_form_is_understood_as_well() {
     let batch =
         sent("payload: message, add_fields: false, format: rfc3164", message.as_bytes()).await.unwrap();
     assert_eq!((payloads(&batch), batch.fields().num_columns()), (vec!["'su root' failed".to_owned()], 0));
-}
-
-#[test]
-fn a_time_without_a_year_is_within_the_last_twelve_months() {
-    for (now, date, year) in [
-        ((2026, 1, 15), (1, 15), 2026),
-        ((2026, 1, 15), (1, 16), 2026),
-        ((2026, 1, 15), (1, 17), 2025),
-        ((2026, 1, 15), (2, 10), 2025),
-        ((2026, 1, 15), (12, 31), 2025),
-        ((2026, 12, 1), (1, 30), 2026),
-        ((2026, 12, 1), (12, 2), 2026),
-        ((2026, 12, 1), (12, 3), 2025),
-        ((2026, 12, 31), (1, 1), 2027),
-        ((2026, 12, 31), (1, 2), 2026),
-        ((2026, 12, 31), (12, 31), 2026),
-    ] {
-        let at = Utc.with_ymd_and_hms(now.0, now.1, now.2, 12, 0, 0).unwrap();
-        assert_eq!(year_of((date.0, date.1, 12, 0, 0), at), year, "{date:?} at {now:?}");
-    }
 }
 
 #[tokio::test]

@@ -439,3 +439,71 @@ fn shared_options_are_read_like_own_ones() {
         "Unknown option `max_conections`. Did you mean `max_connections`?"
     );
 }
+
+/// Returns a chunk of a message of GELF.
+fn chunk(number: u8, count: u8, bytes: &[u8]) -> Vec<u8> {
+    [b"\x1e\x0fmessage1", &[number, count][..], bytes].concat()
+}
+
+#[tokio::test]
+async fn datagrams_of_gelf_are_joined_and_decompressed() {
+    let server =
+        start("{ address: 'udp://127.0.0.1:0', framing: { by: gelf }, max_message_bytes: 100 }").await;
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(b"{\"short_message\":\"compressed\"}").unwrap();
+    let compressed = encoder.finish().unwrap();
+    let (first, second) = compressed.split_at(10);
+    let datagrams = [
+        chunk(1, 2, second),
+        b"{\"short_message\":\"plain\"}\0".to_vec(),
+        chunk(0, 2, first),
+        chunk(2, 2, b""),
+    ];
+    for datagram in &datagrams {
+        client.send_to(datagram, &server.address).await.unwrap();
+    }
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        let batch = server.next().await;
+        found.extend(payloads(&batch));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(found, ["{\"short_message\":\"plain\"}", "{\"short_message\":\"compressed\"}"]);
+    let lost = server.next_error().await;
+    let reason = "is chunk 2 of 2 of GELF, but the first chunk is 0, and there are at most 128";
+    assert_eq!(reasons(&lost)[0].1, reason);
+    lost.settle(Outcome::Rejected);
+    assert!(server.stop().await.main.is_empty());
+}
+
+#[tokio::test]
+async fn chunks_of_gelf_that_stay_alone_are_rejected() {
+    let yaml = "{ address: 'udp://127.0.0.1:0', framing: { by: gelf }, end_after_idle: 100ms }";
+    let server = start(yaml).await;
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.send_to(&chunk(0, 2, b"{"), &server.address).await.unwrap();
+    let lost = server.next_error().await;
+    assert_eq!(
+        reasons(&lost),
+        [("{".to_owned(), "1 of its 2 chunks are missing: the source ended".to_owned())]
+    );
+    lost.settle(Outcome::Rejected);
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn a_stream_of_gelf_has_a_nul_after_each_message() {
+    let server = start("{ address: 127.0.0.1:0, framing: { by: gelf } }").await;
+    let mut client = server.connect().await;
+    trickle(&mut client, b"{\"a\":\n1}\0{}\0", 5).await;
+    drop(client);
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        let batch = server.next().await;
+        found.extend(payloads(&batch));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(found, ["{\"a\":\n1}", "{}"]);
+    assert!(server.stop().await.main.is_empty());
+}

@@ -1,32 +1,65 @@
 //! One run of a program: reads its output to the end, and ends the program on request.
+//!
+//! The source that runs the program says how its output becomes messages: see [`Messages`].
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_codec::framing::{After, CutOptions, StreamPosition};
+use arrow_buffer::Buffer;
+use thalweg_codec::framing::After;
 use thalweg_engine::{Error, SourceOutput};
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::command::{Command, Errors, Failure, Opened, Process, ProcessOutput};
-use thalweg_stream::cut;
 use tokio::sync::watch;
 
 /// The longest piece of the standard error output that is logged as one line, in bytes.
 const LINE_BYTES: usize = 4 << 10;
 
-/// Why a last message without its delimiter is rejected.
-const TORN: &str = "a signal ended the program before the end of this message";
+/// Why the beginning of a message at the end of the output is rejected.
+pub(crate) const TORN: &str = "a signal ended the program before the end of this message";
+
+/// Makes messages of the output of one run.
+pub(crate) trait Messages: Send {
+    /// Returns the time without output after which the last message is complete.
+    fn quiet(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Sends the messages in a buffer of output.
+    ///
+    /// # Errors
+    /// If the messages cannot be sent, or the output cannot be used.
+    fn send(
+        &mut self,
+        buffer: &Buffer,
+        after: After,
+        out: &mut SourceOutput,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Returns the number of bytes of the buffer that are done. The next buffer begins after them.
+    fn advance(&mut self) -> usize;
+
+    /// Rejects the beginning of a message that the program did not finish.
+    ///
+    /// # Errors
+    /// If the message cannot be sent.
+    fn reject_rest(
+        &mut self,
+        rest: &[u8],
+        out: &mut SourceOutput,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+}
 
 /// A program, and how its output is read.
-pub(super) struct Run {
-    pub(super) command: Command,
-    pub(super) errors: Errors,
+pub(crate) struct Run {
+    pub(crate) command: Command,
+    pub(crate) errors: Errors,
     /// How long the program may take to end when it is asked to.
-    pub(super) patience: Duration,
-    pub(super) cut: CutOptions,
+    pub(crate) patience: Duration,
     /// The program, as the origin of the messages.
-    pub(super) path: Arc<str>,
-    pub(super) batch_bytes: usize,
+    pub(crate) path: Arc<str>,
+    pub(crate) batch_bytes: usize,
 }
 
 /// How a program ended.
@@ -43,7 +76,11 @@ impl Run {
     ///
     /// # Errors
     /// If the messages cannot be sent.
-    pub(super) async fn run(&self, out: &mut SourceOutput) -> Result<Result<(), Failure>, Error> {
+    pub(crate) async fn run(
+        &self,
+        messages: &mut impl Messages,
+        out: &mut SourceOutput,
+    ) -> Result<Result<(), Failure>, Error> {
         let Opened { mut process, output, errors } = match self.command.open(self.errors).await {
             Ok(opened) => opened,
             Err(failure) => return Ok(Err(failure)),
@@ -64,7 +101,7 @@ impl Run {
             Ok::<_, Error>(())
         };
         // An error of one drops the others, and with them the program.
-        let (outcome, (), ()) = tokio::try_join!(watched, self.read(output, end, out), logged)?;
+        let (outcome, (), ()) = tokio::try_join!(watched, self.read(output, end, messages, out), logged)?;
         match outcome {
             Ok((_, failure)) => Ok(failure.map_or(Ok(()), Err)),
             Err(error) => {
@@ -107,11 +144,10 @@ impl Run {
         &self,
         mut output: ProcessOutput,
         mut end: watch::Receiver<Option<End>>,
+        messages: &mut impl Messages,
         out: &mut SourceOutput,
     ) -> Result<(), Error> {
         let mut arenas = Arenas::new(self.batch_bytes);
-        let mut cutter = self.cut.cutter(StreamPosition::default());
-        cutter.within(out.share().budget().limit());
         let mut carry = Vec::new();
         loop {
             let mut memory = arenas.take(carry.len(), out).await;
@@ -119,7 +155,7 @@ impl Run {
             if let Some(front) = memory.get_mut(..carried) {
                 front.copy_from_slice(&carry);
             }
-            let quiet = self.cut.framing.quiet().filter(|_| carried > 0);
+            let quiet = messages.quiet().filter(|_| carried > 0);
             let came = tokio::select! {
                 came = output.read(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
                 () = tokio::time::sleep(quiet.unwrap_or_default()), if quiet.is_some() => None,
@@ -135,8 +171,8 @@ impl Run {
             };
             let is_end = read == 0 && after != After::Quiet;
             let buffer = arenas.freeze(memory, carried + read);
-            cut::send(&mut cutter, &buffer, after, Some(&self.path), |_| None, out).await?;
-            let done = cutter.advance();
+            messages.send(&buffer, after, out).await?;
+            let done = messages.advance();
             carry.clear();
             carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
             if is_end {
@@ -144,7 +180,7 @@ impl Run {
                 if after == After::More && out.is_stopping() {
                     return Ok(());
                 }
-                return cut::reject_rest(&cutter, &carry, TORN, Some(&self.path), out).await;
+                return messages.reject_rest(&carry, out).await;
             }
         }
     }
