@@ -5,7 +5,8 @@
 //! later run sends only the missing ones. For files, the record is in the journal; for messages, it is in the
 //! sink's state, saved with the checkpoints.
 //!
-//! See docs/decisions/036-uploads-are-our-own-requests.md.
+//! See docs/decisions/036-uploads-are-our-own-requests.md and
+//! docs/decisions/083-no-two-names-have-an-object-in-common.md.
 
 mod by_name;
 mod existing;
@@ -61,6 +62,11 @@ pub use existing::Finder;
 /// `..`, begin with a dot, or be too long. Up to `max_open_files` objects are open at the same time, within a
 /// quarter of `memory`. Beyond either, the object that got no message for longest is completed, and further
 /// messages of its name go to an object with the next number.
+///
+/// No two names have an object in common. A name that ends like a numbered one gets a number for its first
+/// object as well: `a-00002.jsonl` becomes `a-00002-00001.jsonl`. With `{number}`, a message is rejected if
+/// its values have digits beside the number. If values are on both sides of the number, it is rejected as
+/// well if they have other digits that could be the number: `{number:5}` avoids most of that.
 ///
 /// An object is visible when it is complete, never in part. Messages are acknowledged when their object is
 /// complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible

@@ -3,21 +3,29 @@
 use thalweg_engine::Error;
 
 use super::Messages;
-use crate::sinks::objects::name::Numbers;
 
 impl Messages {
     /// True if every object has a number.
     pub(super) fn is_numbered(&self) -> bool {
-        self.rotate.is_some() || Numbers::has_place(&self.target.path)
+        self.numbers_first(&self.target.path)
+    }
+
+    /// True if the first object of a name has a number.
+    fn numbers_first(&self, name: &str) -> bool {
+        self.rotate.is_some() || self.numbers.begin_at_first(name)
     }
 
     /// Returns the path of the object with this number.
     pub(super) fn path(&self, number: u64) -> String {
-        let path = &self.target.path;
-        if !self.is_numbered() && number == 1 {
-            return path.clone();
+        self.path_of(&self.target.path, number)
+    }
+
+    /// Returns the path of the object of a name with this number.
+    pub(in crate::sinks::objects) fn path_of(&self, name: &str, number: u64) -> String {
+        match number == 1 && !self.numbers_first(name) {
+            true => name.to_owned(),
+            false => self.numbers.path(name, number),
         }
-        self.numbers.path(path, number)
     }
 
     /// Decides the number of the object for good, before anything of it is visible or begun. Returns its

@@ -47,6 +47,38 @@ async fn each_name_that_messages_decide_has_objects_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_value_that_looks_like_a_numbered_name_replaces_no_object_of_another() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+    let hosts = ["a", "b", "a", "a-00002", "b"];
+    let batches: Vec<_> = hosts.iter().enumerate().map(|(n, host)| of_hosts(n, &[host])).collect();
+    let expected = named(&[
+        ("a-00002-00001.log", "3 a-00002\n"),
+        ("a-00002.log", "2 a\n"),
+        ("a.log", "0 a\n"),
+        ("b-00002.log", "4 b\n"),
+        ("b.log", "1 b\n"),
+    ]);
+    // Each message in a run of its own, with a state.
+    let config = sink(folder.path(), "/', name: '{host}.log'");
+    let mut left = Left::default();
+    for until in 1..=batches.len() {
+        write_batches(&config, &journal, &batches[..until], &mut left, &[], Some(After::Commits)).await;
+    }
+    assert_eq!(below(folder.path()), (expected.clone(), 0));
+    // All in one run without a state.
+    let folder = tempfile::tempdir().unwrap();
+    let config = sink(folder.path(), "/', name: '{host}.log', max_open_files: 1");
+    let mut sink = SinkConfig::build(&config, &context()).unwrap();
+    sink.open(None).await.unwrap();
+    for batch in &batches {
+        sink.write(batch, &mut Rejects::default()).await.unwrap();
+    }
+    sink.finish().await.unwrap();
+    assert_eq!(below(folder.path()), (expected, 0));
+}
+
+#[tokio::test]
 async fn a_client_that_waits_is_answered_when_an_object_is_full_although_others_are_not() {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let config = sink(folder.path(), "/', name: '{host}.log', rotate: { size: 20B }");
