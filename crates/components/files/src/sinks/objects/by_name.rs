@@ -24,17 +24,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Ack, Batch};
+use thalweg_runtime::blocking;
 use thalweg_store::Begun;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::messages::{Messages, OTHER_OPTIONS, OTHER_SINK, Saved, unusable};
 use super::name::{Named, ObjectPaths};
+use super::places::Places;
 use super::sealed::{Seals, Step, close_last};
 use super::tail::forget_tails;
 
 /// Writes messages into objects whose names depend on the messages.
 pub(super) struct ByName {
     naming: ObjectPaths,
+    /// Checks the places of new objects, if the store is a folder of this machine.
+    places: Option<Places>,
     /// The model of all writers. It has no messages.
     model: Messages,
     writers: HashMap<String, Writer>,
@@ -124,6 +128,7 @@ impl ByName {
             None => Owed::Each { first: 0, batches: VecDeque::new() },
         };
         Self {
+            places: model.target.store.is_here().then(|| Places::below(naming.root())),
             naming,
             model,
             writers: HashMap::new(),
@@ -180,6 +185,9 @@ impl ByName {
         let whole = batch.with_ack(Ack::noop());
         let part = if named.rows.len() == batch.rows() { Some(whole) } else { whole.select(&named.rows)? };
         let Some(part) = part else { return Ok(Vec::new()) };
+        if let Some(reason) = self.refused(&named.path)? {
+            return Ok(named.rows.iter().map(|row| (*row, reason.clone())).collect());
+        }
         self.make_room(&named.path).await?;
         let mut rejects = Rejects::default();
         let number = self.batches;
@@ -198,6 +206,19 @@ impl ByName {
         Ok(rejects.take().into_iter().filter_map(row).collect())
     }
 
+    /// Prepares the place of a name without a writer. Returns the reason if its objects cannot be written.
+    fn refused(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(places) = self.places.as_ref().filter(|_| !self.writers.contains_key(name)) else {
+            return Ok(None);
+        };
+        let path = self.model.path_of(name, self.next_number(name)?);
+        let is_at = |name: &String, path: &str| {
+            self.writers.get(name).is_some_and(|writer| writer.messages.present_path() == path)
+        };
+        let is_due = |path: &str| self.naming.names_of(path).iter().any(|name| is_at(name, path));
+        Ok(blocking(|| places.prepare(&path, is_due)).err())
+    }
+
     /// Returns the writer of a name.
     fn writer(&mut self, name: &str) -> Result<&mut Writer, Error> {
         if !self.writers.contains_key(name) {
@@ -213,6 +234,9 @@ impl ByName {
     fn collect(&mut self, name: &str) {
         let Some(writer) = self.writers.get_mut(name) else { return };
         for step in writer.messages.take_steps() {
+            if let (Some(places), Step::Complete { path, .. }) = (&mut self.places, &step) {
+                places.seal(path);
+            }
             self.steps.push_back(step);
             close_last(&mut self.steps);
         }
@@ -488,6 +512,9 @@ impl Sink for ByName {
                 if self.numbers.get(&hash) == Some(&next) {
                     self.numbers.remove(&hash);
                 }
+            }
+            if let (Some(places), Step::Complete { path, .. }) = (&mut self.places, step) {
+                places.complete(path);
             }
             self.steps.pop_front();
             self.covered -= 1;

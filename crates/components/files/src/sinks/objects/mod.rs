@@ -15,6 +15,7 @@ mod messages;
 mod name;
 mod object;
 mod parts;
+mod places;
 mod sealed;
 mod tail;
 #[cfg(test)]
@@ -59,9 +60,10 @@ pub use existing::Finder;
 /// Messages may decide the name: `url` and `name` can contain their columns, as in
 /// `day={day}/{host}.parquet`. Then each name has objects of its own. A column that is NULL adds nothing. A
 /// message whose values make no name leaves by the `errors` output: a part of the name would be empty, be
-/// `..`, begin with a dot, or be too long. Up to `max_open_files` objects are open at the same time, within a
-/// quarter of `memory`. Beyond either, the object that got no message for longest is completed, and further
-/// messages of its name go to an object with the next number.
+/// `..`, begin with a dot, or be too long. In a folder of this machine, so does a message whose name leads
+/// through a symbolic link below the constant part of the path, or below another file. Up to `max_open_files`
+/// objects are open at the same time, within a quarter of `memory`. Beyond either, the object that got no
+/// message for longest is completed, and further messages of its name go to an object with the next number.
 ///
 /// No two names have an object in common. A name that ends like a numbered one gets a number for its first
 /// object as well: `a-00002.jsonl` becomes `a-00002-00001.jsonl`. With `{number}`, a message is rejected if
@@ -444,8 +446,17 @@ impl Target {
         part_size(wanted, Some(total), 1, &self.limits)
     }
 
-    /// True if the store has an object at this path.
+    /// True if the store is a folder of this machine, and has a folder at this path.
+    pub(super) fn is_folder(&self, path: &str) -> bool {
+        let found = || Path::new("/").join(path).symlink_metadata();
+        self.store.is_here() && found().is_ok_and(|found| found.is_dir())
+    }
+
+    /// True if the store has an object at this path, or a folder of this machine has anything there.
     pub(super) async fn exists(&self, path: &str) -> Result<bool, Error> {
+        if self.is_folder(path) {
+            return Ok(true);
+        }
         match self.store.stat(path).await {
             Ok(_) => Ok(true),
             Err(StoreError::Absent { .. }) => Ok(false),

@@ -157,6 +157,22 @@ impl ObjectPaths {
         root
     }
 
+    /// Returns the names of which an object could have this path. At most one of them is accepted.
+    pub(super) fn names_of(&self, path: &str) -> Vec<String> {
+        let Some((_, after)) = &self.number else {
+            let (stem, extension) = part_name::split(path);
+            let before = stem[..stem.len() - digits_at_end(stem)].strip_suffix('-');
+            let numbered = before.map(|before| format!("{before}{extension}"));
+            return numbered.into_iter().chain([path.to_owned()]).collect();
+        };
+        let (left, right) = (digits_at_end(self.before.suffix()), digits_at_start(after.prefix()));
+        let name = |run: Range<usize>| {
+            let (before, after) = (path.get(..run.start + left)?, path.get(run.end.checked_sub(right)?..)?);
+            Some(format!("{before}{NUMBER}{after}"))
+        };
+        runs(path).filter_map(name).collect()
+    }
+
     /// Groups the messages of a batch by their paths. Returns the other messages with the reasons why they
     /// have none.
     pub(super) fn group(&mut self, batch: &Batch) -> (Vec<Named>, Vec<(u32, String)>) {

@@ -28,10 +28,26 @@ impl Messages {
         }
     }
 
+    /// Returns the path of the object, as far as it is decided.
+    pub(in crate::sinks::objects) fn present_path(&self) -> String {
+        match &self.object.upload {
+            // An earlier run may have named it by another configuration.
+            Some(upload) => upload.begun().path.clone(),
+            None => self.path(self.object.number),
+        }
+    }
+
     /// Decides the number of the object for good, before anything of it is visible or begun. Returns its
     /// path.
     pub(super) async fn claim(&mut self) -> Result<String, Error> {
         let is_further = !self.is_numbered() && self.object.number > 1;
+        // The name of another object may have made a folder.
+        while !self.object.is_claimed
+            && self.ids.is_some()
+            && self.target.is_folder(&self.path(self.object.number))
+        {
+            self.object.number += 1;
+        }
         // Of a name that messages decide, this run and those before it know the numbers.
         if !self.object.is_claimed && (self.takes_free || is_further && self.ids.is_none()) {
             self.object.number = self.free(self.object.number).await?;

@@ -470,8 +470,7 @@ impl Messages {
         let path = match &self.object.upload {
             Some(upload) => {
                 upload.sync().await.map_err(|error| failure(&error))?;
-                // An earlier run may have named it by another configuration.
-                upload.begun().path.clone()
+                self.present_path()
             }
             None => self.claim().await?,
         };
@@ -479,10 +478,10 @@ impl Messages {
         let parts = self.object.done.values().cloned().collect();
         let begun = self.object.upload.as_ref().map(|upload| upload.begun().clone());
         let named = self.ids.is_some().then(|| (self.target.path.clone(), self.object.number));
-        let sealed = Sealed { number: id, path, begun, parts, named };
+        let sealed = Sealed { number: id, path: path.clone(), begun, parts, named };
         Seals { target: &self.target, journal }.seal(&sealed)?;
         self.drop_tail();
-        self.steps.push_back(Step::Complete { id, upload: self.object.upload.take() });
+        self.steps.push_back(Step::Complete { id, path, upload: self.object.upload.take() });
         close_last(&mut self.steps);
         Ok(())
     }

@@ -79,6 +79,62 @@ async fn a_value_that_looks_like_a_numbered_name_replaces_no_object_of_another()
 }
 
 #[tokio::test]
+async fn a_name_below_another_file_is_rejected_and_the_run_goes_on() {
+    for with_state in [false, true] {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = sink(folder.path(), "/', name: '{host}.log'");
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+        let journal = Some(journal).filter(|_| with_state);
+        let context = Context { resumes: with_state, resends: true, journal, ..context() };
+        let mut saved = None;
+        for first in [0, 4] {
+            let mut sink = SinkConfig::build(&config, &context).unwrap();
+            sink.open(saved).await.unwrap();
+            let mut rejects = Rejects::default();
+            let batch = of_hosts(first, &["a", "a.log/b", "c.log/d", "c"]);
+            sink.write(&batch, &mut rejects).await.unwrap();
+            sink.finish().await.unwrap();
+            saved = sink.state();
+            sink.commit(sink.uncommitted()).await.unwrap();
+            let rejected: Vec<(u32, String)> = rejects.take();
+            assert_eq!(rejected.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
+            assert!(rejected[0].1.contains("/a.log` is "), "{rejected:?}");
+        }
+        let (found, hidden) = below(folder.path());
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        let expected: &[&str] = match with_state {
+            true => {
+                &["a-00002.log", "a.log", "c-00002.log", "c-00003.log", "c.log/d-00002.log", "c.log/d.log"]
+            }
+            // The second run replaces the objects of the first.
+            false => &["a.log", "c-00002.log", "c.log/d.log"],
+        };
+        assert_eq!((names.as_slice(), hidden), (expected, 0));
+    }
+}
+
+#[tokio::test]
+async fn links_below_the_constant_folder_are_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("out")).unwrap();
+    fs::create_dir_all(path("victim")).unwrap();
+    std::os::unix::fs::symlink("../victim", path("out/ln")).unwrap();
+    std::os::unix::fs::symlink("../victim/new", path("out/dang.log")).unwrap();
+    let config = sink(folder.path(), "/out/', name: '{host}.log'");
+    let mut sink = SinkConfig::build(&config, &context()).unwrap();
+    sink.open(None).await.unwrap();
+    let mut rejects = Rejects::default();
+    sink.write(&of_hosts(0, &["ln/x", "dang", "a/b"]), &mut rejects).await.unwrap();
+    sink.finish().await.unwrap();
+    let rejected = rejects.take();
+    assert!(rejected[0].1.contains("/out/ln` is a symbolic link, not a folder"), "{rejected:?}");
+    assert!(rejected[1].1.contains("/out/dang.log` is a symbolic link, not a file"), "{rejected:?}");
+    assert!(fs::read_dir(path("victim")).unwrap().next().is_none());
+    assert_eq!(fs::read_to_string(path("out/a/b.log")).unwrap(), "2 a/b\n");
+}
+
+#[tokio::test]
 async fn a_client_that_waits_is_answered_when_an_object_is_full_although_others_are_not() {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let config = sink(folder.path(), "/', name: '{host}.log', rotate: { size: 20B }");
