@@ -26,7 +26,7 @@ use thalweg_engine::{Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Ack, Batch};
 use thalweg_runtime::blocking;
 use thalweg_store::Begun;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::messages::{Messages, OTHER_OPTIONS, OTHER_SINK, Saved, unusable};
 use super::name::{Named, ObjectPaths};
@@ -47,8 +47,9 @@ pub(super) struct ByName {
     /// Numbers the objects of all names.
     ids: Arc<AtomicU64>,
     /// The numbers of the next objects of names without a writer, by their hashes. If checkpoints are kept,
-    /// only of those that the journal does not have yet.
-    numbers: HashMap<u64, u64>,
+    /// only of those that the journal does not have yet. Otherwise 32 bytes for each name of the run.
+    /// (Rejected: a maximum. The first object of a forgotten name would be replaced.)
+    numbers: HashMap<u128, u64>,
     /// Counts the batches, to tell which writer was used last.
     batches: u64,
     /// A batch that an error interrupted. The engine passes the same batch again.
@@ -156,7 +157,7 @@ impl ByName {
 
     /// Returns the next number of a name without a writer.
     fn next_number(&self, name: &str) -> Result<u64, Error> {
-        match (self.numbers.get(&xxh3_64(name.as_bytes())), &self.model.journal) {
+        match (self.numbers.get(&xxh3_128(name.as_bytes())), &self.model.journal) {
             (Some(number), _) => Ok(*number),
             (None, Some(journal)) => Seals { target: &self.model.target, journal }.next_number(name),
             (None, None) => Ok(1),
@@ -336,7 +337,7 @@ impl ByName {
             self.collect(name);
         }
         if let Some(writer) = self.writers.remove(name) {
-            self.numbers.insert(xxh3_64(name.as_bytes()), writer.messages.number());
+            self.numbers.insert(xxh3_128(name.as_bytes()), writer.messages.number());
         }
         Ok(())
     }
@@ -508,7 +509,7 @@ impl Sink for ByName {
             let Some(step) = self.steps.front() else { break };
             let seals = Seals { target: &self.model.target, journal: &journal };
             if let Some((name, next)) = seals.take(step).await? {
-                let hash = xxh3_64(name.as_bytes());
+                let hash = xxh3_128(name.as_bytes());
                 if self.numbers.get(&hash) == Some(&next) {
                     self.numbers.remove(&hash);
                 }
