@@ -547,6 +547,9 @@ impl SinkConfig for ObjectsSink {
         let mut target = self.target(context)?;
         let path = naming.constant();
         target.path = path.clone().unwrap_or_default();
+        if path.is_none() {
+            target.store = target.store.without_links(&naming.root());
+        }
         let messages = messages::Messages::new(self, naming.numbers(), target, context);
         match path {
             Some(_) => Ok(Box::new(messages)),

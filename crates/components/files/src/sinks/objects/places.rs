@@ -13,12 +13,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use thalweg_beneath::make_folder;
+use thalweg_beneath::{Beneath, Links};
 
 /// Checks where objects can be whose names messages decide.
 pub(super) struct Places {
     /// The folder that the configuration names, with a slash at its end. Its own path may have links.
     root: String,
+    beneath: Beneath,
     /// The paths of sealed objects: there is no file yet.
     sealed: HashSet<String>,
 }
@@ -26,7 +27,7 @@ pub(super) struct Places {
 impl Places {
     /// Creates the check for objects in a folder.
     pub(super) fn below(root: String) -> Self {
-        Self { root, sealed: HashSet::new() }
+        Self { beneath: Beneath::new(whole(&root), Links::Refused), root, sealed: HashSet::new() }
     }
 
     /// Notes that an object appears at a path when a checkpoint covers it.
@@ -63,7 +64,7 @@ impl Places {
         }
         if let Some(folder) = above {
             // The same.
-            let _ = make_folder(&whole(folder), None, &mut |_| Ok(()));
+            let _ = self.beneath.make_folder(&whole(folder), None, &mut |_| Ok(()));
         }
         Ok(())
     }
