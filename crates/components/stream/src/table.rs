@@ -11,7 +11,7 @@
 //!
 //! Each column of a row group in progress has a writer with buffers and a compressor of its own. For many
 //! columns, they are most of the memory of a table, and the library does not count all of it: see
-//! [`of_columns`].
+//! `of_columns`.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -43,7 +43,8 @@ const OF_DICTIONARY: usize = 72 << 10;
 const OF_WRITER: usize = 4 << 10;
 const OF_ZSTD: usize = 16 << 10;
 const OF_SNAPPY: usize = 4 << 10;
-/// The memory of the metadata of a column, of the table and of each of its row groups, in bytes.
+/// An estimate of the memory of the metadata of a column, of the table and of each of its row groups, in
+/// bytes: statistics, and the places of pages.
 const OF_METADATA: usize = 2 << 10;
 /// The memory that columns may take in any budget, in bytes: about 100 of them.
 const LEAST_OF_COLUMNS: usize = 2 << 20;

@@ -51,7 +51,7 @@ async fn a_value_that_looks_like_a_numbered_name_replaces_no_object_of_another()
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
     let hosts = ["a", "b", "a", "a-00002", "b"];
-    let batches: Vec<_> = hosts.iter().enumerate().map(|(n, host)| of_hosts(n, &[host])).collect();
+    let batches: Vec<_> = hosts.iter().enumerate().map(|(n, host)| of_hosts(n, &[*host])).collect();
     let expected = named(&[
         ("a-00002-00001.log", "3 a-00002\n"),
         ("a-00002.log", "2 a\n"),
