@@ -9,6 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::{Beneath, is_link_out};
+
 /// The permissions of all users but the owner: of the group, and of others.
 const CLASSES: [u32; 2] = [0o070, 0o007];
 
@@ -50,6 +52,40 @@ impl CopyOf {
             }
         };
         mode & 0o777 | 0o700
+    }
+}
+
+impl Beneath {
+    /// As [`make_folder`], without following links below the folder that this value opens.
+    ///
+    /// # Errors
+    /// As [`make_folder`], and if the path has a link that is not followed.
+    pub fn make_folder(
+        &self,
+        folder: &Path,
+        copy: Option<&CopyOf>,
+        made: &mut dyn FnMut(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if folder == self.folder() {
+            return make_folder(folder, copy, made);
+        }
+        let place = match self.place(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let Some(above) = folder.parent() else { return Err(error) };
+                self.make_folder(above, copy, made)?;
+                self.place(folder)?
+            }
+            place => place?,
+        };
+        let mode = copy.map_or(0o777, |copy| copy.folder_mode(folder));
+        match DirBuilder::new().mode(mode).create(place.path()) {
+            Ok(()) => made(&place.path()),
+            Err(error) => match self.metadata(folder) {
+                Ok(found) if found.is_dir() => Ok(()),
+                Err(link) if is_link_out(&link) => Err(link),
+                Ok(_) | Err(_) => Err(error),
+            },
+        }
     }
 }
 

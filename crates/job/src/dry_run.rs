@@ -7,6 +7,7 @@
 //!
 //! An option of each sink was rejected: a sink that forgets it would write.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use thalweg_engine::{
     Naming, Rehearsal, Rejects, Sink, SinkConfig, Step, TransformConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, File, Outcome};
+use thalweg_redact::{is_unseen, redacted};
 use thalweg_runtime::blocking;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -72,8 +74,10 @@ impl DryRun {
     }
 
     fn print(&self, lines: &[u8]) -> Result<(), Error> {
+        let lines = String::from_utf8_lossy(lines);
+        let lines = visible(&lines);
         let mut output = self.output.lock();
-        output.write_all(lines).and_then(|()| output.flush()).map_err(|error| match error.kind() {
+        output.write_all(lines.as_bytes()).and_then(|()| output.flush()).map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => {
                 Error::reader_gone("the reader of the output has gone away").caused_by(error)
             }
@@ -90,18 +94,41 @@ impl Rehearsal for DryRun {
     fn rejected(&self, letter: &DeadLetter) {
         let mut line = Map::new();
         line.insert("rejected_by".to_owned(), letter.component.as_str().into());
-        line.insert("reason".to_owned(), letter.reason.as_str().into());
+        line.insert("reason".to_owned(), plain(&letter.reason));
         let origin = letter.path.as_ref().unwrap_or(&letter.source);
-        line.insert("origin".to_owned(), origin.as_str().into());
+        line.insert("origin".to_owned(), plain(origin));
         let payload = letter.payload.as_ref().or(letter.payload_hex.as_ref());
         match (&letter.file, payload) {
-            (Some(file), _) => line.insert("file".to_owned(), file.name.as_str().into()),
+            (Some(file), _) => line.insert("file".to_owned(), plain(&file.name)),
             (None, Some(payload)) => line.insert("message".to_owned(), payload.as_str().into()),
             (None, None) => None,
         };
         // A reader that is gone is noticed by the sinks.
         let _ = self.print_line(line);
     }
+}
+
+/// Returns a text without secrets, which an address or a path may have. A message is data, and stays.
+fn plain(text: &str) -> Value {
+    redacted(text).into()
+}
+
+/// Returns lines of JSON with escapes in place of characters that are [not seen](is_unseen). Outside of
+/// strings, JSON has none but white space, so all values stay the same.
+fn visible(lines: &str) -> Cow<'_, str> {
+    let is_escaped = |character| is_unseen(character) && !matches!(character, '\n' | '\r' | '\t');
+    if !lines.contains(is_escaped) {
+        return lines.into();
+    }
+    let mut visible = String::with_capacity(lines.len());
+    for character in lines.chars() {
+        if is_escaped(character) {
+            visible.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            visible.push(character);
+        }
+    }
+    visible.into()
 }
 
 /// Stands for a sink.
@@ -161,7 +188,7 @@ impl Sink for MessageLines {
         for (row, message) in batch.payload().iter().enumerate() {
             self.lines.extend_from_slice(self.start.as_bytes());
             if let Some(name) = names.as_ref().and_then(|names| names.get(row)) {
-                self.lines.extend_from_slice(format!(",\"to\":{}", json!(name)).as_bytes());
+                self.lines.extend_from_slice(format!(",\"to\":{}", plain(name)).as_bytes());
             }
             self.lines.extend_from_slice(b",\"message\":");
             self.lines.extend_from_slice(message.unwrap_or(b"null"));
@@ -197,9 +224,9 @@ impl FileTransform for ShownFiles {
         let mut line = Map::new();
         line.insert(self.role.to_owned(), (*self.name).into());
         if let Some(target) = self.config.target(file) {
-            line.insert("to".to_owned(), target.into());
+            line.insert("to".to_owned(), plain(&target));
         }
-        line.insert("file".to_owned(), file.to_string().into());
+        line.insert("file".to_owned(), plain(&file.to_string()));
         line.insert("bytes".to_owned(), file.size().into());
         blocking(|| self.dry_run.print_line(line))?;
         Ok(match self.config.removes_input() {

@@ -32,6 +32,7 @@ pub(crate) async fn working<T: Send + 'static>(
 pub(crate) fn failed(store: &Store, path: &str, what: &str, error: &io::Error) -> StoreError {
     let (name, why) = (store.name(path), error.to_string());
     match error.kind() {
+        _ if is_link_out(error) => StoreError::Denied { name, what: "written", why },
         io::ErrorKind::AlreadyExists => StoreError::Refused { name, why: "it exists already".to_owned() },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             StoreError::Denied { name, what: "written", why }

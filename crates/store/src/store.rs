@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use opendal::{ErrorKind, Operator};
 use parking_lot::Mutex;
-use thalweg_beneath::Beneath;
+use thalweg_beneath::{Beneath, Links};
 
 use crate::attempt::{AttemptError, patient, state};
 use crate::local::working;
@@ -23,6 +23,8 @@ use crate::{Listing, Object, Origin, Retries, StoreError};
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+    /// The folder of this machine below which writes follow no links.
+    beneath: Option<Beneath>,
 }
 
 struct Inner {
@@ -98,7 +100,20 @@ impl Store {
         let url::Location { operator, kind, name, key, path } = url::parse(url)?;
         let inner =
             Inner { operator, kind, name, key, retries, counts: Counts::default(), remote: OnceLock::new() };
-        Ok((Self { inner: Arc::new(inner) }, path))
+        Ok((Self { inner: Arc::new(inner), beneath: None }, path))
+    }
+
+    /// Returns the same store, whose writes follow no links below a folder of this machine: for paths that
+    /// others decide. The path of the folder itself may have links. A store elsewhere has no links.
+    #[must_use]
+    pub fn without_links(self, folder: &str) -> Self {
+        let beneath = || Beneath::new(Path::new("/").join(folder), Links::Refused);
+        let beneath = self.is_here().then(beneath);
+        Self { beneath, ..self }
+    }
+
+    pub(crate) fn beneath(&self) -> Option<&Beneath> {
+        self.beneath.as_ref()
     }
 
     /// Returns the name of the object at a path for messages: its URL without secrets.

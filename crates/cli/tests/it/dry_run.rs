@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::House;
+use crate::common::{House, said};
 
 /// The names below a folder.
 fn tree(folder: &Path) -> Vec<String> {
@@ -44,6 +44,19 @@ fn messages_are_shown_with_their_sink_and_path() {
     );
     assert!(said.err.contains("a dry run: nothing was written, removed or acknowledged"), "{}", said.err);
     assert_eq!(tree(house.path()), before);
+}
+
+#[test]
+fn secrets_in_paths_are_replaced_and_characters_that_are_not_seen_are_escaped() {
+    let text = "sources: { in: { file: { path: in.jsonl } } }\npipelines: { main: { from: in, transforms: [parse_json], to: out } }\nsinks:\n  out: { file: { path: 'out/${SECRET}/{host}.log' } }\n";
+    let input = r#"{"host":"a\u0085\u202e\udb40\udc41b"}"#;
+    let house = House::with(&[("c.yaml", text), ("in.jsonl", input)]);
+    let mut command = house.command(&["run", "c.yaml", "--dry-run", "--quiet"]);
+    let said = said(command.env("SECRET", "letmein-123").output().unwrap());
+    let host = r"a\u0085\u202e\udb40\udc41b";
+    let expected =
+        format!(r#"{{"sink":"out","to":"out/${{SECRET}}/{host}.log","message":{{"host":"{host}"}}}}"#);
+    assert_eq!(said.out, format!("{expected}\n"));
 }
 
 #[test]

@@ -34,6 +34,11 @@ impl Table {
     }
 
     /// Is never called.
+    pub fn metadata(&self) -> usize {
+        match *self {}
+    }
+
+    /// Is never called.
     pub fn has_rows(&self) -> bool {
         match *self {}
     }
@@ -58,6 +63,11 @@ impl Table {
     pub fn finish(self) -> Result<Vec<u8>, Error> {
         match self {}
     }
+}
+
+/// Returns no reason: there is no table.
+pub fn too_wide(_: &TableOptions, _: usize, _: usize) -> Option<String> {
+    None
 }
 
 /// Returns no mistake: [`Table::new`] reports that the option cannot be used.

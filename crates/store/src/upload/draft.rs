@@ -13,11 +13,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
+use thalweg_beneath::place_if_free;
 use thalweg_beneath::unfinished::{is_part, link_unnamed, unnamed};
 
-use thalweg_beneath::{make_folder, place_if_free};
-
+use super::spot::{Spot, sync_folder};
 use super::{OnExisting, UploadedPart, Writing};
 
 /// The maximum length of a file name on the usual file systems, in bytes.
@@ -36,7 +36,7 @@ pub(crate) struct Draft {
     file: Arc<File>,
     /// The hidden name. A draft without a name has it for a moment, if it replaces a file.
     path: PathBuf,
-    target: PathBuf,
+    target: Spot,
     is_unnamed: bool,
     /// True if another process has written to it before. After a power cut, some of those writes may be
     /// missing.
@@ -45,37 +45,41 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Creates the draft with this id, with the permissions of `writing`.
-    pub(crate) fn create(target: &Path, id: &str, writing: &Writing) -> io::Result<Self> {
-        if let Some(folder) = target.parent() {
-            make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
-        }
-        let path = path_of(target, id)?;
-        let file = Arc::new(new_file(&path, writing)?);
-        Ok(Self { file, path, target: target.to_owned(), is_unnamed: false, is_resumed: false })
+    pub(crate) fn create(target: &Spot, id: &str, writing: &Writing) -> io::Result<Self> {
+        target.make_folder(writing.copy.as_deref())?;
+        let path = path_of(target.path(), id)?;
+        let file = Arc::new(target.with(|at| new_file(&path_of(at, id)?, writing))?);
+        Ok(Self { file, path, target: target.clone(), is_unnamed: false, is_resumed: false })
     }
 
     /// Creates the draft of a file that is written at once, without a name if possible.
-    pub(crate) fn create_whole(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
-        let path = path_of(target, &id_of(target))?;
-        remove_left(&path)?;
-        let folder = target.parent().unwrap_or(target);
-        make_folder(folder, writing.copy.as_deref(), &mut sync_folder)?;
-        let Some(file) = unnamed(folder, mode_of(folder, writing))? else {
-            return Self::create_named(target, writing);
-        };
-        let (file, target) = (Arc::new(file), target.to_owned());
+    pub(crate) fn create_whole(target: &Spot, writing: &Writing) -> io::Result<(Self, String)> {
+        let id = id_of(target.path());
+        let path = path_of(target.path(), &id)?;
+        target.make_folder(writing.copy.as_deref())?;
+        let unnamed = target.with(|at| {
+            remove_left(&path_of(at, &id)?)?;
+            let folder = at.parent().unwrap_or(at);
+            unnamed(folder, mode_of(folder, writing))
+        })?;
+        let Some(file) = unnamed else { return Self::create_named(target, writing) };
+        let (file, target) = (Arc::new(file), target.clone());
         // Another process may have a draft with the id of the target.
         Ok((Self { file, path, target, is_unnamed: true, is_resumed: false }, random_id()))
     }
 
     /// Creates a draft with a name. Its id belongs to the target, so the next write of the target finds and
     /// removes what a killed process left. A lock shows that the owner of a draft runs.
-    pub(super) fn create_named(target: &Path, writing: &Writing) -> io::Result<(Self, String)> {
-        let id = id_of(target);
-        let path = path_of(target, &id)?;
-        match new_file(&path, writing).ok().filter(|file| locks(file) && is_at(file, &path)) {
+    pub(super) fn create_named(target: &Spot, writing: &Writing) -> io::Result<(Self, String)> {
+        let id = id_of(target.path());
+        let path = path_of(target.path(), &id)?;
+        let created = target.with(|at| {
+            let path = path_of(at, &id)?;
+            Ok(new_file(&path, writing).ok().filter(|file| locks(file) && is_at(file, &path)))
+        });
+        match created? {
             Some(file) => {
-                let (file, target) = (Arc::new(file), target.to_owned());
+                let (file, target) = (Arc::new(file), target.clone());
                 Ok((Self { file, path, target, is_unnamed: false, is_resumed: false }, id))
             }
             // Another process writes the same target.
@@ -87,13 +91,15 @@ impl Draft {
     }
 
     /// Opens an existing draft; returns `None` if it does not exist.
-    pub(crate) fn open(target: &Path, id: &str) -> io::Result<Option<Self>> {
-        let path = path_of(target, id)?;
-        match OpenOptions::new().read(true).write(true).open(&path) {
+    pub(crate) fn open(target: &Spot, id: &str) -> io::Result<Option<Self>> {
+        let path = path_of(target.path(), id)?;
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).custom_flags(no_link).open(path);
+        match target.with(|at| open(&path_of(at, id)?)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => {
                 let file = Arc::new(opened?);
-                Ok(Some(Self { file, path, target: target.to_owned(), is_unnamed: false, is_resumed: true }))
+                Ok(Some(Self { file, path, target: target.clone(), is_unnamed: false, is_resumed: true }))
             }
         }
     }
@@ -132,11 +138,22 @@ impl Draft {
 
     /// Replaces the target by the draft, durably.
     pub(crate) fn complete(&self, parts: &[UploadedPart], on_existing: &OnExisting) -> io::Result<()> {
-        let size = parts.iter().map(|part| part.size).sum::<u64>();
-        if self.was_completed()? && std::fs::metadata(&self.target).is_ok_and(|target| target.len() == size) {
-            // This upload has completed it before.
-            return sync_folder(&self.target);
-        }
+        self.target.with(|target| {
+            let path = target.with_file_name(self.path.file_name().unwrap_or_default());
+            let size = parts.iter().map(|part| part.size).sum::<u64>();
+            let is_there = || std::fs::metadata(target).is_ok_and(|target| target.len() == size);
+            // Otherwise this upload has completed it before.
+            if !(self.was_completed(&path)? && is_there()) {
+                self.check(parts, size)?;
+                self.file.sync_all()?;
+                self.move_to(target, &path, on_existing)?;
+            }
+            sync_folder(target)
+        })
+    }
+
+    /// Checks that the draft consists of these parts.
+    fn check(&self, parts: &[UploadedPart], size: u64) -> io::Result<()> {
         let mut found = self.file.metadata()?.len();
         if self.is_resumed && found > size {
             // A killed process wrote parts that it did not record.
@@ -153,41 +170,44 @@ impl Draft {
             let why = format!("the draft does not contain the bytes of part {part}: restart the upload");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        self.file.sync_all()?;
+        Ok(())
+    }
+
+    /// Gives the draft, which has the hidden name `path` or none, the name of the target.
+    fn move_to(&self, target: &Path, path: &Path, on_existing: &OnExisting) -> io::Result<()> {
         match (self.is_unnamed, on_existing) {
-            (true, OnExisting::Keep) => link_unnamed(&self.file, &self.target)?,
-            (true, _) => self.link_or_replace()?,
-            (false, OnExisting::Keep) => place_if_free(&self.path, &self.target)?,
-            (false, _) => std::fs::rename(&self.path, &self.target)?,
+            (true, OnExisting::Keep) => link_unnamed(&self.file, target),
+            (true, _) => self.link_or_replace(target, path),
+            (false, OnExisting::Keep) => place_if_free(path, target),
+            (false, _) => std::fs::rename(path, target),
         }
-        sync_folder(&self.target)
     }
 
     /// True if the draft has the name of the target, or had it.
-    fn was_completed(&self) -> io::Result<bool> {
-        Ok(if self.is_unnamed { self.file.metadata()?.nlink() > 0 } else { !self.path.exists() })
+    fn was_completed(&self, path: &Path) -> io::Result<bool> {
+        Ok(if self.is_unnamed { self.file.metadata()?.nlink() > 0 } else { !path.exists() })
     }
 
     /// Gives a draft without a name the name of the target. A link cannot replace a file, but a rename can:
     /// the draft gets a hidden name first, with a lock as in [`create_named`](Self::create_named).
-    fn link_or_replace(&self) -> io::Result<()> {
+    fn link_or_replace(&self, target: &Path, path: &Path) -> io::Result<()> {
         let is_taken = |linked: &io::Result<()>| {
             linked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
         };
-        let linked = link_unnamed(&self.file, &self.target);
+        let linked = link_unnamed(&self.file, target);
         if !is_taken(&linked) {
             return linked;
         }
         // Some file systems have no locks. Then a hidden name that a killed process leaves stays.
         let _ = locks(&self.file);
-        let mut hidden = self.path.clone();
+        let mut hidden = path.to_owned();
         let mut linked = link_unnamed(&self.file, &hidden);
         if is_taken(&linked) {
-            hidden = path_of(&self.target, &random_id())?;
+            hidden = path_of(target, &random_id())?;
             linked = link_unnamed(&self.file, &hidden);
         }
         linked?;
-        let renamed = std::fs::rename(&hidden, &self.target);
+        let renamed = std::fs::rename(&hidden, target);
         if renamed.is_err() {
             // The error of the rename matters.
             let _ = std::fs::remove_file(&hidden);
@@ -269,8 +289,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// True if a file consists of these parts.
-pub(crate) fn is_of(target: &Path, parts: &[UploadedPart]) -> io::Result<bool> {
-    match File::open(target) {
+pub(crate) fn is_of(target: &Spot, parts: &[UploadedPart]) -> io::Result<bool> {
+    match target.with(|at| File::open(at)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         opened => {
             let file = opened?;
@@ -307,8 +327,8 @@ fn crc32c_of(file: &File, range: Range<u64>, buffer: &mut [u8]) -> io::Result<u3
 }
 
 /// Removes a draft. It is no error if there is none.
-pub(crate) fn remove(target: &Path, id: &str) -> io::Result<()> {
-    match std::fs::remove_file(path_of(target, id)?) {
+pub(crate) fn remove(target: &Spot, id: &str) -> io::Result<()> {
+    match target.with(|at| std::fs::remove_file(path_of(at, id)?)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
@@ -325,11 +345,6 @@ fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
     Ok(target.with_file_name(format!(".{}.{id}{END}", name.get(..end).unwrap_or_default())))
 }
 
-/// Makes a change of the name `of` durable.
-fn sync_folder(of: &Path) -> io::Result<()> {
-    of.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,7 +352,8 @@ mod tests {
     #[test]
     fn zeros_become_holes_and_replace_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
-        let draft = Draft::create(&folder.path().join("a"), &random_id(), &Writing::default()).unwrap();
+        let target = Spot::new(folder.path().join("a"), None);
+        let draft = Draft::create(&target, &random_id(), &Writing::default()).unwrap();
         let mut content = vec![0_u8; 4 << 20];
         draft.write(0, &content).unwrap();
         assert_eq!(draft.file.metadata().unwrap().len(), 4 << 20);
@@ -357,7 +373,8 @@ mod tests {
     #[test]
     fn a_part_of_a_draft_that_was_removed_is_not_written() {
         let folder = tempfile::tempdir().unwrap();
-        let draft = Draft::create(&folder.path().join("below/a"), &random_id(), &Writing::default()).unwrap();
+        let target = Spot::new(folder.path().join("below/a"), None);
+        let draft = Draft::create(&target, &random_id(), &Writing::default()).unwrap();
         draft.write(0, b"one").unwrap();
         std::fs::remove_dir_all(folder.path().join("below")).unwrap();
         let error = draft.write(3, b"two").unwrap_err();

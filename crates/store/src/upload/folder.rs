@@ -1,10 +1,11 @@
 //! Writing into the folders of this machine.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::draft::{self, Draft};
+use super::spot::Spot;
 use super::{Begun, Body, OnExisting, Sent, Stored, UploadedPart, Verified, Writing};
 use crate::local::{failed, working};
 use crate::{Store, StoreError};
@@ -13,7 +14,7 @@ use crate::{Store, StoreError};
 pub(super) async fn plan(store: &Store, path: &str, options: &Writing) -> Result<Begun, StoreError> {
     let target = writable(store, path, options)?;
     let is_kept = options.on_existing == OnExisting::Keep;
-    working(store, path, BEGINNING, move || refuse_existing(&target, is_kept)).await?;
+    working(store, path, BEGINNING, move || refuse_existing(target.path(), is_kept)).await?;
     let id = draft::random_id();
     Ok(Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false })
 }
@@ -34,7 +35,7 @@ pub(super) async fn begin_whole(
     let target = writable(store, path, options)?;
     let (is_kept, writing) = (options.on_existing == OnExisting::Keep, options.clone());
     let (draft, id) = working(store, path, BEGINNING, move || {
-        refuse_existing(&target, is_kept)?;
+        refuse_existing(target.path(), is_kept)?;
         Draft::create_whole(&target, &writing)
     })
     .await?;
@@ -45,7 +46,7 @@ pub(super) async fn begin_whole(
 const BEGINNING: &str = "beginning to write it";
 
 /// Returns the target of a path, if it can be written in this way.
-fn writable(store: &Store, path: &str, options: &Writing) -> Result<PathBuf, StoreError> {
+fn writable(store: &Store, path: &str, options: &Writing) -> Result<Spot, StoreError> {
     if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
         return Err(StoreError::Impossible { name: store.name(path), what: "comparing an entity tag" });
     }
@@ -203,15 +204,20 @@ pub(super) async fn put(
     written
 }
 
-fn target(store: &Store, path: &str) -> Result<PathBuf, StoreError> {
+fn target(store: &Store, path: &str) -> Result<Spot, StoreError> {
     if path.is_empty() || path.ends_with('/') {
         return Err(StoreError::Impossible { name: store.name(path), what: "writing a folder" });
     }
-    Ok(Path::new("/").join(path))
+    let path = Path::new("/").join(path);
+    // An earlier run may have begun it elsewhere.
+    let beneath = store.beneath().filter(|beneath| path.starts_with(beneath.folder())).cloned();
+    Ok(Spot::new(path, beneath))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use bytes::Bytes;
 
     use super::*;
@@ -271,6 +277,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_link_below_a_folder_is_followed_also_one_that_is_put_there_later() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("in")).unwrap();
+        std::fs::create_dir(at("victim")).unwrap();
+        symlink("../victim", at("in/link")).unwrap();
+        let (open, below_link, _) = place(&folder, "in/link/x");
+        let store = open.clone().without_links(below_link.strip_suffix("link/x").unwrap());
+        let denied = store.put(&below_link, Bytes::new(), &Writing::default()).await.unwrap_err();
+        assert!(matches!(denied, StoreError::Denied { .. }), "{denied}");
+        let (_, path, target) = place(&folder, "in/new/folder/x");
+        for once in [false, true] {
+            let writing = Writing { once, ..Writing::default() };
+            let upload = store.begin(&path, &writing).await.unwrap();
+            let part = upload.part(1, 0, Bytes::from_static(b"x")).await.unwrap().part;
+            std::fs::rename(at("in/new"), at("in/former")).unwrap();
+            symlink("../victim", at("in/new")).unwrap();
+            let denied = upload.complete(std::slice::from_ref(&part)).await.unwrap_err();
+            assert!(matches!(denied, StoreError::Denied { .. }), "{denied}");
+            std::fs::remove_file(at("in/new")).unwrap();
+            std::fs::rename(at("in/former"), at("in/new")).unwrap();
+            upload.complete(&[part]).await.unwrap();
+            assert_eq!(std::fs::read(&target).unwrap(), b"x");
+        }
+        assert!(names(&at("victim")).is_empty());
+        open.put(&below_link, Bytes::new(), &Writing::default()).await.unwrap();
+        assert_eq!(names(&at("victim")), ["x"]);
+    }
+
+    #[tokio::test]
     async fn a_copy_gives_others_no_more_than_is_allowed() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
@@ -287,7 +324,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, path, target) = place(&folder, "x");
         // As on a file system without unnamed files.
-        let (draft, _) = Draft::create_named(&target, &Writing::default()).unwrap();
+        let (draft, _) = Draft::create_named(&Spot::new(target.clone(), None), &Writing::default()).unwrap();
         // Its owner still runs.
         store.put(&path, Bytes::from_static(b"one"), &Writing::default()).await.unwrap();
         assert_eq!(names(folder.path()).len(), 2);
@@ -323,7 +360,7 @@ mod tests {
         std::fs::write(&target, "former").unwrap();
         let writing = Writing { once: true, ..Writing::default() };
         let upload = store.begin(&path, &writing).await.unwrap();
-        let other = Draft::create_named(&target, &writing).unwrap();
+        let other = Draft::create_named(&Spot::new(target.clone(), None), &writing).unwrap();
         let part = upload.part(1, 0, Bytes::from_static(b"latter")).await.unwrap().part;
         assert_eq!(names(folder.path()).len(), 2);
         let stored = upload.complete(std::slice::from_ref(&part)).await.unwrap();

@@ -28,6 +28,7 @@ mod remote;
 mod request;
 mod signing;
 mod sizes;
+mod spot;
 
 use std::sync::Arc;
 

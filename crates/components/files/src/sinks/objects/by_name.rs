@@ -24,17 +24,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Ack, Batch};
+use thalweg_runtime::blocking;
 use thalweg_store::Begun;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::messages::{Messages, OTHER_OPTIONS, OTHER_SINK, Saved, unusable};
 use super::name::{Named, ObjectPaths};
+use super::places::Places;
 use super::sealed::{Seals, Step, close_last};
 use super::tail::forget_tails;
 
 /// Writes messages into objects whose names depend on the messages.
 pub(super) struct ByName {
     naming: ObjectPaths,
+    /// Checks the places of new objects, if the store is a folder of this machine.
+    places: Option<Places>,
     /// The model of all writers. It has no messages.
     model: Messages,
     writers: HashMap<String, Writer>,
@@ -43,8 +47,9 @@ pub(super) struct ByName {
     /// Numbers the objects of all names.
     ids: Arc<AtomicU64>,
     /// The numbers of the next objects of names without a writer, by their hashes. If checkpoints are kept,
-    /// only of those that the journal does not have yet.
-    numbers: HashMap<u64, u64>,
+    /// only of those that the journal does not have yet. Otherwise 32 bytes for each name of the run.
+    /// (Rejected: a maximum. The first object of a forgotten name would be replaced.)
+    numbers: HashMap<u128, u64>,
     /// Counts the batches, to tell which writer was used last.
     batches: u64,
     /// A batch that an error interrupted. The engine passes the same batch again.
@@ -124,6 +129,7 @@ impl ByName {
             None => Owed::Each { first: 0, batches: VecDeque::new() },
         };
         Self {
+            places: model.target.store.is_here().then(|| Places::below(naming.root())),
             naming,
             model,
             writers: HashMap::new(),
@@ -151,7 +157,7 @@ impl ByName {
 
     /// Returns the next number of a name without a writer.
     fn next_number(&self, name: &str) -> Result<u64, Error> {
-        match (self.numbers.get(&xxh3_64(name.as_bytes())), &self.model.journal) {
+        match (self.numbers.get(&xxh3_128(name.as_bytes())), &self.model.journal) {
             (Some(number), _) => Ok(*number),
             (None, Some(journal)) => Seals { target: &self.model.target, journal }.next_number(name),
             (None, None) => Ok(1),
@@ -180,6 +186,9 @@ impl ByName {
         let whole = batch.with_ack(Ack::noop());
         let part = if named.rows.len() == batch.rows() { Some(whole) } else { whole.select(&named.rows)? };
         let Some(part) = part else { return Ok(Vec::new()) };
+        if let Some(reason) = self.refused(&named.path)? {
+            return Ok(named.rows.iter().map(|row| (*row, reason.clone())).collect());
+        }
         self.make_room(&named.path).await?;
         let mut rejects = Rejects::default();
         let number = self.batches;
@@ -198,6 +207,19 @@ impl ByName {
         Ok(rejects.take().into_iter().filter_map(row).collect())
     }
 
+    /// Prepares the place of a name without a writer. Returns the reason if its objects cannot be written.
+    fn refused(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(places) = self.places.as_ref().filter(|_| !self.writers.contains_key(name)) else {
+            return Ok(None);
+        };
+        let path = self.model.path_of(name, self.next_number(name)?);
+        let is_at = |name: &String, path: &str| {
+            self.writers.get(name).is_some_and(|writer| writer.messages.present_path() == path)
+        };
+        let is_due = |path: &str| self.naming.names_of(path).iter().any(|name| is_at(name, path));
+        Ok(blocking(|| places.prepare(&path, is_due)).err())
+    }
+
     /// Returns the writer of a name.
     fn writer(&mut self, name: &str) -> Result<&mut Writer, Error> {
         if !self.writers.contains_key(name) {
@@ -213,6 +235,9 @@ impl ByName {
     fn collect(&mut self, name: &str) {
         let Some(writer) = self.writers.get_mut(name) else { return };
         for step in writer.messages.take_steps() {
+            if let (Some(places), Step::Complete { path, .. }) = (&mut self.places, &step) {
+                places.seal(path);
+            }
             self.steps.push_back(step);
             close_last(&mut self.steps);
         }
@@ -312,7 +337,7 @@ impl ByName {
             self.collect(name);
         }
         if let Some(writer) = self.writers.remove(name) {
-            self.numbers.insert(xxh3_64(name.as_bytes()), writer.messages.number());
+            self.numbers.insert(xxh3_128(name.as_bytes()), writer.messages.number());
         }
         Ok(())
     }
@@ -484,10 +509,13 @@ impl Sink for ByName {
             let Some(step) = self.steps.front() else { break };
             let seals = Seals { target: &self.model.target, journal: &journal };
             if let Some((name, next)) = seals.take(step).await? {
-                let hash = xxh3_64(name.as_bytes());
+                let hash = xxh3_128(name.as_bytes());
                 if self.numbers.get(&hash) == Some(&next) {
                     self.numbers.remove(&hash);
                 }
+            }
+            if let (Some(places), Step::Complete { path, .. }) = (&mut self.places, step) {
+                places.complete(path);
             }
             self.steps.pop_front();
             self.covered -= 1;

@@ -5,7 +5,8 @@
 //! later run sends only the missing ones. For files, the record is in the journal; for messages, it is in the
 //! sink's state, saved with the checkpoints.
 //!
-//! See docs/decisions/036-uploads-are-our-own-requests.md.
+//! See docs/decisions/036-uploads-are-our-own-requests.md and
+//! docs/decisions/083-no-two-names-have-an-object-in-common.md.
 
 mod by_name;
 mod existing;
@@ -14,6 +15,7 @@ mod messages;
 mod name;
 mod object;
 mod parts;
+mod places;
 mod sealed;
 mod tail;
 #[cfg(test)]
@@ -58,9 +60,16 @@ pub use existing::Finder;
 /// Messages may decide the name: `url` and `name` can contain their columns, as in
 /// `day={day}/{host}.parquet`. Then each name has objects of its own. A column that is NULL adds nothing. A
 /// message whose values make no name leaves by the `errors` output: a part of the name would be empty, be
-/// `..`, begin with a dot, or be too long. Up to `max_open_files` objects are open at the same time, within a
-/// quarter of `memory`. Beyond either, the object that got no message for longest is completed, and further
-/// messages of its name go to an object with the next number.
+/// `..`, begin with a dot, or be too long. In a folder of this machine, so does a message whose name leads
+/// through a symbolic link below the constant part of the path, or below another file. Up to `max_open_files`
+/// objects are open at the same time, within a quarter of `memory`. Beyond either, the object that got no
+/// message for longest is completed, and further messages of its name go to an object with the next number.
+/// Without `--state`, the sink remembers the number of each name: 32 bytes of memory.
+///
+/// No two names have an object in common. A name that ends like a numbered one gets a number for its first
+/// object as well: `a-00002.jsonl` becomes `a-00002-00001.jsonl`. With `{number}`, a message is rejected if
+/// its values have digits beside the number. If values are on both sides of the number, it is rejected as
+/// well if they have other digits that could be the number: `{number:5}` avoids most of that.
 ///
 /// An object is visible when it is complete, never in part. Messages are acknowledged when their object is
 /// complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible
@@ -102,7 +111,8 @@ pub struct ObjectsSink {
     /// The encoding of messages, for example `json`. By default the payload is written unchanged. `parquet`
     /// writes the fields of messages as Parquet tables. The first messages of an object determine its
     /// columns, unless `columns` lists them. Messages that do not fit leave by the `errors` output, and only
-    /// these.
+    /// these. So do messages whose fields would make more columns than fit in a quarter of `memory`: each
+    /// column takes about 20 KiB beside its values.
     #[serde(default)]
     pub encode: EncodeConfig,
     /// The text after each message. The default is a line feed. A table has none.
@@ -438,8 +448,17 @@ impl Target {
         part_size(wanted, Some(total), 1, &self.limits)
     }
 
-    /// True if the store has an object at this path.
+    /// True if the store is a folder of this machine, and has a folder at this path.
+    pub(super) fn is_folder(&self, path: &str) -> bool {
+        let found = || Path::new("/").join(path).symlink_metadata();
+        self.store.is_here() && found().is_ok_and(|found| found.is_dir())
+    }
+
+    /// True if the store has an object at this path, or a folder of this machine has anything there.
     pub(super) async fn exists(&self, path: &str) -> Result<bool, Error> {
+        if self.is_folder(path) {
+            return Ok(true);
+        }
         match self.store.stat(path).await {
             Ok(_) => Ok(true),
             Err(StoreError::Absent { .. }) => Ok(false),
@@ -528,6 +547,9 @@ impl SinkConfig for ObjectsSink {
         let mut target = self.target(context)?;
         let path = naming.constant();
         target.path = path.clone().unwrap_or_default();
+        if path.is_none() {
+            target.store = target.store.without_links(&naming.root());
+        }
         let messages = messages::Messages::new(self, naming.numbers(), target, context);
         match path {
             Some(_) => Ok(Box::new(messages)),

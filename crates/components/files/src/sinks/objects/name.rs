@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -142,7 +143,34 @@ impl ObjectPaths {
 
     /// Returns how objects of one path are numbered.
     pub(super) fn numbers(&self) -> Numbers {
-        Numbers { digits: self.number.as_ref().map_or(DIGITS, |(digits, _)| *digits) }
+        Numbers {
+            digits: self.number.as_ref().map_or(DIGITS, |(digits, _)| *digits),
+            is_of_many: self.constant().is_none(),
+        }
+    }
+
+    /// Returns the folder that all objects are in, whatever the messages have: with a slash at its end, or
+    /// nothing.
+    pub(super) fn root(&self) -> String {
+        let mut root = self.below(self.before.prefix());
+        root.truncate(root.rfind('/').map_or(0, |slash| slash + 1));
+        root
+    }
+
+    /// Returns the names of which an object could have this path. At most one of them is accepted.
+    pub(super) fn names_of(&self, path: &str) -> Vec<String> {
+        let Some((_, after)) = &self.number else {
+            let (stem, extension) = part_name::split(path);
+            let before = stem[..stem.len() - digits_at_end(stem)].strip_suffix('-');
+            let numbered = before.map(|before| format!("{before}{extension}"));
+            return numbered.into_iter().chain([path.to_owned()]).collect();
+        };
+        let (left, right) = (digits_at_end(self.before.suffix()), digits_at_start(after.prefix()));
+        let name = |run: Range<usize>| {
+            let (before, after) = (path.get(..run.start + left)?, path.get(run.end.checked_sub(right)?..)?);
+            Some(format!("{before}{NUMBER}{after}"))
+        };
+        runs(path).filter_map(name).collect()
     }
 
     /// Groups the messages of a batch by their paths. Returns the other messages with the reasons why they
@@ -201,10 +229,52 @@ impl ObjectPaths {
             *byte = b'1';
         }
         let name = safe(&name, fixed)?;
-        Ok(self.below(&match place {
-            Some(place) => format!("{}{NUMBER}{}", &name[..place], &name[place + 1..]),
+        Ok(self.below(&match place.and_then(|place| Some((name.get(..place)?, name.get(place + 1..)?))) {
+            Some((before, after)) => {
+                self.check_unique(before, after)?;
+                format!("{before}{NUMBER}{after}")
+            }
             None => name.to_owned(),
         }))
+    }
+
+    /// Refuses a name from which another place of the number could be read. Otherwise objects of two names
+    /// could have one path: of `{host}{number}`, the hosts `a` and `a1` have the path `a11`.
+    fn check_unique(&self, before: &str, after: &str) -> Result<(), String> {
+        let Some((digits, template)) = &self.number else { return Ok(()) };
+        let shown = || format!("{before}{{number}}{after}").escape_debug().to_string();
+        let (left, right) = (self.before.suffix(), template.prefix());
+        let (of_left, of_right) = (digits_at_end(left), digits_at_start(right));
+        if digits_at_end(before) != of_left || digits_at_start(after) != of_right {
+            return Err(format!(
+                "the file name `{}` has a digit of a value beside the number, so another name could be the same: \
+                 write another character between the two",
+                shown()
+            ));
+        }
+        if self.before.is_constant() || template.is_constant() {
+            return Ok(());
+        }
+        let is_like_number = |text: &str, range: Range<usize>| {
+            let follows =
+                |text: &str, of: &str| of.is_empty() || text.chars().next_back() == of.chars().next_back();
+            let precedes = |text: &str, of: &str| of.is_empty() || text.chars().next() == of.chars().next();
+            range.len() >= digits + of_left + of_right
+                && follows(&text[..range.start], &left[..left.len() - of_left])
+                && precedes(&text[range.end..], &right[of_right..])
+        };
+        // The digits beside the place belong to the number.
+        let (start, end) = (before.len() - of_left, of_right);
+        let is_in_before = runs(before).any(|run| run.end <= start && is_like_number(before, run));
+        let is_in_after = runs(after).any(|run| run.start >= end && is_like_number(after, run));
+        if is_in_before || is_in_after {
+            return Err(format!(
+                "the file name `{}` has digits that could be the number, so another name could be the same: write \
+                 `{{number:5}}` for a number with more digits, or place it before or after all values",
+                shown()
+            ));
+        }
+        Ok(())
     }
 
     fn below(&self, name: &str) -> String {
@@ -234,6 +304,26 @@ impl Naming for ShownPaths {
         rejected.into_iter().for_each(|(row, reason)| put(row, &format!("nowhere: {reason}")));
         names
     }
+}
+
+/// Returns the number of digits at the end of a text.
+fn digits_at_end(text: &str) -> usize {
+    text.len() - text.trim_end_matches(|character: char| character.is_ascii_digit()).len()
+}
+
+/// Returns the number of digits at the beginning of a text.
+fn digits_at_start(text: &str) -> usize {
+    text.len() - text.trim_start_matches(|character: char| character.is_ascii_digit()).len()
+}
+
+/// Returns the places of adjacent digits in a text, each as long as possible.
+fn runs(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + text.get(at..)?.find(|character: char| character.is_ascii_digit())?;
+        at = start + digits_at_start(text.get(start..)?);
+        Some(start..at)
+    })
 }
 
 /// Parses the text between braces, which begins at byte `at` of the template.
@@ -268,12 +358,23 @@ fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     digits: usize,
+    /// True if messages decide the paths.
+    is_of_many: bool,
 }
 
 impl Numbers {
     /// True if the template of this path places the number.
     pub(super) fn has_place(path: &str) -> bool {
         path.contains(NUMBER)
+    }
+
+    /// True if the first object of this path has a number as well. So has a path that messages decided and
+    /// that looks like one with a number: `a-00002.jsonl` is the second object of `a.jsonl`.
+    pub(super) fn begin_at_first(self, path: &str) -> bool {
+        let (stem, _) = part_name::split(path);
+        let digits = digits_at_end(stem);
+        let has_label = digits >= self.digits && stem[..stem.len() - digits].ends_with('-');
+        Self::has_place(path) || self.is_of_many && has_label
     }
 
     /// Returns the path of the object with this number: `all.jsonl` and 7 are `all-00007.jsonl`.
@@ -346,6 +447,25 @@ mod tests {
     }
 
     #[test]
+    fn a_name_from_which_another_number_could_be_read_is_rejected() {
+        let names = |text: &str, hosts: &[&str]| {
+            let hosts: Vec<Option<&str>> = hosts.iter().copied().map(Some).collect();
+            let (named, rejected) = grouped(text, &hosts);
+            (named.len(), rejected.into_iter().map(|(row, _)| row).collect::<Vec<_>>())
+        };
+        assert_eq!(names("{host}{number}", &["a", "a1", "1a"]), (2, vec![1]));
+        assert_eq!(names("{host}/v2{number}.log", &["a", "1"]), (2, vec![]));
+        assert_eq!(names("x{number}{host}", &["a", "1", "-1"]), (2, vec![1]));
+        assert_eq!(names("{host}-{number}-{host}", &["a", "a-2-b", "2", "2-b"]), (2, vec![1, 3]));
+        let hosts = ["a", "a-2-b", "a-00002-b", "2026-11-25"];
+        assert_eq!(names("{host}-{number:5}-{host}", &hosts), (3, vec![2]));
+        let (_, rejected) = grouped("{host}{number}.log", &[Some("a1")]);
+        let expected = "the file name `a1{number}.log` has a digit of a value beside the number, so another name could \
+                        be the same: write another character between the two";
+        assert_eq!(rejected, [(0, expected.to_owned())]);
+    }
+
+    #[test]
     fn a_name_is_a_template_of_files_or_of_messages() {
         let mistake = |text: &str| text.parse::<ObjectName>().unwrap_err().message;
         for text in ["{folder}{name}", "{host}/{time:%Y}-{number}.parquet", "{{x}}", "all.jsonl"] {
@@ -361,6 +481,30 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_two_names_have_an_object_in_common(
+            text in prop::sample::select(vec![
+                "{host}", "{host}.log", "{host}/x.log", "{host}{number}", "{host}-{number:2}.log", "{host}2{number}",
+                "{host}-{number}-{host}", "x/{number}{host}", "{host}0{number}1{host}", "{host}-{number:2}.{host}",
+            ]),
+            values in prop::collection::btree_set("([a./-]|-0000|1|2){1,6}", 2..8),
+        ) {
+            let hosts: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();
+            let mut paths = ObjectPaths::parse(String::new(), text).unwrap();
+            let (named, _) = paths.group(&with_hosts(&hosts));
+            let numbers = paths.numbers();
+            let mut taken = HashMap::new();
+            for Named { path, .. } in named {
+                let is_numbered = numbers.begin_at_first(&path);
+                let plain = (!is_numbered).then(|| path.clone());
+                let first = if is_numbered { 1 } else { 2 };
+                for object in plain.into_iter().chain((first..130).map(|number| numbers.path(&path, number))) {
+                    let other = taken.insert(object.clone(), path.clone());
+                    prop_assert_eq!(other, None, "{}", object);
+                }
+            }
+        }
+
         #[test]
         fn no_value_leads_out_of_the_folder(values in prop::collection::vec("[a./\\x00é]{0,8}", 1..6)) {
             let hosts: Vec<Option<&str>> = values.iter().map(|value| Some(value.as_str())).collect();

@@ -30,6 +30,8 @@ pub(super) enum Step {
     Complete {
         /// Its [id](super::object::Object::id).
         id: u64,
+        /// Its path.
+        path: String,
         /// Its upload, if it is open.
         upload: Option<Upload>,
     },
@@ -102,7 +104,7 @@ impl Seals<'_> {
         let mut named = None;
         match step {
             Step::Forget { id, part } => Tails { journal: self.journal, id: *id }.forget(*part)?,
-            Step::Complete { id, upload } => {
+            Step::Complete { id, upload, .. } => {
                 for (_, sealed) in self.journal.entries(&entry(*id))? {
                     let sealed = parsed(sealed)?;
                     named = sealed.named.clone().map(|(path, number)| (path, number + 1));

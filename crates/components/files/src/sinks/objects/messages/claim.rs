@@ -3,27 +3,51 @@
 use thalweg_engine::Error;
 
 use super::Messages;
-use crate::sinks::objects::name::Numbers;
 
 impl Messages {
     /// True if every object has a number.
     pub(super) fn is_numbered(&self) -> bool {
-        self.rotate.is_some() || Numbers::has_place(&self.target.path)
+        self.numbers_first(&self.target.path)
+    }
+
+    /// True if the first object of a name has a number.
+    fn numbers_first(&self, name: &str) -> bool {
+        self.rotate.is_some() || self.numbers.begin_at_first(name)
     }
 
     /// Returns the path of the object with this number.
     pub(super) fn path(&self, number: u64) -> String {
-        let path = &self.target.path;
-        if !self.is_numbered() && number == 1 {
-            return path.clone();
+        self.path_of(&self.target.path, number)
+    }
+
+    /// Returns the path of the object of a name with this number.
+    pub(in crate::sinks::objects) fn path_of(&self, name: &str, number: u64) -> String {
+        match number == 1 && !self.numbers_first(name) {
+            true => name.to_owned(),
+            false => self.numbers.path(name, number),
         }
-        self.numbers.path(path, number)
+    }
+
+    /// Returns the path of the object, as far as it is decided.
+    pub(in crate::sinks::objects) fn present_path(&self) -> String {
+        match &self.object.upload {
+            // An earlier run may have named it by another configuration.
+            Some(upload) => upload.begun().path.clone(),
+            None => self.path(self.object.number),
+        }
     }
 
     /// Decides the number of the object for good, before anything of it is visible or begun. Returns its
     /// path.
     pub(super) async fn claim(&mut self) -> Result<String, Error> {
         let is_further = !self.is_numbered() && self.object.number > 1;
+        // The name of another object may have made a folder.
+        while !self.object.is_claimed
+            && self.ids.is_some()
+            && self.target.is_folder(&self.path(self.object.number))
+        {
+            self.object.number += 1;
+        }
         // Of a name that messages decide, this run and those before it know the numbers.
         if !self.object.is_claimed && (self.takes_free || is_further && self.ids.is_none()) {
             self.object.number = self.free(self.object.number).await?;

@@ -44,15 +44,13 @@ use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;
 use thalweg_codec::encode::TableOptions;
 use thalweg_stream::encode::EncodeConfig;
-use thalweg_stream::table::Table;
+use thalweg_stream::table::{Table, too_wide};
 
 /// The bounds of the default number of parts in flight. Within them, it is as many as half of the memory
 /// holds. The limit of the store may be lower.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// The space in bytes beyond the size of a part, because a part ends where a batch ends.
 const SLACK: usize = 1 << 20;
-/// The memory of the writer of a table beside its rows, in bytes: the buffers of its columns.
-const OF_TABLE: usize = 16 << 10;
 /// The least budget. The files that the collected messages came from hold memory until the messages are
 /// durable: see [`Group`](crate::group::Group). With less, the next files might not fit beside them.
 pub(super) const LEAST: ByteSize = ByteSize(128 << 10);
@@ -269,7 +267,7 @@ impl Messages {
     pub(super) fn memory(&self) -> usize {
         let sent: u64 = self.object.done.values().map(|part| part.size).sum();
         let sending = usize::try_from(self.object.offset - sent).unwrap_or(usize::MAX);
-        let table = if self.object.table.is_some() { OF_TABLE } else { 0 };
+        let table = self.object.table.as_ref().map_or(0, Table::metadata);
         self.collected().saturating_add(sending).saturating_add(table)
     }
 
@@ -305,6 +303,16 @@ impl Messages {
             self.drain().await?;
         }
         if self.object.gathered.len() >= self.smallest() { self.cut().await } else { Ok(()) }
+    }
+
+    /// Returns the reason if the fields of a batch would make a table with too many columns.
+    fn too_wide(&self, batch: &Batch) -> Option<String> {
+        let options = self.table.as_ref().filter(|options| options.columns.is_none())?;
+        let columns = batch.fields().schema_ref().fields().len();
+        match self.object.table {
+            Some(_) => None,
+            None => too_wide(options, columns, self.budget.limit()),
+        }
     }
 
     /// Adds the bytes that a table returned. This must happen before the next write to the table, which could
@@ -470,8 +478,7 @@ impl Messages {
         let path = match &self.object.upload {
             Some(upload) => {
                 upload.sync().await.map_err(|error| failure(&error))?;
-                // An earlier run may have named it by another configuration.
-                upload.begun().path.clone()
+                self.present_path()
             }
             None => self.claim().await?,
         };
@@ -479,10 +486,10 @@ impl Messages {
         let parts = self.object.done.values().cloned().collect();
         let begun = self.object.upload.as_ref().map(|upload| upload.begun().clone());
         let named = self.ids.is_some().then(|| (self.target.path.clone(), self.object.number));
-        let sealed = Sealed { number: id, path, begun, parts, named };
+        let sealed = Sealed { number: id, path: path.clone(), begun, parts, named };
         Seals { target: &self.target, journal }.seal(&sealed)?;
         self.drop_tail();
-        self.steps.push_back(Step::Complete { id, upload: self.object.upload.take() });
+        self.steps.push_back(Step::Complete { id, path, upload: self.object.upload.take() });
         close_last(&mut self.steps);
         Ok(())
     }
@@ -556,6 +563,12 @@ impl Sink for Messages {
         self.catch_up()?;
         if self.is_full() {
             self.complete().await?;
+        }
+        if let Some(why) = self.too_wide(batch) {
+            // Nothing of the batch is in an object, and no earlier batch is in an unfinished one.
+            (0..batch.rows()).for_each(|row| rejects.reject(row as u32, why.clone()));
+            self.take_committed += 1;
+            return Ok(WriteOutcome::Staged);
         }
         if self.object.is_new {
             // Early, so that the choice is in the saved state before the object is visible.

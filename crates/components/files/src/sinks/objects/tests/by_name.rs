@@ -47,6 +47,94 @@ async fn each_name_that_messages_decide_has_objects_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_value_that_looks_like_a_numbered_name_replaces_no_object_of_another() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+    let hosts = ["a", "b", "a", "a-00002", "b"];
+    let batches: Vec<_> = hosts.iter().enumerate().map(|(n, host)| of_hosts(n, &[*host])).collect();
+    let expected = named(&[
+        ("a-00002-00001.log", "3 a-00002\n"),
+        ("a-00002.log", "2 a\n"),
+        ("a.log", "0 a\n"),
+        ("b-00002.log", "4 b\n"),
+        ("b.log", "1 b\n"),
+    ]);
+    // Each message in a run of its own, with a state.
+    let config = sink(folder.path(), "/', name: '{host}.log'");
+    let mut left = Left::default();
+    for until in 1..=batches.len() {
+        write_batches(&config, &journal, &batches[..until], &mut left, &[], Some(After::Commits)).await;
+    }
+    assert_eq!(below(folder.path()), (expected.clone(), 0));
+    // All in one run without a state.
+    let folder = tempfile::tempdir().unwrap();
+    let config = sink(folder.path(), "/', name: '{host}.log', max_open_files: 1");
+    let mut sink = SinkConfig::build(&config, &context()).unwrap();
+    sink.open(None).await.unwrap();
+    for batch in &batches {
+        sink.write(batch, &mut Rejects::default()).await.unwrap();
+    }
+    sink.finish().await.unwrap();
+    assert_eq!(below(folder.path()), (expected, 0));
+}
+
+#[tokio::test]
+async fn a_name_below_another_file_is_rejected_and_the_run_goes_on() {
+    for with_state in [false, true] {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = sink(folder.path(), "/', name: '{host}.log'");
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+        let journal = Some(journal).filter(|_| with_state);
+        let context = Context { resumes: with_state, resends: true, journal, ..context() };
+        let mut saved = None;
+        for first in [0, 4] {
+            let mut sink = SinkConfig::build(&config, &context).unwrap();
+            sink.open(saved).await.unwrap();
+            let mut rejects = Rejects::default();
+            let batch = of_hosts(first, &["a", "a.log/b", "c.log/d", "c"]);
+            sink.write(&batch, &mut rejects).await.unwrap();
+            sink.finish().await.unwrap();
+            saved = sink.state();
+            sink.commit(sink.uncommitted()).await.unwrap();
+            let rejected: Vec<(u32, String)> = rejects.take();
+            assert_eq!(rejected.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
+            assert!(rejected[0].1.contains("/a.log` is "), "{rejected:?}");
+        }
+        let (found, hidden) = below(folder.path());
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        let expected: &[&str] = match with_state {
+            true => {
+                &["a-00002.log", "a.log", "c-00002.log", "c-00003.log", "c.log/d-00002.log", "c.log/d.log"]
+            }
+            // The second run replaces the objects of the first.
+            false => &["a.log", "c-00002.log", "c.log/d.log"],
+        };
+        assert_eq!((names.as_slice(), hidden), (expected, 0));
+    }
+}
+
+#[tokio::test]
+async fn links_below_the_constant_folder_are_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("out")).unwrap();
+    fs::create_dir_all(path("victim")).unwrap();
+    std::os::unix::fs::symlink("../victim", path("out/ln")).unwrap();
+    std::os::unix::fs::symlink("../victim/new", path("out/dang.log")).unwrap();
+    let config = sink(folder.path(), "/out/', name: '{host}.log'");
+    let mut sink = SinkConfig::build(&config, &context()).unwrap();
+    sink.open(None).await.unwrap();
+    let mut rejects = Rejects::default();
+    sink.write(&of_hosts(0, &["ln/x", "dang", "a/b"]), &mut rejects).await.unwrap();
+    sink.finish().await.unwrap();
+    let rejected = rejects.take();
+    assert!(rejected[0].1.contains("/out/ln` is a symbolic link, not a folder"), "{rejected:?}");
+    assert!(rejected[1].1.contains("/out/dang.log` is a symbolic link, not a file"), "{rejected:?}");
+    assert!(fs::read_dir(path("victim")).unwrap().next().is_none());
+    assert_eq!(fs::read_to_string(path("out/a/b.log")).unwrap(), "2 a/b\n");
+}
+
+#[tokio::test]
 async fn a_client_that_waits_is_answered_when_an_object_is_full_although_others_are_not() {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let config = sink(folder.path(), "/', name: '{host}.log', rotate: { size: 20B }");
@@ -90,6 +178,42 @@ async fn many_open_objects_need_little_memory_and_the_oldest_is_finished_first()
         assert_eq!((lines, hidden), (600, 0));
         assert_eq!(found.iter().any(|(name, _)| name.ends_with("-00002.log")), finishes);
     }
+}
+
+#[cfg(feature = "parquet")]
+#[tokio::test]
+async fn the_columns_of_open_tables_count_and_the_oldest_is_finished_first() {
+    use arrow_array::{ArrayRef, StringViewArray};
+    use arrow_schema::{DataType, Field};
+    let folder = tempfile::tempdir().unwrap();
+    let config = sink(folder.path(), "/', name: '{c0}.parquet', encode: parquet");
+    let budget = thalweg_record::Budget::new(16 << 20);
+    let context = Context { memory: budget.share(), ..context() };
+    let mut sink = SinkConfig::build(&config, &context).unwrap();
+    sink.open(None).await.unwrap();
+    for name in 0..30 {
+        let fields = (0..200).map(|column| {
+            let values: ArrayRef = Arc::new(StringViewArray::from(vec![name.to_string()]));
+            (Field::new(format!("c{column}"), DataType::Utf8View, true), values)
+        });
+        let rows = batch(["x"]).set_fields(fields).unwrap();
+        sink.write(&rows, &mut Rejects::default()).await.unwrap();
+    }
+    // An open table takes 0.8 MiB of a quarter of the memory.
+    let finished = below(folder.path()).0.len();
+    assert!((20..29).contains(&finished), "{finished}");
+    // The columns of one table alone take more than that.
+    let fields = (0..300).map(|column| {
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["wide"]));
+        (Field::new(format!("c{column}"), DataType::Utf8View, true), values)
+    });
+    let mut rejects = Rejects::default();
+    sink.write(&batch(["x"]).set_fields(fields).unwrap(), &mut rejects).await.unwrap();
+    let rejected = rejects.take();
+    assert!(rejected[0].1.starts_with("a table of 300 columns takes"), "{rejected:?}");
+    sink.finish().await.unwrap();
+    assert_eq!(sink.take_committed(), 31);
+    assert_eq!(below(folder.path()).0.len(), 30);
 }
 
 #[cfg(feature = "parquet")]
