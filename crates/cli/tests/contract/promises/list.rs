@@ -425,6 +425,14 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `objects` with `encode: parquet` | Once. An unfinished table is written again. If a transform such as `limit` divides a batch, and a table ends between the parts, a smaller table with the rest follows at the next checkpoint. | the same |",
+        &[
+            "cli: a_batch_that_a_limit_divides_between_two_tables_is_there_once",
+            "engine: the_rest_of_a_divided_batch_is_made_durable_before_a_checkpoint",
+            "files: only_what_cannot_be_continued_ends_early_for_a_checkpoint",
+        ],
+    ),
+    shown(
         "| `objects` with columns in the name | Once, in each name as above. Parquet tables of all names are completed together. | the same |",
         &[
             "message_sink: file -> objects, by column",
@@ -435,7 +443,10 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown(
         "| `file` with `encode: parquet` | As `objects`: a file is there when it is complete and a checkpoint covers it. | before a file has its name |",
-        &["message_sink: file -> file, Parquet by column"],
+        &[
+            "message_sink: file -> file, Parquet by column",
+            "cli: a_batch_that_a_limit_divides_between_two_tables_is_there_once",
+        ],
     ),
     shown(
         "| `spool` | At least once: its readers may have taken what a killed run wrote. | with `fsync: true`, before each checkpoint |",
@@ -630,6 +641,10 @@ pub(super) const PROMISES: &[Promise] = &[
     shown(
         "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, a `limit` with a low rate);",
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
+    ),
+    explains(
+        "the part of a batch that a full Parquet table has, if a transform divides batches before a `failover`;",
+        "says what is not promised",
     ),
     explains(
         "what other sinks of the graph wrote since an unfinished Parquet table was begun: a table cannot be continued, and transforms that count may skip numbers in it;",

@@ -291,6 +291,55 @@ async fn staged_batches_are_settled_when_the_sink_commits_them_and_at_the_end() 
     assert_eq!(*acknowledged.lock(), [1, 2, 3]);
 }
 
+/// Keeps the last batch: an earlier one is durable when the next one comes.
+#[derive(Default)]
+struct Overlapping {
+    kept: usize,
+    durable: usize,
+}
+
+#[async_trait]
+impl Sink for Overlapping {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.durable += std::mem::replace(&mut self.kept, 1);
+        Ok(WriteOutcome::Staged)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn make_durable(&mut self) -> Result<(), Error> {
+        self.durable += std::mem::take(&mut self.kept);
+        Ok(())
+    }
+
+    fn take_committed(&mut self) -> usize {
+        std::mem::take(&mut self.durable)
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_divided_batch_is_made_durable_before_a_checkpoint() {
+    for (divides, left) in [(true, 0), (false, 1)] {
+        let mut writer = writer(Overlapping::default());
+        let origin = || Ack::new("test".into(), |_| {});
+        let first = origin();
+        let second = if divides { first.split() } else { origin() };
+        for ack in [first, second] {
+            let mut batch = testing::batch(["one"]);
+            *batch.ack_mut() = ack;
+            writer.take(0, batch).await.unwrap();
+        }
+        assert_eq!(writer.pending.kept.len(), 1);
+        writer.flush(Flush::Regular).await.unwrap();
+        assert_eq!(writer.pending.kept.len(), 1);
+        writer.flush(Flush::Checkpoint).await.unwrap();
+        assert_eq!(writer.pending.kept.len(), left);
+        writer.finish().await.unwrap();
+    }
+}
+
 /// Notes whether it was finished or suspended.
 struct Ending(Arc<Mutex<Vec<&'static str>>>);
 

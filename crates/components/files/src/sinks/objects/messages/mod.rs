@@ -645,6 +645,15 @@ impl Sink for Messages {
         }
     }
 
+    async fn make_durable(&mut self) -> Result<(), Error> {
+        self.target.check_present()?;
+        // One that can be continued is kept unfinished by `pre_commit`.
+        match self.journal.is_some() && !self.resumes && self.has_messages() {
+            true => self.complete().await,
+            false => Ok(()),
+        }
+    }
+
     fn uncommitted(&self) -> usize {
         self.steps.len()
     }
