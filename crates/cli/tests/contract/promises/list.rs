@@ -170,10 +170,12 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| a full disk, an error that stays | The sink `file` keeps what it has, and the run ends with exit code 3. The next run continues when there is room. | The run ends with exit code 3. |",
+        "| a full disk, an error that stays | The sink `file` keeps what it has, and the run ends with exit code 3. The next run continues when there is room. `objects`, and `file` with `encode: parquet`, retry a full disk without end, and input waits meanwhile. | The same, but the next run starts over. |",
         &[
             "cli: a_disk_that_fills_up_keeps_what_it_has_and_the_run_goes_on_when_there_is_room",
             "cli: a_full_disk_stops_the_run_and_says_so",
+            "message_sink: file -> objects, rotate",
+            "message_sink: file -> file, Parquet by column",
         ],
     ),
     shown(
