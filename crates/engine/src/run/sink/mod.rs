@@ -214,10 +214,12 @@ impl Worker for Writer {
             Err(error) if has_another_way => return self.divert(batch, error).await,
             Err(error) => return Err(self.failed(error)),
         }
-        if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
+        // A sink that is slower than its sources has no rest in which it could do the following.
+        let has_waited = self.pending.flushed.elapsed() >= FLUSH_EVERY;
+        if has_waited && (!self.pending.written.is_empty() || self.sink.is_due()) {
             self.flush(Flush::Regular).await?;
         }
-        Ok(())
+        self.commits.commit_all(&mut *self.sink, &self.retries, &self.metrics).await
     }
 
     /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory

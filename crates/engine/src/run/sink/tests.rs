@@ -340,6 +340,60 @@ async fn the_rest_of_a_divided_batch_is_made_durable_before_a_checkpoint() {
     }
 }
 
+/// The calls that a sink got.
+#[derive(Default)]
+struct Asked {
+    flushes: usize,
+    steps: usize,
+}
+
+/// Has a step for each batch, which waits for a checkpoint, and always wants to flush.
+struct Stepping {
+    uncommitted: usize,
+    asked: Arc<Mutex<Asked>>,
+}
+
+#[async_trait]
+impl Sink for Stepping {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.uncommitted += 1;
+        Ok(WriteOutcome::Staged)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.asked.lock().flushes += 1;
+        Ok(())
+    }
+
+    fn uncommitted(&self) -> usize {
+        self.uncommitted
+    }
+
+    async fn commit(&mut self, count: usize) -> Result<(), Error> {
+        self.uncommitted -= count;
+        self.asked.lock().steps += count;
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_sink_whose_input_never_pauses_flushes_and_takes_the_steps_of_checkpoints() {
+    let (saver, asked) = (Saver::new(), Arc::<Mutex<Asked>>::default());
+    let sink = Stepping { uncommitted: 0, asked: asked.clone() };
+    let mut writer =
+        Writer { state: Some(Arc::default()), commits: Commits::new(saver.saves()), ..writer(sink) };
+    writer.take(0, testing::batch(["one"])).await.unwrap();
+    assert_eq!((asked.lock().flushes, asked.lock().steps), (0, 0));
+    saver.complete(saver.begin());
+    writer.pending.flushed = Instant::now().checked_sub(FLUSH_EVERY).unwrap();
+    writer.take(1, testing::batch(["two"])).await.unwrap();
+    assert_eq!((asked.lock().flushes, asked.lock().steps), (1, 1));
+}
+
 /// Notes whether it was finished or suspended.
 struct Ending(Arc<Mutex<Vec<&'static str>>>);
 

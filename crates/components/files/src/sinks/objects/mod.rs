@@ -360,10 +360,9 @@ impl ObjectsSink {
 pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Value>) -> Result<(), Error> {
     let (store, _) = Store::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
     let below = store.name("");
-    let mut unfinished = parts::unfinished(journal, &below)?;
-    unfinished.extend(saved.and_then(messages::unfinished));
-    for begun in unfinished {
-        store.discard(&begun).await.map_err(|error| failure(&error))?;
+    let of_state = saved.and_then(messages::unfinished).map(Ok);
+    for begun in parts::unfinished(journal, &below).chain(of_state) {
+        store.discard(&begun?).await.map_err(|error| failure(&error))?;
     }
     journal.forget(&below)
 }

@@ -338,7 +338,8 @@ impl Messages {
     /// that the state has.
     pub(super) async fn discard_unsaved(&mut self, saved: &[&Begun]) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
-        for begun in noted_as_begun(journal, &self.target.store.name(""))? {
+        for begun in noted_as_begun(journal, &self.target.store.name("")) {
+            let begun = begun?;
             if !saved.contains(&&begun) {
                 self.target.store.discard(&begun).await.map_err(|error| failure(&error))?;
                 Noted::new(self.journal.clone(), &self.target.store.name(&begun.path)).forget()?;
