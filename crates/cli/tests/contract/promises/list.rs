@@ -205,6 +205,13 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "There is no such pause while thousands of full objects wait for a checkpoint.",
+        &[
+            "engine: a_sink_with_thousands_of_steps_asks_for_a_checkpoint_at_once_and_only_once",
+            "engine: a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long",
+        ],
+    ),
+    shown(
         "If messages move for more than five seconds, because a sink retries or a `limit` holds them back, what is settled is saved as it is.",
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
     ),

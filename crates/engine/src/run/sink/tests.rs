@@ -2,7 +2,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::run::flushes::Flushes;
-use crate::run::saves::Saver;
+use crate::run::saves::{Haste, Saver};
 use async_trait::async_trait;
 use thalweg_runtime::{Stop, channel};
 
@@ -392,6 +392,23 @@ async fn a_sink_whose_input_never_pauses_flushes_and_takes_the_steps_of_checkpoi
     writer.pending.flushed = Instant::now().checked_sub(FLUSH_EVERY).unwrap();
     writer.take(1, testing::batch(["two"])).await.unwrap();
     assert_eq!((asked.lock().flushes, asked.lock().steps), (1, 1));
+}
+
+#[tokio::test]
+async fn a_sink_with_thousands_of_steps_asks_for_a_checkpoint_at_once_and_only_once() {
+    let saver = Saver::new();
+    let mut commits = Commits::new(saver.saves());
+    let is_asked = async || tokio::time::timeout(Duration::ZERO, saver.asked()).await.ok();
+    for (steps, expected) in [(4095, None), (4096, Some(Haste::AtOnce)), (9000, None)] {
+        commits.note(steps);
+        assert_eq!(is_asked().await, expected, "{steps}");
+    }
+    // This save has all of them. More come before the sink takes them.
+    saver.complete(saver.begin());
+    for (steps, expected) in [(9001, None), (14_000, Some(Haste::AtOnce))] {
+        commits.note(steps);
+        assert_eq!(is_asked().await, expected, "{steps}");
+    }
 }
 
 /// Notes whether it was finished or suspended.
