@@ -37,6 +37,12 @@ impl Journal {
 
     /// Returns all entries whose names start with a prefix, in the order of their names.
     pub fn entries(&self, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
+        self.each(prefix).collect()
+    }
+
+    /// As [`entries`](Self::entries), one by one: there may be many. The caller may delete an entry that it
+    /// got.
+    pub fn each(&self, prefix: &str) -> impl Iterator<Item = Result<(String, Value), Error>> + use<> {
         self.store.journal(&self.component, prefix)
     }
 
@@ -79,5 +85,22 @@ mod tests {
         );
         journal.forget("a/").unwrap();
         assert_eq!(journal.entries("").unwrap(), [("b/1".to_owned(), 3.into())]);
+    }
+
+    #[test]
+    fn each_entry_is_found_although_those_before_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "out");
+        for number in 0..3000 {
+            journal.note(&format!("a/{number:05}"), &number.into()).unwrap();
+        }
+        let mut found = Vec::new();
+        for entry in journal.each("a/") {
+            let (name, number) = entry.unwrap();
+            journal.forget(&name).unwrap();
+            found.extend(number.as_u64());
+        }
+        assert!(found.into_iter().eq(0..3000));
+        assert!(journal.entries("").unwrap().is_empty());
     }
 }

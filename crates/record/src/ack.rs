@@ -10,6 +10,8 @@
 //!
 //! See docs/decisions/004-an-ack-counts-parts.md.
 
+use std::collections::HashMap;
+
 #[cfg(feature = "loom")]
 use loom::sync::{
     Arc, Mutex,
@@ -224,6 +226,34 @@ impl std::fmt::Debug for Ack {
     }
 }
 
+/// The origins of which some parts were settled while others were open. A holder of parts finds out with it
+/// whether it holds the rest of an origin.
+#[derive(Default)]
+pub struct DividedOrigins(HashMap<usize, Arc<Origin>>);
+
+impl DividedOrigins {
+    /// Notes the origins of a part that is about to be settled, if they have other parts.
+    pub fn note(&mut self, ack: &Ack) {
+        let divided = ack.origins.iter().filter(|origin| origin.pending.load(Ordering::Acquire) > 1);
+        self.0.extend(divided.map(|origin| (address(origin), Arc::clone(origin))));
+    }
+
+    /// Forgets the origins of which all parts are settled.
+    pub fn forget_settled(&mut self) {
+        self.0.retain(|_, origin| origin.pending.load(Ordering::Acquire) > 0);
+    }
+
+    /// True if the ack is of a part of a noted origin.
+    pub fn has_part(&self, ack: &Ack) -> bool {
+        ack.origins.iter().any(|origin| self.0.contains_key(&address(origin)))
+    }
+}
+
+/// Tells an origin from all others that exist.
+fn address(origin: &Arc<Origin>) -> usize {
+    std::ptr::from_ref::<Origin>(origin).addr()
+}
+
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
@@ -270,6 +300,29 @@ mod tests {
         ack.settle(Outcome::Delivered);
         let expected = Settlement { outcome: Outcome::Rejected, rejected: 3, reason: None };
         assert_eq!(*answers.lock(), [(0, expected)]);
+    }
+
+    #[test]
+    fn the_rest_of_a_divided_origin_is_known_until_all_its_parts_are_settled() {
+        let origin = || Ack::new("test".into(), |_| {});
+        let (whole, other) = (origin(), origin());
+        let (first, mut rest) = (whole.split(), whole);
+        rest.merge(origin());
+        let mut divided = DividedOrigins::default();
+        for ack in [first, other] {
+            divided.note(&ack);
+            ack.settle(Outcome::Delivered);
+        }
+        assert_eq!(divided.0.len(), 1);
+        let (last, later) = (rest.split(), origin());
+        assert!(divided.has_part(&rest) && divided.has_part(&last) && !divided.has_part(&later));
+        rest.settle(Outcome::Delivered);
+        divided.forget_settled();
+        assert!(divided.has_part(&last));
+        last.settle(Outcome::Delivered);
+        divided.forget_settled();
+        assert!(divided.0.is_empty());
+        later.settle(Outcome::Delivered);
     }
 
     #[derive(Debug, Clone)]

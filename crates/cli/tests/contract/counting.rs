@@ -71,6 +71,43 @@ fn packed_files_have_each_message_once_when_a_run_is_killed() {
     }
 }
 
+/// A table that is full has a part of a batch, and the unfinished one after it the rest.
+#[test]
+fn a_batch_that_a_limit_divides_between_two_tables_is_there_once() {
+    const ROWS: usize = 60_000;
+    let text = "x".repeat(40);
+    let line = |n: usize| format!("{{\"n\":{n},\"group\":\"g{}\",\"text\":\"{text}\"}}\n", n % 3);
+    let lines: Vec<String> = (0..ROWS).map(line).collect();
+    for sink in [
+        "file: { path: out/all.parquet, rotate: { every: 150ms }, encode: parquet }",
+        "objects: { url: out/all.parquet, rotate: { every: 150ms }, encode: parquet }",
+        "objects: { url: out/, name: '{group}/{number}.parquet', rotate: { every: 150ms }, encode: parquet }",
+    ] {
+        let program = Program::new(Path::new(PROGRAM)).unwrap();
+        program.write("in.jsonl", lines.concat()).unwrap();
+        let config = format!(
+            "memory: 2MiB\nsources: {{ in: {{ file: {{ path: in.jsonl }} }} }}\n\
+             pipelines: {{ main: {{ from: in, to: out, transforms: [ parse_json: {{}}, \
+             limit: {{ rate: 40000, burst: 300 }} ] }} }}\n\
+             sinks: {{ out: {{ {sink} }} }}\n"
+        );
+        program.write("pipeline.yaml", config).unwrap();
+        for time in 1..=2 {
+            let launch = Launch::of("pipeline.yaml").with_failpoints(format!("commit.after=kill@{time}"));
+            let killed = program.start(&launch).unwrap().wait().unwrap();
+            assert_eq!(killed.signal, Some(9), "{sink}: {}", killed.log);
+        }
+        let ended = program.start(&Launch::of("pipeline.yaml")).unwrap().wait().unwrap();
+        assert!(ended.is_done(), "{sink}: {}", ended.log);
+        let rows = read::contents(&program.path("out"), false).unwrap().concat();
+        let rows = String::from_utf8(rows).unwrap();
+        let number = |row: &str| row.split_once("\"n\":")?.1.split([',', '}']).next()?.parse::<usize>().ok();
+        let mut numbers: Vec<usize> = rows.lines().filter_map(number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.iter().copied().eq(0..ROWS), "{sink}: {} rows", numbers.len());
+    }
+}
+
 /// Messages that a checkpoint covers are in the state until their object or file is complete.
 #[test]
 fn a_state_with_unfinished_output_of_a_renamed_component_is_refused() {

@@ -59,6 +59,17 @@ pub trait Sink: Send {
         self.flush().await
     }
 
+    /// Called before [`pre_commit`](Self::pre_commit) if a transform divided a batch of a source, and one
+    /// part became durable, but another is pending. The checkpoint does not cover such a batch, and a later
+    /// run would write the durable part again. Makes all batches durable that `pre_commit` leaves pending,
+    /// although their output ends early.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn make_durable(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Returns the number of steps that wait for a checkpoint with the present [`state`](Self::state): output
     /// becomes visible only then, so that no run can write it a second time. Zero if no checkpoints are kept.
     fn uncommitted(&self) -> usize {

@@ -22,7 +22,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::RunFailure;
 use super::flushes::Flushes;
-use super::saves::Saver;
+use super::saves::{Haste, Saver};
 use super::sink::{CheckpointBarrier, Uncommitted};
 use crate::Error;
 use crate::component::Transform;
@@ -115,8 +115,8 @@ impl Checkpoints {
         let mut moving_until = Instant::now();
         loop {
             tokio::select! {
-                () = self.saver.asked() => {
-                    timer.ask();
+                haste = self.saver.asked() => {
+                    timer.ask(haste);
                     continue;
                 }
                 () = timer.due() => {}
@@ -458,8 +458,11 @@ impl SaveTimer {
     }
 
     /// Someone waits for a save.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn ask(&mut self, haste: Haste) {
         self.asked.get_or_insert_with(|| Instant::now() + SAVE_SOON);
+        if haste == Haste::AtOnce {
+            self.earliest = Instant::now();
+        }
     }
 
     /// A checkpoint held the sources back for this time: the next one is not due soon.
@@ -688,10 +691,13 @@ mod tests {
             timer.due().await;
             times.push(start.elapsed().as_millis());
         }
-        timer.ask();
-        timer.due().await;
-        times.push(start.elapsed().as_millis());
-        assert_eq!(times, [500, 1000, 3000, 13_000, 13_500, 13_505]);
+        for (held, haste) in [(0, Haste::Soon), (100, Haste::AtOnce), (100, Haste::Soon)] {
+            timer.rest_after(Duration::from_millis(held));
+            timer.ask(haste);
+            timer.due().await;
+            times.push(start.elapsed().as_millis());
+        }
+        assert_eq!(times, [500, 1000, 3000, 13_000, 13_500, 13_505, 13_510, 15_510]);
     }
 
     #[tokio::test(start_paused = true)]

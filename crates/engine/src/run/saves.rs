@@ -7,7 +7,7 @@
 //! See docs/decisions/018-committed-is-more-than-settled.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Notify, watch};
 
@@ -15,10 +15,21 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug, Clone)]
 pub(crate) struct Saves {
     asked: Arc<Notify>,
+    /// True if the next save is wanted [at once](Haste::AtOnce).
+    is_urgent: Arc<AtomicBool>,
     /// The number of saves that have begun. A save has all that is settled before it begins.
     begun: Arc<AtomicU64>,
     /// The number of the last completed save. Ends with the run.
     done: watch::Receiver<u64>,
+}
+
+/// How soon a save is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// As soon as the pause after the last one is over.
+    Soon,
+    /// Without that pause: something grows until the save.
+    AtOnce,
 }
 
 /// The run's side of the saves.
@@ -30,7 +41,8 @@ pub(crate) struct Saver {
 impl Saver {
     pub(crate) fn new() -> Self {
         let (done, receiver) = watch::channel(0);
-        let saves = Saves { asked: Arc::default(), begun: Arc::default(), done: receiver };
+        let saves =
+            Saves { asked: Arc::default(), is_urgent: Arc::default(), begun: Arc::default(), done: receiver };
         Self { saves, done }
     }
 
@@ -40,8 +52,12 @@ impl Saver {
     }
 
     /// Waits until someone waits for a save.
-    pub(crate) async fn asked(&self) {
+    pub(crate) async fn asked(&self) -> Haste {
         self.saves.asked.notified().await;
+        match self.saves.is_urgent.swap(false, Ordering::SeqCst) {
+            true => Haste::AtOnce,
+            false => Haste::Soon,
+        }
     }
 
     /// Begins a save, before any state is read: what is settled from now on is in the next save.
@@ -56,8 +72,11 @@ impl Saver {
 }
 
 impl Saves {
-    /// Asks for a save soon, without waiting for it.
-    pub(crate) fn ask(&self) {
+    /// Asks for a save, without waiting for it.
+    pub(crate) fn ask(&self, haste: Haste) {
+        if haste == Haste::AtOnce {
+            self.is_urgent.store(true, Ordering::SeqCst);
+        }
         self.asked.notify_one();
     }
 
@@ -82,6 +101,20 @@ impl Saves {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn all_who_ask_share_a_save_at_once_if_one_of_them_is_in_haste() {
+        let saver = Saver::new();
+        let saves = saver.saves();
+        for (asked, expected) in [
+            (&[Haste::Soon][..], Haste::Soon),
+            (&[Haste::Soon, Haste::AtOnce, Haste::Soon][..], Haste::AtOnce),
+            (&[Haste::Soon][..], Haste::Soon),
+        ] {
+            asked.iter().for_each(|haste| saves.ask(*haste));
+            assert_eq!(saver.asked().await, expected);
+        }
+    }
 
     #[tokio::test]
     async fn a_wait_ends_with_a_save_that_began_after_it() {

@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::metrics::ComponentMetrics;
 use crate::parcel::{Files, Parcel};
 use crate::positions::{Checkpoint, Positions};
-use crate::run::saves::Saves;
+use crate::run::saves::{Haste, Saves};
 use crate::{Error, Flow};
 
 pub use reading::{Meter, Reading, Received, Settled};
@@ -238,7 +238,7 @@ impl SourceOutput {
     /// again for long.
     pub fn save_soon(&self) {
         if let Upstream::Source(_, Some(saves)) = &self.upstream {
-            saves.ask();
+            saves.ask(Haste::Soon);
         }
     }
 

@@ -12,7 +12,7 @@ use super::*;
 /// Everything in a store.
 fn contents(store: &Store) -> Result<String, Error> {
     let letters: Vec<_> = store.letters().collect::<Result<_, _>>()?;
-    let journal = store.journal("out", "")?;
+    let journal: Vec<_> = store.journal("out", "").collect::<Result<_, _>>()?;
     Ok(format!("{:?} {:?} {journal:?} {letters:?}", store.positions("in")?, store.sink_state("out")?))
 }
 

@@ -115,15 +115,16 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn positions(&self, source: &str) -> Result<BTreeMap<String, Value>, Error> {
-        Ok(self.below(&self.positions, &format!("{source}\0"), "")?.into_iter().collect())
+        self.below(&self.positions, &format!("{source}\0"), "").collect()
     }
 
     /// Returns the journal entries of a component whose names start with a prefix, in the order of their
-    /// names.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub(crate) fn journal(&self, component: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
+    /// names. They are read one by one, and may be deleted meanwhile.
+    pub(crate) fn journal(
+        &self,
+        component: &str,
+        prefix: &str,
+    ) -> impl Iterator<Item = Result<(String, Value), Error>> + use<> {
         self.below(&self.journals, &format!("{component}\0"), prefix)
     }
 
@@ -182,7 +183,8 @@ impl Store {
         &self,
         known: impl Fn(&str) -> bool,
     ) -> Result<Option<String>, Error> {
-        for (name, _) in self.below(&self.sinks, "", "")? {
+        for entry in self.below(&self.sinks, "", "") {
+            let (name, _) = entry?;
             if !known(&name) && !self.journal_names(&name, crate::Journal::UNFINISHED, 1)?.is_empty() {
                 return Ok(Some(name));
             }
@@ -238,7 +240,8 @@ impl Store {
         let sources: BTreeSet<&str> = sources.map(|source| &**source).collect();
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
         // Nothing of other sources comes again in this run, such as a replay: its letters of them stay.
-        for (source, _) in self.below(&self.positions, COVERED, "")? {
+        for entry in self.below(&self.positions, COVERED, "") {
+            let (source, _) = entry?;
             if !sources.contains(&*source) {
                 batch.remove(&self.positions, format!("{COVERED}{source}"));
             }
@@ -255,8 +258,8 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn uncovered_letters(&self) -> Result<Vec<DeadLetterId>, Error> {
-        let covered: BTreeMap<String, Value> =
-            self.below(&self.positions, COVERED, "")?.into_iter().collect();
+        let covered = self.below(&self.positions, COVERED, "");
+        let covered = covered.collect::<Result<BTreeMap<String, Value>, Error>>()?;
         let Some(first) = covered.values().filter_map(Value::as_u64).min() else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for letter in self.letters_after(first) {
@@ -346,14 +349,19 @@ impl Store {
     }
 
     /// Returns the entries whose keys start with both prefixes. Their names keep only the second one.
-    fn below(&self, keyspace: &Keyspace, owner: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
-        let mut found = Vec::new();
-        for entry in keyspace.prefix(format!("{owner}{prefix}")) {
-            let (key, value) = entry.into_inner().map_err(|error| self.faults.reading(error))?;
-            let name = String::from_utf8_lossy(key.get(owner.len()..).unwrap_or_default()).into_owned();
-            found.push((name, self.parse(&value)?));
-        }
-        Ok(found)
+    fn below(
+        &self,
+        keyspace: &Keyspace,
+        owner: &str,
+        prefix: &str,
+    ) -> impl Iterator<Item = Result<(String, Value), Error>> + use<> {
+        let (start, faults) = (owner.len(), self.faults.clone());
+        keyspace.prefix(format!("{owner}{prefix}")).map(move |entry| {
+            let (key, value) = entry.into_inner().map_err(|error| faults.reading(error))?;
+            let name = String::from_utf8_lossy(key.get(start..).unwrap_or_default()).into_owned();
+            let value = serde_json::from_slice(&value).map_err(|error| faults.parsing(error))?;
+            Ok((name, value))
+        })
     }
 
     fn parse(&self, text: &[u8]) -> Result<Value, Error> {
@@ -467,7 +475,7 @@ mod tests {
         store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
         store.forget_progress().unwrap();
         assert!(store.positions("in").unwrap().is_empty() && store.sink_state("out").unwrap().is_none());
-        assert!(store.journal("out", "").unwrap().is_empty());
+        assert!(store.journal("out", "").next().is_none());
         assert_eq!(store.letters().count(), 1);
     }
 

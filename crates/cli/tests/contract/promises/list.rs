@@ -170,10 +170,12 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| a full disk, an error that stays | The sink `file` keeps what it has, and the run ends with exit code 3. The next run continues when there is room. | The run ends with exit code 3. |",
+        "| a full disk, an error that stays | The sink `file` keeps what it has, and the run ends with exit code 3. The next run continues when there is room. `objects`, and `file` with `encode: parquet`, retry a full disk without end, and input waits meanwhile. | The same, but the next run starts over. |",
         &[
             "cli: a_disk_that_fills_up_keeps_what_it_has_and_the_run_goes_on_when_there_is_room",
             "cli: a_full_disk_stops_the_run_and_says_so",
+            "message_sink: file -> objects, rotate",
+            "message_sink: file -> file, Parquet by column",
         ],
     ),
     shown(
@@ -199,6 +201,13 @@ pub(super) const PROMISES: &[Promise] = &[
         "Before a checkpoint, sources wait until everything in flight is settled; the pause to the next one is at least twenty times as long, at most 10 s.",
         &[
             "runtime: sources_wait_while_they_are_held_back_and_a_hold_waits_for_what_moves",
+            "engine: a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long",
+        ],
+    ),
+    shown(
+        "There is no such pause while thousands of full objects wait for a checkpoint.",
+        &[
+            "engine: a_sink_with_thousands_of_steps_asks_for_a_checkpoint_at_once_and_only_once",
             "engine: a_checkpoint_is_due_twice_a_second_and_later_after_one_that_took_long",
         ],
     ),
@@ -429,6 +438,14 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `objects` with `encode: parquet` | Once. An unfinished table is written again. If a transform such as `limit` divides a batch, and a table ends between the parts, a smaller table with the rest follows at the next checkpoint. | the same |",
+        &[
+            "cli: a_batch_that_a_limit_divides_between_two_tables_is_there_once",
+            "engine: the_rest_of_a_divided_batch_is_made_durable_before_a_checkpoint",
+            "files: only_what_cannot_be_continued_ends_early_for_a_checkpoint",
+        ],
+    ),
+    shown(
         "| `objects` with columns in the name | Once, in each name as above. Parquet tables of all names are completed together. | the same |",
         &[
             "message_sink: file -> objects, by column",
@@ -439,7 +456,10 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown(
         "| `file` with `encode: parquet` | As `objects`: a file is there when it is complete and a checkpoint covers it. | before a file has its name |",
-        &["message_sink: file -> file, Parquet by column"],
+        &[
+            "message_sink: file -> file, Parquet by column",
+            "cli: a_batch_that_a_limit_divides_between_two_tables_is_there_once",
+        ],
     ),
     shown(
         "| `spool` | At least once: its readers may have taken what a killed run wrote. | with `fsync: true`, before each checkpoint |",
@@ -634,6 +654,10 @@ pub(super) const PROMISES: &[Promise] = &[
     shown(
         "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, a `limit` with a low rate);",
         &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
+    ),
+    explains(
+        "the part of a batch that a full Parquet table has, if a transform divides batches before a `failover`;",
+        "says what is not promised",
     ),
     explains(
         "what other sinks of the graph wrote since an unfinished Parquet table was begun: a table cannot be continued, and transforms that count may skip numbers in it;",

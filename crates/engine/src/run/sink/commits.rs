@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use thalweg_runtime::Failpoint;
 
-use super::super::saves::Saves;
+use super::super::saves::{Haste, Saves};
 use super::super::{Retries, RunFailure};
 use super::interrupted;
 use crate::component::Sink;
@@ -20,21 +20,31 @@ use crate::metrics::ComponentMetrics;
 /// Sinks that have ended, with steps that are left.
 pub(in crate::run) type Uncommitted = Arc<Mutex<Vec<EndedSink>>>;
 
+/// The number of steps with which a sink asks for a checkpoint. Each takes memory, and a file or an entry of
+/// the journal.
+const MANY: usize = 4096;
+
 /// For each step of a sink, the number of the save that it waits for.
 pub(in crate::run) struct Commits {
     saves: Saves,
     due: VecDeque<u64>,
+    /// The number of the save that the sink has asked for.
+    asked: u64,
 }
 
 impl Commits {
     pub(in crate::run) fn new(saves: Saves) -> Self {
-        Self { saves, due: VecDeque::new() }
+        Self { saves, due: VecDeque::new(), asked: 0 }
     }
 
     /// The state of a sink that has this number of uncommitted steps is in the next save.
     pub(super) fn note(&mut self, uncommitted: usize) {
         let next = self.saves.next_number();
         self.due.resize(uncommitted.max(self.due.len()), next);
+        if self.due.len() - self.saved() >= MANY && self.asked < next {
+            self.asked = next;
+            self.saves.ask(Haste::AtOnce);
+        }
     }
 
     /// Returns the number of steps whose save is complete.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use thalweg_record::{Ack, Batch, Budget, Outcome};
+use thalweg_record::{Ack, Batch, Budget, DividedOrigins, Outcome};
 use thalweg_runtime::{ConcurrencyLimit, Failpoint, Receiver, Sender, Stage, Ticket, Worker};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -90,12 +90,19 @@ pub(super) struct Pending {
     written: Vec<Ack>,
     /// Of batches that the sink keeps until it says that they are durable.
     kept: VecDeque<Ack>,
+    /// The batches of sources of which a part that the sink kept is settled, and another part is not.
+    divided: DividedOrigins,
     flushed: Instant,
 }
 
 impl Default for Pending {
     fn default() -> Self {
-        Self { written: Vec::new(), kept: VecDeque::new(), flushed: Instant::now() }
+        Self {
+            written: Vec::new(),
+            kept: VecDeque::new(),
+            divided: DividedOrigins::default(),
+            flushed: Instant::now(),
+        }
     }
 }
 
@@ -112,7 +119,17 @@ impl Pending {
     /// Settles the first `count` of the batches that the sink keeps.
     fn take_committed(&mut self, count: usize) {
         let count = count.min(self.kept.len());
+        if count == 0 {
+            return;
+        }
+        self.kept.iter().take(count).for_each(|ack| self.divided.note(ack));
         self.kept.drain(..count).for_each(|ack| ack.settle(Outcome::Delivered));
+        self.divided.forget_settled();
+    }
+
+    /// True if the sink keeps a part of a batch of a source, and another part of it is settled.
+    fn is_divided(&self) -> bool {
+        self.kept.iter().any(|ack| self.divided.has_part(ack))
     }
 }
 
@@ -197,10 +214,12 @@ impl Worker for Writer {
             Err(error) if has_another_way => return self.divert(batch, error).await,
             Err(error) => return Err(self.failed(error)),
         }
-        if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
+        // A sink that is slower than its sources has no rest in which it could do the following.
+        let has_waited = self.pending.flushed.elapsed() >= FLUSH_EVERY;
+        if has_waited && (!self.pending.written.is_empty() || self.sink.is_due()) {
             self.flush(Flush::Regular).await?;
         }
-        Ok(())
+        self.commits.commit_all(&mut *self.sink, &self.retries, &self.metrics).await
     }
 
     /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory
@@ -391,7 +410,12 @@ impl Writer {
     async fn flush_once(&mut self, why: Flush) -> Result<(), Error> {
         Failpoint::SinkFlushBefore.check().map_err(interrupted)?;
         match why {
-            Flush::Checkpoint => self.sink.pre_commit().await?,
+            Flush::Checkpoint => {
+                if self.pending.is_divided() {
+                    self.sink.make_durable().await?;
+                }
+                self.sink.pre_commit().await?;
+            }
             Flush::Regular if self.reopens.is_due() => self.sink.reopen().await?,
             Flush::Regular => self.sink.flush().await?,
         }

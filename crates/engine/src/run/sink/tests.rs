@@ -2,7 +2,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::run::flushes::Flushes;
-use crate::run::saves::Saver;
+use crate::run::saves::{Haste, Saver};
 use async_trait::async_trait;
 use thalweg_runtime::{Stop, channel};
 
@@ -289,6 +289,126 @@ async fn staged_batches_are_settled_when_the_sink_commits_them_and_at_the_end() 
     }
     writer.finish().await.unwrap();
     assert_eq!(*acknowledged.lock(), [1, 2, 3]);
+}
+
+/// Keeps the last batch: an earlier one is durable when the next one comes.
+#[derive(Default)]
+struct Overlapping {
+    kept: usize,
+    durable: usize,
+}
+
+#[async_trait]
+impl Sink for Overlapping {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.durable += std::mem::replace(&mut self.kept, 1);
+        Ok(WriteOutcome::Staged)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn make_durable(&mut self) -> Result<(), Error> {
+        self.durable += std::mem::take(&mut self.kept);
+        Ok(())
+    }
+
+    fn take_committed(&mut self) -> usize {
+        std::mem::take(&mut self.durable)
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_divided_batch_is_made_durable_before_a_checkpoint() {
+    for (divides, left) in [(true, 0), (false, 1)] {
+        let mut writer = writer(Overlapping::default());
+        let origin = || Ack::new("test".into(), |_| {});
+        let first = origin();
+        let second = if divides { first.split() } else { origin() };
+        for ack in [first, second] {
+            let mut batch = testing::batch(["one"]);
+            *batch.ack_mut() = ack;
+            writer.take(0, batch).await.unwrap();
+        }
+        assert_eq!(writer.pending.kept.len(), 1);
+        writer.flush(Flush::Regular).await.unwrap();
+        assert_eq!(writer.pending.kept.len(), 1);
+        writer.flush(Flush::Checkpoint).await.unwrap();
+        assert_eq!(writer.pending.kept.len(), left);
+        writer.finish().await.unwrap();
+    }
+}
+
+/// The calls that a sink got.
+#[derive(Default)]
+struct Asked {
+    flushes: usize,
+    steps: usize,
+}
+
+/// Has a step for each batch, which waits for a checkpoint, and always wants to flush.
+struct Stepping {
+    uncommitted: usize,
+    asked: Arc<Mutex<Asked>>,
+}
+
+#[async_trait]
+impl Sink for Stepping {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.uncommitted += 1;
+        Ok(WriteOutcome::Staged)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.asked.lock().flushes += 1;
+        Ok(())
+    }
+
+    fn uncommitted(&self) -> usize {
+        self.uncommitted
+    }
+
+    async fn commit(&mut self, count: usize) -> Result<(), Error> {
+        self.uncommitted -= count;
+        self.asked.lock().steps += count;
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_sink_whose_input_never_pauses_flushes_and_takes_the_steps_of_checkpoints() {
+    let (saver, asked) = (Saver::new(), Arc::<Mutex<Asked>>::default());
+    let sink = Stepping { uncommitted: 0, asked: asked.clone() };
+    let mut writer =
+        Writer { state: Some(Arc::default()), commits: Commits::new(saver.saves()), ..writer(sink) };
+    writer.take(0, testing::batch(["one"])).await.unwrap();
+    assert_eq!((asked.lock().flushes, asked.lock().steps), (0, 0));
+    saver.complete(saver.begin());
+    writer.pending.flushed = Instant::now().checked_sub(FLUSH_EVERY).unwrap();
+    writer.take(1, testing::batch(["two"])).await.unwrap();
+    assert_eq!((asked.lock().flushes, asked.lock().steps), (1, 1));
+}
+
+#[tokio::test]
+async fn a_sink_with_thousands_of_steps_asks_for_a_checkpoint_at_once_and_only_once() {
+    let saver = Saver::new();
+    let mut commits = Commits::new(saver.saves());
+    let is_asked = async || tokio::time::timeout(Duration::ZERO, saver.asked()).await.ok();
+    for (steps, expected) in [(4095, None), (4096, Some(Haste::AtOnce)), (9000, None)] {
+        commits.note(steps);
+        assert_eq!(is_asked().await, expected, "{steps}");
+    }
+    // This save has all of them. More come before the sink takes them.
+    saver.complete(saver.begin());
+    for (steps, expected) in [(9001, None), (14_000, Some(Haste::AtOnce))] {
+        commits.note(steps);
+        assert_eq!(is_asked().await, expected, "{steps}");
+    }
 }
 
 /// Notes whether it was finished or suspended.

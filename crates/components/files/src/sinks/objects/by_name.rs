@@ -499,6 +499,14 @@ impl Sink for ByName {
         self.keep_all().await
     }
 
+    async fn make_durable(&mut self) -> Result<(), Error> {
+        self.model.target.check_present()?;
+        match self.finishes_together() {
+            true => self.complete_all().await,
+            false => Ok(()),
+        }
+    }
+
     fn uncommitted(&self) -> usize {
         self.covered
     }

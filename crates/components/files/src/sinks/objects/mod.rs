@@ -82,8 +82,9 @@ pub use existing::Finder;
 /// object unfinished, and the next run continues it. Once an object is complete, further messages go to
 /// `all-00002.jsonl` and so on. A run that is asked to stop completes a Parquet table, and an object in a
 /// store whose parts must have equal sizes. With `--state` and columns in the name, the tables of all names
-/// are completed together, when one of them is to be: a checkpoint covers all messages of a batch or none. A
-/// service that never ends needs `rotate`: its objects would otherwise never be complete.
+/// are completed together, when one of them is to be: a checkpoint covers all messages of a batch or none. So
+/// if a table ends within a batch, as it does behind `limit`, the next checkpoint completes a small one with
+/// the rest. A service that never ends needs `rotate`: its objects would otherwise never be complete.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSink {
@@ -369,10 +370,9 @@ impl ObjectsSink {
 pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Value>) -> Result<(), Error> {
     let (store, _) = Store::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
     let below = store.name("");
-    let mut unfinished = parts::unfinished(journal, &below)?;
-    unfinished.extend(saved.and_then(messages::unfinished));
-    for begun in unfinished {
-        store.discard(&begun).await.map_err(|error| failure(&error))?;
+    let of_state = saved.and_then(messages::unfinished).map(Ok);
+    for begun in parts::unfinished(journal, &below).chain(of_state) {
+        store.discard(&begun?).await.map_err(|error| failure(&error))?;
     }
     journal.forget(&below)
 }

@@ -124,10 +124,17 @@ struct Beginning {
 const BEGUN: &str = "begun";
 
 /// Returns all uploads of a store that the journal contains. `store` is the name of the store.
-pub(super) fn unfinished(journal: &Journal, store: &str) -> Result<Vec<Begun>, Error> {
-    let entries = journal.entries(store)?;
-    let begun = entries.into_iter().filter(|(name, _)| name.rsplit('\n').next() == Some(BEGUN));
-    Ok(begun.filter_map(|(_, value)| Some(serde_json::from_value::<Beginning>(value).ok()?.begun)).collect())
+pub(super) fn unfinished(
+    journal: &Journal,
+    store: &str,
+) -> impl Iterator<Item = Result<Begun, Error>> + use<> {
+    journal.each(store).filter_map(|entry| match entry {
+        Ok((name, value)) => {
+            let value = (name.rsplit('\n').next() == Some(BEGUN)).then_some(value)?;
+            Some(Ok(serde_json::from_value::<Beginning>(value).ok()?.begun))
+        }
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// Removes the drafts that earlier runs left in a folder of this machine and that no run resumes: their files

@@ -90,7 +90,8 @@ impl Seals<'_> {
     /// Forgets such records of a killed run whose checkpoint was not saved: all but those of the objects of
     /// the saved state.
     pub(super) fn forget_begun(&self, is_kept: impl Fn(u64) -> bool) -> Result<(), Error> {
-        for (name, id) in self.journal.entries(&format!("{}{BEGUN}", Journal::UNFINISHED))? {
+        for entry in self.journal.each(&format!("{}{BEGUN}", Journal::UNFINISHED)) {
+            let (name, id) = entry?;
             if !id.as_u64().is_some_and(&is_kept) {
                 self.journal.forget(&name)?;
             }
@@ -119,7 +120,8 @@ impl Seals<'_> {
     /// the ids of the completed ones, in ascending order.
     pub(super) async fn resume(&self, is_covered: impl Fn(u64) -> bool) -> Result<Vec<u64>, Error> {
         let mut completed = Vec::new();
-        for (name, sealed) in self.journal.entries(&format!("{}{SEALED}", Journal::UNFINISHED))? {
+        for entry in self.journal.each(&format!("{}{SEALED}", Journal::UNFINISHED)) {
+            let (name, sealed) = entry?;
             let sealed = parsed(sealed)?;
             if is_covered(sealed.number) {
                 completed.push(sealed.number);

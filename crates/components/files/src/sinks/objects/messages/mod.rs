@@ -346,7 +346,8 @@ impl Messages {
     /// that the state has.
     pub(super) async fn discard_unsaved(&mut self, saved: &[&Begun]) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
-        for begun in noted_as_begun(journal, &self.target.store.name(""))? {
+        for begun in noted_as_begun(journal, &self.target.store.name("")) {
+            let begun = begun?;
             if !saved.contains(&&begun) {
                 self.target.store.discard(&begun).await.map_err(|error| failure(&error))?;
                 Noted::new(self.journal.clone(), &self.target.store.name(&begun.path)).forget()?;
@@ -655,6 +656,15 @@ impl Sink for Messages {
         match self.journal.clone().filter(|_| self.resumes) {
             Some(journal) => self.keep(&journal).await,
             None => Ok(()),
+        }
+    }
+
+    async fn make_durable(&mut self) -> Result<(), Error> {
+        self.target.check_present()?;
+        // One that can be continued is kept unfinished by `pre_commit`.
+        match self.journal.is_some() && !self.resumes && self.has_messages() {
+            true => self.complete().await,
+            false => Ok(()),
         }
     }
 

@@ -151,6 +151,31 @@ async fn a_client_that_waits_is_answered_when_an_object_is_full_although_others_
     assert_eq!(below(folder.path()).0, named(&[("a-00001.log", "1 a\n3 a\n4 a\n5 a\n6 a\n")]));
 }
 
+#[cfg(feature = "parquet")]
+#[tokio::test]
+async fn only_what_cannot_be_continued_ends_early_for_a_checkpoint() {
+    for (rest, expected) in [
+        ("/all.parquet', encode: parquet", &["all.parquet"][..]),
+        ("/', name: '{host}.parquet', encode: parquet", &["a.parquet", "b.parquet"][..]),
+        ("/all.log'", &[][..]),
+        ("/', name: '{host}.log'", &[][..]),
+    ] {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = sink(folder.path(), rest);
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+        let context = Context { resumes: true, resends: true, journal: Some(journal), ..context() };
+        let mut sink = SinkConfig::build(&config, &context).unwrap();
+        sink.open(None).await.unwrap();
+        sink.make_durable().await.unwrap();
+        sink.write(&of_hosts(1, &["a", "b"]), &mut Rejects::default()).await.unwrap();
+        sink.make_durable().await.unwrap();
+        assert_eq!(sink.take_committed(), usize::from(!expected.is_empty()), "{rest}");
+        sink.commit(sink.uncommitted()).await.unwrap();
+        let names: Vec<String> = below(folder.path()).0.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, expected, "{rest}");
+    }
+}
+
 #[tokio::test]
 async fn many_open_objects_need_little_memory_and_the_oldest_is_finished_first() {
     let hosts: Vec<String> = (0..200).map(|n| format!("{n:03}{}", "x".repeat(100))).collect();
