@@ -62,6 +62,11 @@ pub fn read_checked(document: &Document, registry: &Registry) -> Result<Graph, D
     reader.diagnostics.into_result(graph)
 }
 
+/// True for a text that a source, a pipeline or a sink can have as its name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
 struct Reader<'a> {
     registry: &'a Registry,
     diagnostics: Diagnostics,
@@ -201,8 +206,7 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, key: &Key) {
-        let right = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-        if key.name.is_empty() || !key.name.chars().all(right) {
+        if !is_name(&key.name) {
             let message = format!("`{}` cannot be a name.", key.name);
             self.diagnostics.error(key.span, message).help("Names have letters, digits, `_` and `-`.");
         }
