@@ -1,8 +1,9 @@
 //! Deadlines that pass even while every worker of the runtime computes.
 //!
-//! The workers of tokio's runtime turn its clock between two tasks. Transforms that compute for minutes on all
-//! of them stop it: no timer fires, and a run with one worker could be ended only by SIGKILL. So an alarm also
-//! waits on a thread of its own. (Rejected: one more worker than cores. Any number of tasks may compute.)
+//! The workers of tokio's runtime turn its clock between two tasks. Transforms that compute for minutes on
+//! all of them stop it: no timer fires, and a run with one worker could be ended only by SIGKILL. So an alarm
+//! also waits on a thread of its own. (Rejected: one more worker than cores. Any number of tasks may
+//! compute.)
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -63,8 +64,8 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         drop(self.waiting.take());
-        // Joined, not detached: glibc's `pthread_detach` may read the memory of a thread that exits (glibc bug
-        // 19951).
+        // Joined, not detached: glibc's `pthread_detach` may read the memory of a thread that exits (glibc
+        // bug 19951).
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -4,9 +4,9 @@
 //! `a$(reboot).yaml` would run a program with the completed command. Candidates are quoted for these two;
 //! elvish, fish and zsh quote what they insert. Names with characters that are not seen are never offered.
 //!
-//! The scripts come from `clap_complete`, except for bash: its script splits candidates into words and expands
-//! the patterns in them. (Rejected: `complete -o filenames`, with which bash quotes. It takes every candidate
-//! for a file, and appends `/` to a command that has the name of a folder.)
+//! The scripts come from `clap_complete`, except for bash: its script splits candidates into words and
+//! expands the patterns in them. (Rejected: `complete -o filenames`, with which bash quotes. It takes every
+//! candidate for a file, and appends `/` to a command that has the name of a folder.)
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -171,6 +171,12 @@ impl Failure {
         }
     }
 
+    /// Adds the end of the output that the caller has read.
+    #[must_use]
+    pub fn with_output(self, output: String) -> Self {
+        Self { output, ..self }
+    }
+
     /// Converts the failure into an error of the file. Temporary failures are retried.
     pub fn into_file_error(self, code: &'static str) -> FileError {
         match self.is_temporary() {
