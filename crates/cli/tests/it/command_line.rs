@@ -148,6 +148,17 @@ fn unknown_names_are_answered_without_a_long_list() {
 }
 
 #[test]
+fn an_argument_in_a_message_cannot_command_the_terminal() {
+    let house = House::with(&[]);
+    for arguments in [&["run", "--\u{9b}31m\u{202e}x"][..], &["pipe", "--memory", "\u{9b}2J\u{202e}"]] {
+        let said = house.run(arguments);
+        assert_eq!(said.code, Some(2));
+        assert!(said.err.contains(r"\u{9b}") && said.err.contains(r"\u{202e}"), "{}", said.err);
+        assert!(!said.err.contains(['\u{9b}', '\u{202e}']), "{}", said.err);
+    }
+}
+
+#[test]
 fn hand_overs_are_for_those_who_ask() {
     let text = "sources: { in: { generate: { lines: [x], count: 1 } } }\npipelines: { main: { from: in, to: out } }\nsinks: { out: { discard: {} } }\n";
     let house = House::with(&[("c.yaml", text)]);
