@@ -13,6 +13,7 @@ mod details;
 mod error;
 mod flow;
 mod graph;
+mod index;
 mod journal;
 mod kept;
 mod metrics;
