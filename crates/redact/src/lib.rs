@@ -71,6 +71,26 @@ pub fn redacted_start(text: &str, length: usize) -> Cow<'_, str> {
     plain.into()
 }
 
+/// Returns the last `length` bytes of the text with every secret replaced. A secret that ends there is
+/// replaced as a whole.
+///
+/// ```
+/// thalweg_redact::keep("hunter3-and-more", Some("${PW}"));
+/// assert_eq!(thalweg_redact::redacted_end("pw hunter3-and-more.", 5), "${PW}.");
+/// ```
+#[must_use]
+pub fn redacted_end(text: &str, length: usize) -> String {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(length));
+    let (mut plain, mut from) = (String::new(), start);
+    for Found { range, shown } in found(text).into_iter().filter(|found| found.range.end > start) {
+        plain.push_str(text.get(from..range.start).unwrap_or_default());
+        plain.push_str(&shown);
+        from = range.end;
+    }
+    plain.push_str(text.get(from..).unwrap_or_default());
+    plain
+}
+
 /// Returns the text with an asterisk in place of each byte of a secret. Positions in it stay valid.
 #[must_use]
 pub fn masked(text: &str) -> Cow<'_, str> {
