@@ -135,6 +135,27 @@ class Packages(unittest.TestCase):
         self.assertIn(f"\nDepends: libc6 (>= {'.'.join(map(str, newest))}), adduser\n", control)
         self.assertNotIn("{", control)
 
+    def test_the_script_makes_the_user_and_the_group_that_are_missing(self):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        for name in ("addgroup", "adduser", "chmod", "chown", "deb-systemd-invoke", "dpkg-statoverride", "getent", "systemctl"):
+            answer = 'case " $KNOWN " in *" $1 "*) exit 0 ;; esac; exit 2' if name == "getent" else f'echo "{name} $*"'
+            (tools / name).write_text(f"#!/bin/sh\n{answer}\n")
+            (tools / name).chmod(0o755)
+        group = "addgroup --quiet --system thalweg"
+        user = "adduser --quiet --system --ingroup thalweg --home /var/lib/thalweg --no-create-home thalweg"
+        for known, made in (("", [group, user]), ("passwd", [group]), ("group", [user]), ("group passwd", [])):
+            with self.subTest(known):
+                environment = {"PATH": f"{tools}:{os.environ['PATH']}", "KNOWN": known}
+                line = ["sh", ROOT / "packaging/debian/postinst", "configure"]
+                done = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+                self.assertEqual([call for call in done.stdout.splitlines() if call.startswith("add")], made)
+
+    def test_a_wrong_configuration_is_not_restarted(self):
+        unit = (ROOT / "packaging/thalweg@.service").read_text()
+        self.assertIn("\nRestartPreventExitStatus=2\n", unit)
+        self.assertNotRegex(unit, r"(?m)^ExecStartPre=")
+
     def test_the_same_input_makes_the_same_bytes(self):
         for kind in ("tar", "deb"):
             with self.subTest(kind):

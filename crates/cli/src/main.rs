@@ -11,6 +11,7 @@ mod version;
 use std::process::ExitCode;
 
 use clap::Parser;
+use thalweg_frontend::{Paint, print};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -59,8 +60,15 @@ fn main() -> ExitCode {
             thalweg_frontend::report(commands::dispatch(line), json)
         }
         Err(error) => {
-            // An error is ignored: the output may have no reader.
-            let _ = error.print();
+            if error.use_stderr() {
+                // It repeats arguments, which may have characters that a terminal obeys.
+                let text = error.render();
+                let coloured = Paint::stderr().is_on();
+                print::err(&if coloured { text.ansi().to_string() } else { text.to_string() });
+            } else {
+                // An error is ignored: the output may have no reader.
+                let _ = error.print();
+            }
             u8::try_from(error.exit_code()).unwrap_or(thalweg_frontend::WRONG)
         }
     })

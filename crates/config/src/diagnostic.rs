@@ -6,7 +6,11 @@ use std::sync::Arc;
 use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
 use thalweg_redact::{for_terminal, foreign, in_place, masked, redacted};
 
-use crate::{Span, render};
+use crate::render::{self, Cursor};
+use crate::{Span, count, shortened};
+
+/// The most mistakes that are written for programs and logs.
+const MOST: usize = 1000;
 
 /// A mistake and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,10 +52,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry as it is shown: without secrets and what a terminal would obey.
+    /// The entry as it is shown: of a bounded length, without secrets and what a terminal would obey.
     fn redacted(&self) -> Self {
         let Diagnostic { span, message, label, help } = &self.diagnostic;
-        let plain = |text: &String| for_terminal(&redacted(text), false).into_owned();
+        let plain = |text: &String| for_terminal(&shortened(&redacted(text)), false).into_owned();
         Self {
             diagnostic: Diagnostic {
                 span: *span,
@@ -68,7 +72,8 @@ impl Entry {
 ///
 /// It holds the document's name and text in order to show the mistakes. [`render`](Self::render) is for a
 /// person. `Display` writes one plain line per mistake. `Serialize` writes a list of objects with `file`,
-/// `line`, `column`, `message` and `help`. The same mistake at the same position is kept once.
+/// `line`, `column`, `message` and `help`. Both write at most 1,000 mistakes, and then the number of the
+/// others. The same mistake at the same position is kept once.
 #[derive(Debug, Clone)]
 pub struct Diagnostics {
     name: String,
@@ -148,6 +153,12 @@ impl Diagnostics {
         render::position(&self.text, byte)
     }
 
+    /// Returns a sentence about the mistakes that are not written, if there are some.
+    fn more(&self) -> Option<String> {
+        let more = self.len().checked_sub(MOST).filter(|more| *more > 0)?;
+        Some(format!("{} more are not shown.", count(more as u64)))
+    }
+
     /// Adds the mistakes of `other`, which must be about the same document.
     pub fn extend(&mut self, other: Diagnostics) {
         for entry in other.entries {
@@ -163,25 +174,30 @@ impl Diagnostics {
     /// Returns the text for a person: each mistake with its file, line, column, source line, underline,
     /// message and help. The last line is the number of mistakes.
     pub fn render(&self, colour: bool) -> String {
-        let entries: Vec<Entry> = self.entries.iter().map(Entry::redacted).collect();
-        render::render(&foreign(&self.name), &in_place(&masked(&self.text)), &entries, colour)
+        let entries: Vec<Entry> = self.entries.iter().take(render::MOST).map(Entry::redacted).collect();
+        let text = masked(&self.text);
+        render::render(&foreign(&self.name), &in_place(&text), &entries, self.len(), colour)
     }
 }
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, entry) in self.entries.iter().map(Entry::redacted).enumerate() {
+        let mut cursor = Cursor::new(&self.text);
+        for (index, entry) in self.entries.iter().take(MOST).map(Entry::redacted).enumerate() {
             let diagnostic = entry.diagnostic;
             if index > 0 {
                 writeln!(formatter)?;
             }
-            let (line, column) = self.position(diagnostic.span.start);
+            let (line, column) = cursor.position(diagnostic.span.start);
             write!(formatter, "{}:{line}:{column}: {}", foreign(&self.name), diagnostic.message)?;
             if let Some(help) = &diagnostic.help {
                 write!(formatter, " ({help})")?;
             }
         }
-        Ok(())
+        match self.more() {
+            Some(more) => write!(formatter, "\n{}: {more}", foreign(&self.name)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -189,27 +205,38 @@ impl std::error::Error for Diagnostics {}
 
 impl Serialize for Diagnostics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.len()))?;
-        for entry in self.entries.iter().map(Entry::redacted) {
-            list.serialize_element(&Placed { diagnostics: self, diagnostic: &entry.diagnostic })?;
+        let mut list = serializer.serialize_seq(None)?;
+        let mut cursor = Cursor::new(&self.text);
+        for entry in self.entries.iter().take(MOST).map(Entry::redacted) {
+            let place = cursor.position(entry.diagnostic.span.start);
+            list.serialize_element(&Placed { file: &self.name, place, diagnostic: &entry.diagnostic })?;
+        }
+        if let (Some(more), Some(entry)) = (self.more(), self.entries.get(MOST)) {
+            let span = entry.diagnostic.span;
+            let place = cursor.position(span.start);
+            list.serialize_element(&Placed {
+                file: &self.name,
+                place,
+                diagnostic: &Diagnostic::new(span, more),
+            })?;
         }
         list.end()
     }
 }
 
-/// A mistake with the document that its line number requires.
+/// A mistake with its file, line and column.
 struct Placed<'a> {
-    diagnostics: &'a Diagnostics,
+    file: &'a str,
+    place: (usize, usize),
     diagnostic: &'a Diagnostic,
 }
 
 impl Serialize for Placed<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (line, column) = self.diagnostics.position(self.diagnostic.span.start);
         let mut object = serializer.serialize_struct("Diagnostic", 5)?;
-        object.serialize_field("file", &self.diagnostics.name)?;
-        object.serialize_field("line", &line)?;
-        object.serialize_field("column", &column)?;
+        object.serialize_field("file", &self.file)?;
+        object.serialize_field("line", &self.place.0)?;
+        object.serialize_field("column", &self.place.1)?;
         object.serialize_field("message", &self.diagnostic.message)?;
         object.serialize_field("help", &self.diagnostic.help)?;
         object.end()
@@ -238,6 +265,28 @@ mod tests {
              x.yaml:2:8: The `line` is wrong. (Write `row`.)\n\
              x.yaml:2:8: It is late."
         );
+    }
+
+    #[test]
+    fn a_thousand_mistakes_are_written_and_the_others_counted() {
+        let mut diagnostics = Diagnostics::new("x.yaml", &"ö\n".repeat(2000));
+        for line in 0..1999 {
+            diagnostics.error(Span::new(3 * line + 2, 3 * line + 3), format!("Mistake {line}."));
+        }
+        let written = diagnostics.to_string();
+        assert_eq!(written.lines().count(), 1001);
+        assert!(
+            written.ends_with("x.yaml:1000:2: Mistake 999.\nx.yaml: 999 more are not shown."),
+            "{written}"
+        );
+        let json = serde_json::to_value(&diagnostics).unwrap();
+        assert_eq!(json.as_array().unwrap().len(), 1001);
+        assert_eq!(
+            (&json[1000]["line"], &json[1000]["message"]),
+            (&1001.into(), &"999 more are not shown.".into())
+        );
+        let rendered = diagnostics.render(false);
+        assert!(rendered.ends_with("\n1899 more are not shown.\n1999 mistakes in x.yaml\n"), "{rendered}");
     }
 
     #[test]

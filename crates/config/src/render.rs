@@ -15,14 +15,38 @@ use crate::{Diagnostic, Span};
 const WIDTH: usize = 110;
 
 /// The most mistakes that are shown. A document with more is most likely not a configuration.
-const MOST: usize = 100;
+pub(crate) const MOST: usize = 100;
 
 /// Returns the line and column of a byte. Both count from 1; the column counts characters.
 pub(crate) fn position(text: &str, byte: usize) -> (usize, usize) {
-    let before = text.get(..floor(text, byte)).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |index| index + 1);
-    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-    (line, before.get(line_start..).unwrap_or("").chars().count() + 1)
+    Cursor::new(text).position(byte)
+}
+
+/// A position in a text that moves forward, so that many positions take one pass.
+pub(crate) struct Cursor<'t> {
+    text: &'t str,
+    byte: usize,
+    line: usize,
+    column: usize,
+}
+
+impl<'t> Cursor<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self { text, byte: 0, line: 1, column: 1 }
+    }
+
+    /// Returns the line and column of a byte, which must not be before the one of the last call.
+    pub(crate) fn position(&mut self, byte: usize) -> (usize, usize) {
+        let to = floor(self.text, byte);
+        let between = self.text.get(self.byte..to).unwrap_or_default();
+        self.line += between.bytes().filter(|&byte| byte == b'\n').count();
+        self.column = match between.rsplit_once('\n') {
+            Some((_, last)) => last.chars().count() + 1,
+            None => self.column + between.chars().count(),
+        };
+        self.byte = self.byte.max(to);
+        (self.line, self.column)
+    }
 }
 
 /// Returns the last character boundary at or before `byte`.
@@ -34,8 +58,8 @@ fn floor(text: &str, byte: usize) -> usize {
     byte
 }
 
-/// Renders all mistakes of a document and their number.
-pub(crate) fn render(name: &str, text: &str, entries: &[Entry], colour: bool) -> String {
+/// Renders the first mistakes of a document, and the number of all.
+pub(crate) fn render(name: &str, text: &str, entries: &[Entry], all: usize, colour: bool) -> String {
     let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(WIDTH)
@@ -44,7 +68,7 @@ pub(crate) fn render(name: &str, text: &str, entries: &[Entry], colour: bool) ->
         .with_context_lines(1)
         .without_syntax_highlighting();
     let mut shown = String::new();
-    for entry in entries.iter().take(MOST) {
+    for entry in entries {
         let report = match excerpt(name, text, entry) {
             Some((entry, source)) => Report { entry: Cow::Owned(entry), source },
             None => Report { entry: Cow::Borrowed(entry), source: Source::whole(name, text) },
@@ -54,11 +78,11 @@ pub(crate) fn render(name: &str, text: &str, entries: &[Entry], colour: bool) ->
         }
         shown.push('\n');
     }
-    if let hidden @ 1.. = entries.len().saturating_sub(MOST) {
+    if let hidden @ 1.. = all.saturating_sub(entries.len()) {
         shown.push_str(&format!("{hidden} more are not shown.\n"));
     }
-    let plural = if entries.len() == 1 { "mistake" } else { "mistakes" };
-    shown.push_str(&format!("{} {plural} in {name}\n", entries.len()));
+    let plural = if all == 1 { "mistake" } else { "mistakes" };
+    shown.push_str(&format!("{all} {plural} in {name}\n"));
     shown
 }
 

@@ -1,12 +1,15 @@
 //! Substitutes variables and secrets in scalars.
 //!
 //! The substitution works on the tree, not on the text, so the content of a variable always stays one scalar.
+//!
+//! All substituted values together are limited as a document is: a few kilobytes of `${A}` could otherwise
+//! take any amount of memory.
 
 use std::fs;
 use std::path::Path;
 
 use crate::secrets::keep_substituted;
-use crate::{Diagnostics, FormatError, Node, Value, nearest, place, scalar};
+use crate::{Diagnostics, Document, FormatError, Node, Value, nearest, place, scalar};
 
 /// The largest file in bytes. Secrets and certificates are small; a larger file is probably a mistake.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -21,43 +24,7 @@ pub(crate) fn substitute(
     variables: Variables<'_>,
     diagnostics: &mut Diagnostics,
 ) {
-    match &mut node.value {
-        Value::Sequence(items) => {
-            for item in items {
-                substitute(item, source, directory, variables, diagnostics);
-            }
-        }
-        Value::Mapping(entries) => {
-            for (_, value) in entries {
-                substitute(value, source, directory, variables, diagnostics);
-            }
-        }
-        Value::String(text) if text.contains('$') => {
-            let mut mistakes = Vec::new();
-            let replaced = expand(text, directory, variables, &mut mistakes);
-            for mistake in mistakes {
-                let span = place::within(source, node.span, text, mistake.range.unwrap_or(0..text.len()));
-                let diagnostic = diagnostics.error(span, mistake.message);
-                if let Some(help) = mistake.help {
-                    diagnostic.help(help);
-                }
-            }
-            let Some(expanded) = replaced else { return };
-            node.substituted = expanded.secret;
-            if node.raw.is_some() {
-                // An unquoted scalar has the type that its expanded text would have.
-                node.value = if expanded.secret {
-                    scalar::typed(&expanded.text)
-                } else {
-                    Value::String(expanded.text.clone())
-                };
-                node.raw = Some(expanded.text.into());
-            } else {
-                *text = expanded.text;
-            }
-        }
-        _ => {}
-    }
+    Substitution { source, directory, variables, left: Some(Document::MAX_BYTES) }.node(node, diagnostics);
 }
 
 struct Expanded {
@@ -66,47 +33,104 @@ struct Expanded {
     secret: bool,
 }
 
-/// Returns the text with all substitutions; `None` if there were none or a mistake was found.
-fn expand(
-    text: &str,
-    directory: &Path,
-    variables: Variables<'_>,
-    mistakes: &mut Vec<FormatError>,
-) -> Option<Expanded> {
-    let mut expanded = Expanded { text: String::with_capacity(text.len()), secret: false };
-    let mut at = 0;
-    while let Some(rest) = text.get(at..) {
-        let Some(dollar) = rest.find('$') else {
-            expanded.text.push_str(rest);
-            break;
-        };
-        let (before, from) = rest.split_at(dollar);
-        expanded.text.push_str(before);
-        at += dollar;
-        if from.starts_with("$$") {
-            expanded.text.push('$');
-            at += 2;
-        } else if let Some(inside) = from.strip_prefix("${") {
-            let Some(length) = inside.find('}') else {
-                let error = FormatError::new("A `${` is never closed.").at(at..at + 2);
-                mistakes.push(error.help("Close it with `}`, or write `$${` if it is not a variable."));
-                break;
-            };
-            let (inside, _) = inside.split_at(length);
-            let range = at..at + length + 3;
-            match value(inside, directory, variables) {
-                Ok(value) => expanded.text.push_str(&value),
-                Err(error) => mistakes.push(error.at(range)),
+struct Substitution<'a> {
+    source: &'a str,
+    /// The directory of the document.
+    directory: &'a Path,
+    variables: Variables<'a>,
+    /// How many bytes may still be substituted. `None` once they were not enough: the rest stays as it is.
+    left: Option<usize>,
+}
+
+impl Substitution<'_> {
+    fn node(&mut self, node: &mut Node, diagnostics: &mut Diagnostics) {
+        match &mut node.value {
+            Value::Sequence(items) => items.iter_mut().for_each(|item| self.node(item, diagnostics)),
+            Value::Mapping(entries) => {
+                entries.iter_mut().for_each(|(_, value)| self.node(value, diagnostics));
             }
-            expanded.secret = true;
-            at += length + 3;
-        } else {
-            expanded.text.push('$');
-            at += 1;
+            Value::String(text) if text.contains('$') => {
+                let mut mistakes = Vec::new();
+                let replaced = self.expand(text, &mut mistakes);
+                for mistake in mistakes {
+                    let range = mistake.range.unwrap_or(0..text.len());
+                    let span = place::within(self.source, node.span, text, range);
+                    let diagnostic = diagnostics.error(span, mistake.message);
+                    if let Some(help) = mistake.help {
+                        diagnostic.help(help);
+                    }
+                }
+                let Some(expanded) = replaced else { return };
+                node.substituted = expanded.secret;
+                if node.raw.is_some() {
+                    // An unquoted scalar has the type that its expanded text would have.
+                    node.value = if expanded.secret {
+                        scalar::typed(&expanded.text)
+                    } else {
+                        Value::String(expanded.text.clone())
+                    };
+                    node.raw = Some(expanded.text.into());
+                } else {
+                    *text = expanded.text;
+                }
+            }
+            _ => {}
         }
     }
-    (mistakes.is_empty() && expanded.text != text || expanded.secret && mistakes.is_empty())
-        .then_some(expanded)
+
+    /// Returns the value of `${inside}`, if there is room for it.
+    fn value(&mut self, inside: &str, left: usize) -> Result<String, FormatError> {
+        let value = value(inside, self.directory, self.variables)?;
+        self.left = left.checked_sub(value.len());
+        match self.left {
+            Some(_) => Ok(value),
+            None => Err(FormatError::new(format!(
+                "With this value, more than {} MiB are substituted, the limit of a configuration.",
+                Document::MAX_BYTES >> 20
+            ))
+            .help("Substitute shorter values, or fewer of them.")),
+        }
+    }
+
+    /// Returns the text with all substitutions; `None` if there were none or a mistake was found.
+    fn expand(&mut self, text: &str, mistakes: &mut Vec<FormatError>) -> Option<Expanded> {
+        let mut expanded = Expanded { text: String::with_capacity(text.len()), secret: false };
+        let mut at = 0;
+        while let Some(rest) = text.get(at..) {
+            let Some(dollar) = rest.find('$') else {
+                expanded.text.push_str(rest);
+                break;
+            };
+            let (before, from) = rest.split_at(dollar);
+            expanded.text.push_str(before);
+            at += dollar;
+            if from.starts_with("$$") {
+                expanded.text.push('$');
+                at += 2;
+            } else if let Some(inside) = from.strip_prefix("${") {
+                let Some(length) = inside.find('}') else {
+                    let error = FormatError::new("A `${` is never closed.").at(at..at + 2);
+                    mistakes.push(error.help("Close it with `}`, or write `$${` if it is not a variable."));
+                    break;
+                };
+                let (inside, _) = inside.split_at(length);
+                let range = at..at + length + 3;
+                // A larger text would not be used.
+                let left = self.left?;
+                match self.value(inside, left) {
+                    Ok(value) => expanded.text.push_str(&value),
+                    Err(error) => mistakes.push(error.at(range)),
+                }
+                expanded.secret = true;
+                at += length + 3;
+            } else {
+                expanded.text.push('$');
+                at += 1;
+            }
+        }
+        (mistakes.is_empty() && expanded.text != text || expanded.secret && mistakes.is_empty())
+            .then_some(expanded)
+    }
 }
 
 /// Returns the value of `${inside}`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::component::{Flow, Step};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To};
+use crate::index::Index;
 use crate::settings::OnError;
 
 /// The flow into each pipeline, by the pipeline's name.
@@ -43,20 +44,14 @@ pub(crate) enum MismatchPart {
 impl Flows {
     /// Finds the flow of each pipeline. If its feeds disagree, the first one decides;
     /// [`mismatches`](Self::mismatches) reports the others.
-    pub(crate) fn of(graph: &Graph) -> Self {
+    pub(crate) fn of(index: &Index<'_>) -> Self {
         let mut flows = Flows(BTreeMap::new());
-        loop {
-            let known = flows.0.len();
-            for pipeline in &graph.pipelines {
-                if !flows.0.contains_key(&pipeline.name) {
-                    let found = pipeline.from.iter().find_map(|feed| flows.fed(graph, feed).first().copied());
-                    flows.0.extend(found.map(|flow| (pipeline.name.clone(), flow)));
-                }
-            }
-            if flows.0.len() == known {
-                return flows;
-            }
-        }
+        index.settle(|pipeline| {
+            let found = pipeline.from.iter().find_map(|feed| flows.fed(index, feed).first().copied());
+            flows.0.extend(found.map(|flow| (pipeline.name.clone(), flow)));
+            found.is_some()
+        });
+        flows
     }
 
     /// Returns the flow into a pipeline.
@@ -76,28 +71,28 @@ impl Flows {
     }
 
     /// Returns the flows that a feed may carry, as far as they are known.
-    pub(crate) fn fed(&self, graph: &Graph, feed: &Feed) -> Vec<Flow> {
-        let given = |name: &str| graph.sources.iter().find(|source| *source.name == *name);
+    pub(crate) fn fed(&self, index: &Index<'_>, feed: &Feed) -> Vec<Flow> {
         let end = |pipeline: &Pipeline| match pipeline.transforms.last() {
             Some(last) => Some(last.config.gives()),
             None => self.0.get(&pipeline.name).copied(),
         };
         let mut flows: Vec<Flow> = match feed {
-            Feed::Source(name) => given(name).map(|source| source.config.gives()).into_iter().collect(),
+            Feed::Source(name) => {
+                index.source(name).map(|source| source.config.gives()).into_iter().collect()
+            }
             Feed::Pipeline(name) | Feed::Chosen(name) => {
-                graph.pipeline(name).and_then(end).into_iter().collect()
+                index.pipeline(name).and_then(end).into_iter().collect()
             }
             // Only transforms of messages have named outputs.
             Feed::Named(..) => vec![Flow::Messages],
-            Feed::Errors(name) => match (graph.pipeline(name), given(name)) {
+            Feed::Errors(name) => match (index.pipeline(name), index.source(name)) {
                 (Some(pipeline), _) => {
                     pipeline.transforms.iter().map(|node| rejected(&node.config)).collect()
                 }
                 (None, Some(source)) => vec![source.config.gives()],
                 (None, None) => {
-                    let feeding = graph.pipelines.iter();
-                    let feeding = feeding.filter(|pipeline| pipeline.to.names().contains(name));
-                    feeding.filter_map(end).collect()
+                    let leading = index.leading_to(name).iter();
+                    leading.filter_map(|&at| end(&index.graph.pipelines[at])).collect()
                 }
             },
         };
@@ -107,19 +102,19 @@ impl Flows {
     }
 
     /// Returns the first mismatch of each pipeline.
-    pub(crate) fn mismatches(&self, graph: &Graph) -> Vec<Mismatch> {
-        let all = graph.pipelines.iter().enumerate();
+    pub(crate) fn mismatches(&self, index: &Index<'_>) -> Vec<Mismatch> {
+        let all = index.graph.pipelines.iter().enumerate();
         all.filter_map(|(number, pipeline)| {
-            let (part, message, help) = self.mismatch(graph, pipeline)?;
+            let (part, message, help) = self.mismatch(index, pipeline)?;
             Some(Mismatch { pipeline: number, part, message, help })
         })
         .collect()
     }
 
-    fn mismatch(&self, graph: &Graph, pipeline: &Pipeline) -> Option<(MismatchPart, String, String)> {
+    fn mismatch(&self, index: &Index<'_>, pipeline: &Pipeline) -> Option<(MismatchPart, String, String)> {
         let mut flow = self.entering(pipeline);
         for feed in &pipeline.from {
-            let mut other = self.fed(graph, feed).into_iter().filter(|&other| other != flow);
+            let mut other = self.fed(index, feed).into_iter().filter(|&other| other != flow);
             if let Some(other) = other.next() {
                 let message = format!(
                     "The pipeline `{}` receives {}, but {} from `{feed}`.",
@@ -128,7 +123,7 @@ impl Flows {
                     other.name()
                 );
                 let help = match feed {
-                    Feed::Errors(name) if graph.pipeline(name).is_some() => {
+                    Feed::Errors(name) if index.pipeline(name).is_some() => {
                         "A pipeline rejects files before the transform that reads messages out of them, and \
                          messages after it: split the pipeline there into two."
                     }
@@ -170,8 +165,7 @@ impl Flows {
             let help = "Files can go to one sink or pipeline, or to a list, each of which gets them.";
             return Some((MismatchPart::To, message, help.to_owned()));
         }
-        let named = |name: &Arc<str>| graph.sinks.iter().find(|sink| sink.name == *name);
-        for sink in pipeline.to.names().iter().filter_map(named) {
+        for sink in pipeline.to.names().iter().filter_map(|name| index.sink(name)) {
             let takes_it = match flow {
                 Flow::Messages => sink.config.takes_messages(),
                 Flow::Files => sink.config.files().is_some(),

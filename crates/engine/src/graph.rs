@@ -117,7 +117,7 @@ pub struct SinkNode {
 }
 
 /// An output that feeds a pipeline.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feed {
     /// The main output of a source.
     Source(Arc<str>),
@@ -244,76 +244,6 @@ impl Graph {
     pub fn fed_by(&self, feed: &Feed) -> Vec<usize> {
         let pipelines = self.pipelines.iter().enumerate();
         pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
-    }
-
-    /// True if what a source sends, or what is made of it, may reach this sink.
-    pub fn reaches(&self, source: &Arc<str>, sink: &Arc<str>) -> bool {
-        let (mut open, mut seen) = (vec![source], Vec::new());
-        while let Some(name) = open.pop() {
-            let comes = |feed: &Feed| {
-                matches!(feed, Feed::Source(from) if from == name) || feed.pipeline() == Some(name)
-            };
-            for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.from.iter().any(comes)) {
-                if pipeline.to.names().contains(sink) {
-                    return true;
-                }
-                if !seen.contains(&&pipeline.name) {
-                    seen.push(&pipeline.name);
-                    open.push(&pipeline.name);
-                }
-            }
-        }
-        false
-    }
-
-    /// Returns the sinks and pipelines that an output leads to, if more than one of them gets each file.
-    pub fn copies_of(&self, feed: &Feed) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> =
-            self.fed_by(feed).into_iter().map(|at| self.pipelines[at].name.clone()).collect();
-        let to = match feed {
-            Feed::Pipeline(name) => self.pipeline(name).map(|pipeline| &pipeline.to),
-            _ => None,
-        };
-        let copies = match to {
-            Some(To::All(to)) => to.len(),
-            Some(_) => 1,
-            None => 0,
-        };
-        if names.len() + copies < 2 {
-            return Vec::new();
-        }
-        names.extend(to.into_iter().flat_map(To::names).cloned());
-        names
-    }
-
-    /// Returns the name of a transform or sink that removes the files that enter this sink or pipeline.
-    /// Messages that are made of them, and files that are made of messages, are not followed.
-    pub fn removal(&self, name: &Arc<str>) -> Option<Arc<str>> {
-        let (mut open, mut seen) = (vec![name.clone()], Vec::new());
-        while let Some(name) = open.pop() {
-            if seen.contains(&name) {
-                continue;
-            }
-            let sink = self.sinks.iter().find(|sink| sink.name == name);
-            if sink.and_then(|sink| sink.config.files()).is_some_and(|files| files.0.removes_input()) {
-                return Some(name);
-            }
-            if let Some(pipeline) = self.pipeline(&name) {
-                let of_files = |step: &Step| step.takes() == Flow::Files && step.gives() == Flow::Files;
-                let end = pipeline.transforms.iter().position(|transform| !of_files(&transform.config));
-                let mut reached = pipeline.transforms.iter().take(end.unwrap_or(usize::MAX));
-                if let Some(transform) = reached.find(|transform| transform.config.removes_input()) {
-                    return Some(transform.name.clone());
-                }
-                if end.is_none() {
-                    let fed = self.fed_by(&Feed::Pipeline(name.clone()));
-                    open.extend(fed.into_iter().map(|at| self.pipelines[at].name.clone()));
-                    open.extend(pipeline.to.names().iter().cloned());
-                }
-            }
-            seen.push(name);
-        }
-        None
     }
 
     /// Keeps only these pipelines, the pipelines that feed them, and the targets of all of those.

@@ -110,6 +110,13 @@ fn insert(value: String, shown: &Arc<str>) {
     }
 }
 
+/// Returns the length of the longest registered secret in bytes. A text that is cut keeps this many bytes
+/// more until it is [redacted](crate::redacted_start).
+#[must_use]
+pub fn longest_secret() -> usize {
+    KNOWN.read().keys().map(String::len).max().unwrap_or_default()
+}
+
 /// Finds the registered secrets in a text. They may overlap.
 pub(crate) fn find(text: &str) -> Vec<Found> {
     let known = KNOWN.read();

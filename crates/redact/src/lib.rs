@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
 pub use foreign::{for_terminal, foreign, in_place, is_unseen};
-pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address, keep_credential};
+pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address, keep_credential, longest_secret};
 pub use percent::percent_decoded;
 
 /// Replaces what must not be shown.
@@ -43,19 +43,52 @@ pub(crate) const HIDDEN: &str = "…";
 /// Returns the text with every secret replaced: by the name of its variable, or by `…`.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
+    redacted_start(text, text.len())
+}
+
+/// Returns the first `length` bytes of the text with every secret replaced. A secret that begins there is
+/// replaced as a whole. A text that was cut before may end in a part of a secret, which is not found.
+///
+/// ```
+/// thalweg_redact::keep("hunter2-and-more", Some("${PW}"));
+/// assert_eq!(thalweg_redact::redacted_start("pw hunter2-and-more.", 7), "pw ${PW}");
+/// ```
+#[must_use]
+pub fn redacted_start(text: &str, length: usize) -> Cow<'_, str> {
     let found = found(text);
-    if found.is_empty() {
-        return text.into();
+    let (mut plain, mut from) = (String::new(), 0);
+    for Found { range, shown } in found.into_iter().take_while(|found| found.range.start < length) {
+        plain.push_str(text.get(from..range.start).unwrap_or_default());
+        plain.push_str(&shown);
+        from = range.end;
     }
-    let mut plain = String::with_capacity(text.len());
-    let mut from = 0;
-    for Found { range, shown } in found {
+    let end = text.floor_char_boundary(length).max(from);
+    let rest = text.get(from..end).unwrap_or_default();
+    if from == 0 {
+        return rest.into();
+    }
+    plain.push_str(rest);
+    plain.into()
+}
+
+/// Returns the last `length` bytes of the text with every secret replaced. A secret that ends there is
+/// replaced as a whole.
+///
+/// ```
+/// thalweg_redact::keep("hunter3-and-more", Some("${PW}"));
+/// assert_eq!(thalweg_redact::redacted_end("pw hunter3-and-more.", 5), "${PW}.");
+/// ```
+#[must_use]
+pub fn redacted_end(text: &str, length: usize) -> String {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(length));
+    let (mut plain, mut from) = (String::new(), start);
+    for Found { range, shown } in found(text).into_iter().filter(|found| found.range.end > start) {
         plain.push_str(text.get(from..range.start).unwrap_or_default());
         plain.push_str(&shown);
         from = range.end;
     }
     plain.push_str(text.get(from..).unwrap_or_default());
-    plain.into()
+    plain
 }
 
 /// Returns the text with an asterisk in place of each byte of a secret. Positions in it stay valid.

@@ -13,6 +13,7 @@
 //!
 //! This crate knows nothing of messages, configuration or components.
 
+mod alarm;
 mod at_once;
 mod channel;
 pub mod descriptors;
@@ -29,6 +30,7 @@ pub mod standard_streams;
 mod stop;
 mod traffic;
 
+pub use alarm::Alarm;
 pub use at_once::{blocking, wait_for};
 pub use channel::{AtOnce, HandOver, Receiver, Sender, Taken, Ticket, channel};
 pub use failpoint::Failpoint;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter};
 use thalweg_config::Document;
+use thalweg_engine::is_name;
 use thalweg_job::functions;
 
 /// The endings of configurations.
@@ -62,8 +63,9 @@ fn pipelines_of(path: &Path) -> Vec<CompletionCandidate> {
     }
     let Ok(document) = Document::open(path) else { return Vec::new() };
     let pipelines = document.root().get("pipelines").map(|pipelines| pipelines.entries());
-    let names = pipelines.into_iter().flatten().map(|(key, _)| CompletionCandidate::new(&key.name));
-    names.collect()
+    let names = pipelines.into_iter().flatten().map(|(key, _)| &key.name);
+    // A configuration may be one that others wrote.
+    names.filter(|name| is_name(name)).map(CompletionCandidate::new).collect()
 }
 
 /// Paths, and the schemes of stores.

@@ -1,13 +1,14 @@
 //! `thalweg pipe`.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use thalweg_config::{ByteSize, Comments};
 use thalweg_frontend::{CommandError, Exit, RunRequest, Show, print};
 use thalweg_job::{Configuration, Overrides, PipeOptions, RunOptions, cores};
 
-use super::size;
+use super::{size, time};
 
 /// Runs transforms that are written on one line, from the standard input to the standard output.
 ///
@@ -61,6 +62,10 @@ pub struct Arguments {
     /// How many cores to use. Without it, all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// How long a stopped run may take to deliver what it has read, for example `30s`; a number is seconds,
+    /// and 0 does not wait. After that it ends with exit code 3. A second signal ends it at once.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", allow_hyphen_values = true)]
+    drain_timeout: Duration,
 }
 
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
@@ -81,6 +86,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         options: RunOptions {
             cores: arguments.threads.map_or_else(cores, usize::from),
             limit: arguments.limit,
+            drain_timeout: arguments.drain_timeout,
             ..RunOptions::default()
         },
         show: Show { quiet: true, ..Show::default() },

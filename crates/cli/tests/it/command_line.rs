@@ -20,11 +20,16 @@ fn the_version_names_the_commit_and_the_machine() {
     }
 }
 
-/// Returns the candidates for the last of these words, as a shell gets them.
+/// Returns the candidates for the last of these words, as bash gets them.
 fn completed(house: &House, words: &[&str]) -> Vec<String> {
+    completed_in(house, "bash", words)
+}
+
+/// Returns the candidates for the last of these words, as a shell gets them.
+fn completed_in(house: &House, shell: &str, words: &[&str]) -> Vec<String> {
     let mut command = house.command(&[&["--"], words].concat());
     let index = (words.len() - 1).to_string();
-    command.env("THALWEG_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index).env("_CLAP_IFS", "\n");
+    command.env("THALWEG_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", index);
     let output = command.output().unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
@@ -39,6 +44,56 @@ fn a_shell_completes_names() {
     assert_eq!(completed(&house, &["thalweg", "run", "c"]), ["c.yaml"]);
     assert_eq!(completed(&house, &["thalweg", "run", "n"]), [""; 0]);
     assert_eq!(completed(&house, &["thalweg", "run", "c.yaml", "m"]), ["main", "more"]);
+}
+
+#[test]
+fn a_hostile_name_is_completed_as_one_quoted_word_or_not_at_all() {
+    let house = House::with(&[
+        ("a$(touch RUN).yaml", ""),
+        ("a`touch RUN`;*.yaml", ""),
+        ("b c.yaml", ""),
+        ("x\u{1b}]0;t\u{7}.yaml", ""),
+        ("y\nz.yaml", ""),
+        ("u\u{b}v.yaml", ""),
+    ]);
+    for (shell, expected) in [
+        ("bash", [r"a\$\(touch\ RUN\).yaml", r"a\`touch\ RUN\`\;\*.yaml", r"b\ c.yaml"]),
+        ("powershell", ["'a$(touch RUN).yaml'", "'a`touch RUN`;*.yaml'", "'b c.yaml'"]),
+        ("zsh", ["a$(touch RUN).yaml", "a`touch RUN`;*.yaml", "b c.yaml"]),
+        ("fish", ["a$(touch RUN).yaml", "a`touch RUN`;*.yaml", "b c.yaml"]),
+    ] {
+        let mut found = completed_in(&house, shell, &["thalweg", "check", ""]);
+        found.retain(|candidate| candidate.contains("yaml"));
+        assert_eq!(found, expected, "{shell}");
+    }
+    let names = "\"p`x`\", \"q r\", \"s\\e\", \"t\\vu\", good";
+    let pipelines = names.split(", ").map(|name| format!("{name}: {{ from: in, to: out }}"));
+    let text = format!("pipelines: {{ {} }}\n", pipelines.collect::<Vec<_>>().join(", "));
+    house.write("c.yaml", text.as_bytes());
+    let mut found = completed(&house, &["thalweg", "run", "c.yaml", ""]);
+    found.retain(|candidate| !candidate.starts_with('-'));
+    assert_eq!(found, ["good"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn bash_inserts_the_name_of_a_file_and_runs_nothing_in_it() {
+    use std::process::Command;
+
+    let name = "a$(touch RUN)`touch RUN`*.yaml";
+    let house = House::with(&[(name, "")]);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_thalweg"), house.path().join("thalweg")).unwrap();
+    let script = "eval \"$(thalweg completions bash)\"
+        COMP_WORDS=(thalweg check a) COMP_CWORD=2
+        _thalweg_complete thalweg a check
+        eval \"printf %s ${COMPREPLY[0]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", script]).current_dir(house.path());
+    let path = format!("{}:{}", house.path().display(), std::env::var("PATH").unwrap_or_default());
+    let output = bash.env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, name, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!house.path().join("RUN").exists());
 }
 
 #[test]
@@ -89,6 +144,17 @@ fn unknown_names_are_answered_without_a_long_list() {
     ] {
         let said = house.run(&arguments);
         assert_eq!((said.code, said.err.as_str()), (Some(2), answer));
+    }
+}
+
+#[test]
+fn an_argument_in_a_message_cannot_command_the_terminal() {
+    let house = House::with(&[]);
+    for arguments in [&["run", "--\u{9b}31m\u{202e}x"][..], &["pipe", "--memory", "\u{9b}2J\u{202e}"]] {
+        let said = house.run(arguments);
+        assert_eq!(said.code, Some(2));
+        assert!(said.err.contains(r"\u{9b}") && said.err.contains(r"\u{202e}"), "{}", said.err);
+        assert!(!said.err.contains(['\u{9b}', '\u{202e}']), "{}", said.err);
     }
 }
 

@@ -63,6 +63,21 @@ fn a_reader_that_goes_away_ends_the_copy_quietly() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_signal_ends_a_copy_whose_reader_takes_nothing() {
+    let house = House::with(&[]);
+    house.write("large", &vec![b'\n'; 10_000_000]);
+    let mut child =
+        house.command(&["copy", "large", "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    output.read_exact(&mut [0; 10]).unwrap();
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    // The pipe stays open and full.
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
 fn options_that_mean_nothing_for_a_stream_are_refused() {
     let house = House::with(&[("a", "")]);
     for (arguments, reason) in [

@@ -17,6 +17,18 @@ fn mistakes(text: &str) -> String {
 const PIPELINE: &str = "pipelines: { main: { from: in, to: out } }\nsinks: { out: discard }\n";
 
 #[test]
+fn a_long_name_is_cut_in_a_message() {
+    let name = "m".repeat(1_000_000);
+    let config = format!(
+        "sources: {{ in: {{ generate: {{ {name}: 1 }} }} }}\npipelines: {{ main: {{ from: in, to: out }} }}\n\
+         sinks: {{ out: {{ discard: {{}} }} }}\n"
+    );
+    let said = House::with(&[("c.yaml", &config)]).run(&["check", "c.yaml"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("option `mmm") && said.err.len() < 10_000, "{}", said.err.len());
+}
+
+#[test]
 fn an_unknown_key() {
     assert_snapshot!(mistakes(&format!("sources:\n  in: {{ generate: {{ cuont: 1 }} }}\n{PIPELINE}")));
 }

@@ -7,6 +7,9 @@ use super::wording::{list, subject};
 use super::{Checker, Context, Found, former};
 use crate::{Diagnostic, Key, Node, nearest};
 
+/// Beyond this many mistakes in one mapping, unknown keys are reported without a suggestion.
+const MOST_SUGGESTED: usize = 1000;
+
 impl<'s> Checker<'s> {
     /// Checks the elements of a list and their number.
     pub(super) fn sequence(
@@ -59,6 +62,8 @@ impl<'s> Checker<'s> {
             .find_map(|layer| layer.get("additionalProperties").filter(|other| other.is_object()));
         // Keys that a mistake already mentions.
         let mut suggested: Vec<&str> = Vec::new();
+        // The options that are not given, once an unknown key needs a suggestion.
+        let mut free: Option<Vec<&str>> = None;
         for (key, value) in entries {
             let inner = Context { name: Some(&key.name), place: key.span };
             if let Some(schema) =
@@ -66,8 +71,18 @@ impl<'s> Checker<'s> {
             {
                 self.node(value, schema, &inner, mistakes);
             } else if closed {
-                let (near, mistake) = self.unknown_option(node, key, layers, context);
-                suggested.extend(near);
+                let message = match context.name {
+                    Some(name) => format!("`{name}` has no option `{}`.", key.name),
+                    None => format!("Unknown option `{}`.", key.name),
+                };
+                let mut mistake = Diagnostic::new(key.span, message);
+                mistake.label("unknown option");
+                if mistakes.len() < MOST_SUGGESTED {
+                    let free = free.get_or_insert_with(|| {
+                        properties(layers).filter(|name| node.get(name).is_none()).collect()
+                    });
+                    suggested.extend(self.suggest(&mut mistake, key, free, layers));
+                }
                 mistakes.push(mistake);
             }
         }
@@ -86,28 +101,21 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Reports an unknown key, and returns the name that was probably meant.
-    fn unknown_option<'a>(
+    /// Adds to the mistake of an unknown key what was probably meant, and returns the name of that option.
+    fn suggest<'a>(
         &self,
-        node: &Node,
+        mistake: &mut Diagnostic,
         key: &Key,
-        layers: &'a Layers<'s>,
-        context: &Context<'_>,
-    ) -> (Option<&'a str>, Diagnostic) {
-        let free = || properties(layers).filter(|name| node.get(name).is_none());
-        if let Some((name, mistake)) =
-            former::option(&key.name, key.span, free().collect::<Vec<_>>().into_iter())
-        {
-            return (Some(name), mistake);
+        free: &[&'a str],
+        layers: &Layers<'s>,
+    ) -> Option<&'a str> {
+        if let Some((name, former)) = former::option(&key.name, key.span, free.iter().copied()) {
+            *mistake = former;
+            return Some(name);
         }
-        let message = match context.name {
-            Some(name) => format!("`{name}` has no option `{}`.", key.name),
-            None => format!("Unknown option `{}`.", key.name),
-        };
-        let near = nearest(&key.name, free());
-        let mut mistake = Diagnostic::new(key.span, message);
+        let near = nearest(&key.name, free.iter().copied());
         let inside = || properties(layers).find(|outer| self.has_inside(outer, &key.name, layers));
-        mistake.label("unknown option").help(match near {
+        mistake.help(match near {
             Some(near) => format!("Did you mean `{near}`?"),
             None if let Some(outer) = inside() => {
                 format!("It is an option of `{outer}`: write `{outer}: {{ {}: … }}`.", key.name)
@@ -115,7 +123,7 @@ impl<'s> Checker<'s> {
             None if properties(layers).next().is_none() => "It takes no options.".to_owned(),
             None => format!("It accepts {}.", list(properties(layers), "and")),
         });
-        (near, mistake)
+        near
     }
 
     /// True if an option has an option of this name in turn.

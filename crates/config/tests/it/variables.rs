@@ -31,6 +31,21 @@ fn variables_are_put_in_and_typed() {
 }
 
 #[test]
+fn what_is_substituted_is_limited_as_a_whole() {
+    let values = |name: &str| (name == "BIG").then(|| "x".repeat(1 << 20));
+    let substituted = |count: usize| {
+        let mut document = parsed(&"- \"${BIG}\"\n".repeat(count));
+        let mut diagnostics = document.diagnostics();
+        document.substitute(&values, &mut diagnostics);
+        diagnostics.to_string()
+    };
+    assert_eq!(substituted(16), "");
+    let mistake = "x.yaml:17:4: With this value, more than 16 MiB are substituted, the limit of a configuration. \
+                   (Substitute shorter values, or fewer of them.)";
+    assert_eq!(substituted(30), mistake);
+}
+
+#[test]
 fn patterns_and_lone_dollars_survive() {
     let value = substituted("a: '^(?<a>\\d+)$'\nb: $x\nc: $${PORT}\nd: a$$b\ne: $\n${PORT}: key\nf: [$1]\n");
     assert_eq!(

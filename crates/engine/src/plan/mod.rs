@@ -25,6 +25,7 @@ use thalweg_config::ByteSize;
 use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
+use crate::index::Index;
 use crate::router::{Router, Way};
 use crate::settings::DeadLetterLimits;
 use crate::settings::OnError;
@@ -189,7 +190,7 @@ impl Plan {
     pub fn new(graph: &Graph, cores: usize) -> Self {
         let mut planner = Planner {
             graph,
-            flows: Flows::of(graph),
+            flows: Flows::of(&Index::new(graph)),
             cores,
             segments: Vec::new(),
             failovers: Vec::new(),

@@ -1,15 +1,19 @@
 //! Checks between the parts of a configuration: names exist, every output has a target, no pipeline feeds
 //! itself, flows match.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use thalweg_config::{Node, Span, nearest};
 
+use super::sections::Sections;
 use super::{Reader, list, terms};
 use crate::component::Flow;
 use crate::flow::{Flows, Mismatch, MismatchPart};
-use crate::graph::{Feed, Graph};
+use crate::graph::{Feed, Graph, Pipeline};
+use crate::index::Index;
+
+/// At most this many circles are reported, and this many of the pipelines in each.
+const SHOWN: usize = 10;
 
 impl Reader<'_> {
     /// Connects the pipelines, and checks the graph as a whole.
@@ -19,8 +23,8 @@ impl Reader<'_> {
             // A list has no names.
             return;
         }
-        let pipelines = root.get("pipelines").map(Node::entries).unwrap_or_default();
-        let has = |section: &str, name: &str| root.get(section).is_some_and(|node| node.get(name).is_some());
+        let sections = Sections::of(root);
+        let pipelines = sections.pipelines.entries;
         for (at, (key, node)) in pipelines.iter().enumerate() {
             if let Some(from) = node.get("from") {
                 let feeds: Vec<&Node> =
@@ -29,20 +33,19 @@ impl Reader<'_> {
                     self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
                 }
                 for feed in feeds {
-                    let found = self.feed(feed, graph, &has);
+                    let found = self.feed(feed, graph, &sections);
                     graph.pipelines[at].from.extend(found);
                 }
             }
             let feed = Feed::Chosen(graph.pipelines[at].name.clone());
             for name in graph.pipelines[at].to.names().to_vec() {
-                if let Some(next) = graph.pipelines.iter_mut().find(|pipeline| pipeline.name == name) {
-                    next.from.push(feed.clone());
-                } else if !has("sinks", &name) {
+                if let Some(next) = sections.pipelines.number(&name) {
+                    graph.pipelines[next].from.push(feed.clone());
+                } else if !sections.sinks.has(&name) {
                     let span = span_of(node.get("to"), &name);
                     let span = span.or_else(|| Some(node.get("to")?.span)).unwrap_or(key.span);
-                    let known = |section| root.get(section).map(Node::entries).unwrap_or_default();
-                    let known = known("sinks").iter().chain(known("pipelines"));
-                    let help = match nearest(&name, known.map(|(key, _)| key.name.as_str())) {
+                    let known = sections.sinks.entries.iter().chain(pipelines);
+                    let help = match self.nearest(&name, known.map(|(key, _)| key.name.as_str())) {
                         Some(near) => format!("Did you mean `{near}`?"),
                         None => "Add it under `sinks:`.".to_owned(),
                     };
@@ -70,28 +73,30 @@ impl Reader<'_> {
             // Unused components and circles can only be found if all names are right.
             return;
         }
-        self.leftovers(root, graph);
-        self.circles(root, graph);
-        self.flows(root, graph);
+        let index = Index::new(graph);
+        self.leftovers(root, &sections, &index);
+        self.circles(root, &sections, &index);
+        let flows = Flows::of(&index);
+        self.flows(&sections, &index, &flows);
         if self.diagnostics.is_empty() {
-            self.removals(root, graph);
-            self.shared_files(root, graph);
-            self.shared_targets(root, graph);
-            self.own_input(root, graph);
+            self.removals(root, &index, &flows);
+            self.shared_files(root, &index);
+            self.shared_targets(root, &index);
+            self.own_input(root, &index);
         }
     }
 
     /// Checks that no file is removed on one way while it may still be read on another.
-    fn removals(&mut self, root: &Node, graph: &Graph) {
+    fn removals(&mut self, root: &Node, index: &Index<'_>, flows: &Flows) {
+        let graph = index.graph;
         let sources = graph.sources.iter().map(|source| Feed::Source(source.name.clone()));
         let pipelines = graph.pipelines.iter().map(|pipeline| Feed::Pipeline(pipeline.name.clone()));
-        let flows = Flows::of(graph);
-        let carries_files = |feed: &Feed| flows.fed(graph, feed).contains(&Flow::Files);
+        let carries_files = |feed: &Feed| flows.fed(index, feed).contains(&Flow::Files);
         for feed in sources.chain(pipelines).filter(carries_files) {
-            let copies = graph.copies_of(&feed);
+            let copies = index.copies_of(&feed);
             let Some((removed, removal)) = copies
                 .iter()
-                .find_map(|name| Some((name, graph.removal(name)?)))
+                .find_map(|name| Some((name, index.removal(name)?)))
                 .filter(|_| copies.len() > 1)
             else {
                 continue;
@@ -113,12 +118,9 @@ impl Reader<'_> {
     }
 
     /// Checks that messages and files go only to components that accept them.
-    fn flows(&mut self, root: &Node, graph: &Graph) {
-        for Mismatch { pipeline, part, message, help } in Flows::of(graph).mismatches(graph) {
-            let Some((key, node)) = root.get("pipelines").and_then(|node| node.entries().get(pipeline))
-            else {
-                continue;
-            };
+    fn flows(&mut self, sections: &Sections<'_>, index: &Index<'_>, flows: &Flows) {
+        for Mismatch { pipeline, part, message, help } in flows.mismatches(index) {
+            let Some((key, node)) = sections.pipelines.entries.get(pipeline) else { continue };
             let found = match part {
                 MismatchPart::From => node.get("from"),
                 MismatchPart::Transform(at) => node.get("transforms").and_then(|list| list.items().get(at)),
@@ -128,7 +130,7 @@ impl Reader<'_> {
         }
     }
 
-    fn feed(&mut self, node: &Node, graph: &Graph, has: &dyn Fn(&str, &str) -> bool) -> Option<Feed> {
+    fn feed(&mut self, node: &Node, graph: &Graph, sections: &Sections<'_>) -> Option<Feed> {
         // A name may look like a number.
         let Some(text) = node.text() else {
             let message = format!("`from` names a source or an output, but this is {}.", node.kind());
@@ -139,11 +141,11 @@ impl Reader<'_> {
             Some((name, output)) => (name, Some(output)),
             None => (text, None),
         };
-        let pipeline = graph.pipeline(name);
-        let known = has("sources", name) || has("sinks", name) || has("pipelines", name);
-        if !known {
+        let Sections { sources, pipelines, sinks } = sections;
+        let pipeline = pipelines.number(name).map(|at| &graph.pipelines[at]);
+        if pipeline.is_none() && !sources.has(name) && !sinks.has(name) {
             let names = self.names.keys().map(String::as_str);
-            let help = match nearest(name, names) {
+            let help = match self.nearest(name, names) {
                 Some(near) => format!("Did you mean `{near}`?"),
                 None => "Add it under `sources:`.".to_owned(),
             };
@@ -154,7 +156,7 @@ impl Reader<'_> {
         match output {
             Some("errors") => Some(Feed::Errors(name.into())),
             None if pipeline.is_some() => Some(Feed::Pipeline(name.into())),
-            None if has("sources", name) => Some(Feed::Source(name.into())),
+            None if sources.has(name) => Some(Feed::Source(name.into())),
             None => {
                 let message = format!("`{name}` is a sink: nothing comes out of it but `{name}.errors`.");
                 self.diagnostics.error(node.span, message);
@@ -179,104 +181,124 @@ impl Reader<'_> {
         }
     }
 
-    fn leftovers(&mut self, root: &Node, graph: &Graph) {
-        let span = |section: &str, name: &str| {
-            root.get(section).and_then(|node| node.key(name)).map_or(root.span, |key| key.span)
-        };
-        for source in &graph.sources {
-            if graph.fed_by(&Feed::Source(source.name.clone())).is_empty() {
+    fn leftovers(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
+        for source in &index.graph.sources {
+            if index.fed_by(&Feed::Source(source.name.clone())).is_empty() {
                 let message = format!("No pipeline reads the source `{}`.", source.name);
                 let help = format!("Add a pipeline with `from: {}`, or remove it.", source.name);
-                self.diagnostics.error(span("sources", &source.name), message).help(help);
+                let span = sections.sources.span(&source.name).unwrap_or(root.span);
+                self.diagnostics.error(span, message).help(help);
             }
         }
-        for sink in &graph.sinks {
-            if !graph.pipelines.iter().any(|pipeline| pipeline.to.names().contains(&sink.name)) {
+        for sink in &index.graph.sinks {
+            if index.leading_to(&sink.name).is_empty() {
                 let message = format!("No pipeline feeds the sink `{}`.", sink.name);
                 let help = format!("Add a pipeline with `to: {}`, or remove it.", sink.name);
-                self.diagnostics.error(span("sinks", &sink.name), message).help(help);
+                let span = sections.sinks.span(&sink.name).unwrap_or(root.span);
+                self.diagnostics.error(span, message).help(help);
             }
         }
-        for pipeline in &graph.pipelines {
-            let at = span("pipelines", &pipeline.name);
-            let onward = graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
-            if pipeline.to.names().is_empty() && onward.is_empty() {
-                let message = format!("The output of the pipeline `{}` goes nowhere.", pipeline.name);
-                self.diagnostics.error(at, message).help("Add `to:` with a sink (`discard` throws it away).");
+        for pipeline in &index.graph.pipelines {
+            let at = sections.pipelines.span(&pipeline.name).unwrap_or(root.span);
+            self.leftover_outputs(pipeline, at, index);
+        }
+    }
+
+    /// Checks that each output of a pipeline has one name and leads somewhere once.
+    fn leftover_outputs(&mut self, pipeline: &Pipeline, at: Span, index: &Index<'_>) {
+        let onward = index.fed_by(&Feed::Pipeline(pipeline.name.clone()));
+        if pipeline.to.names().is_empty() && onward.is_empty() {
+            let message = format!("The output of the pipeline `{}` goes nowhere.", pipeline.name);
+            self.diagnostics.error(at, message).help("Add `to:` with a sink (`discard` throws it away).");
+        }
+        let mut labels = BTreeMap::new();
+        for (_, _, label) in pipeline.outputs() {
+            if labels.insert(label.clone(), ()).is_some() {
+                let message = format!("The pipeline `{}` has two outputs called `{label}`.", pipeline.name);
+                self.diagnostics.error(at, message).help("Rename one of them.");
+            } else if index.fed_by(&Feed::Named(pipeline.name.clone(), label.clone())).is_empty() {
+                let message = format!("The output `{}.{label}` goes nowhere.", pipeline.name);
+                let help = format!("Add a pipeline with `from: {}.{label}`.", pipeline.name);
+                self.diagnostics.error(at, message).help(help);
             }
-            let mut labels = BTreeMap::new();
-            for (_, _, label) in pipeline.outputs() {
-                if labels.insert(label.clone(), ()).is_some() {
-                    let message =
-                        format!("The pipeline `{}` has two outputs called `{label}`.", pipeline.name);
-                    self.diagnostics.error(at, message).help("Rename one of them.");
-                } else if graph.fed_by(&Feed::Named(pipeline.name.clone(), label.clone())).is_empty() {
-                    let message = format!("The output `{}.{label}` goes nowhere.", pipeline.name);
-                    let help = format!("Add a pipeline with `from: {}.{label}`.", pipeline.name);
-                    self.diagnostics.error(at, message).help(help);
-                }
-            }
-            let mut names = pipeline.to.names().to_vec();
-            names.sort();
-            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-                let message = format!("The pipeline `{}` leads to `{}` twice.", pipeline.name, twice[0]);
-                self.diagnostics.error(at, message).help("Name it once.");
-            }
+        }
+        let mut names = pipeline.to.names().to_vec();
+        names.sort();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("The pipeline `{}` leads to `{}` twice.", pipeline.name, twice[0]);
+            self.diagnostics.error(at, message).help("Name it once.");
         }
     }
 
     /// Checks that no pipeline feeds itself, directly or through others. The errors of its sinks count as
     /// well.
-    fn circles(&mut self, root: &Node, graph: &Graph) {
-        let feeds_of = |name: &str| -> Vec<Arc<str>> {
-            let Some(pipeline) = graph.pipeline(name) else { return Vec::new() };
-            let mut before: Vec<Arc<str>> = Vec::new();
-            for feed in &pipeline.from {
-                match feed {
-                    Feed::Source(_) => {}
-                    Feed::Pipeline(name) | Feed::Chosen(name) | Feed::Named(name, _) => {
-                        before.push(name.clone());
-                    }
-                    Feed::Errors(name) if graph.pipeline(name).is_some() => before.push(name.clone()),
-                    Feed::Errors(sink) => before.extend(
-                        graph
-                            .pipelines
-                            .iter()
-                            .filter(|pipeline| pipeline.to.names().contains(sink))
-                            .map(|pipeline| pipeline.name.clone()),
-                    ),
-                }
-            }
-            before
-        };
-        let mut done: BTreeSet<Arc<str>> = BTreeSet::new();
-        for start in &graph.pipelines {
-            if done.contains(&start.name) {
+    fn circles(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
+        let pipelines = &index.graph.pipelines;
+        let mut done = vec![false; pipelines.len()];
+        let mut on_trail: Vec<Option<usize>> = vec![None; pipelines.len()];
+        let mut found = 0;
+        for start in 0..pipelines.len() {
+            if done[start] {
                 continue;
             }
-            let mut trail: Vec<(Arc<str>, Vec<Arc<str>>)> = vec![(start.name.clone(), feeds_of(&start.name))];
-            while let Some((name, open)) = trail.last_mut() {
+            let mut trail = vec![(start, feeding(start, index))];
+            on_trail[start] = Some(0);
+            while let Some((number, open)) = trail.last_mut() {
                 let Some(next) = open.pop() else {
-                    done.insert(name.clone());
+                    done[*number] = true;
+                    on_trail[*number] = None;
                     trail.pop();
                     continue;
                 };
-                if let Some(at) = trail.iter().position(|(name, _)| *name == next) {
-                    let mut circle: Vec<&str> = trail[at..].iter().map(|(name, _)| &**name).collect();
-                    circle.reverse();
-                    circle.push(circle[0]);
-                    let message =
-                        format!("These pipelines feed each other in a circle: {}.", circle.join(" → "));
-                    let span =
-                        root.get("pipelines").and_then(|node| node.key(&next)).map_or(root.span, |k| k.span);
+                if let Some(at) = on_trail[next] {
+                    let circle = trail[at..].iter().rev().map(|(number, _)| &*pipelines[*number].name);
+                    let message = format!("These pipelines feed each other in a circle: {}.", around(circle));
+                    let span = sections.pipelines.span(&pipelines[next].name).unwrap_or(root.span);
                     self.diagnostics.error(span, message).help("Messages must come to an end somewhere.");
-                } else if !done.contains(&next) {
-                    let feeds = feeds_of(&next);
-                    trail.push((next, feeds));
+                    found += 1;
+                    if found == SHOWN {
+                        return;
+                    }
+                } else if !done[next] {
+                    on_trail[next] = Some(trail.len());
+                    trail.push((next, feeding(next, index)));
                 }
             }
         }
     }
+}
+
+/// Returns the numbers of the pipelines that feed a pipeline. The errors of a sink come from all that lead to
+/// it.
+fn feeding(number: usize, index: &Index<'_>) -> Vec<usize> {
+    let mut before = Vec::new();
+    for feed in &index.graph.pipelines[number].from {
+        match feed {
+            Feed::Source(_) => {}
+            Feed::Pipeline(name) | Feed::Chosen(name) | Feed::Named(name, _) => {
+                before.extend(index.number(name));
+            }
+            Feed::Errors(name) => match index.number(name) {
+                Some(number) => before.push(number),
+                None => before.extend(index.leading_to(name)),
+            },
+        }
+    }
+    before
+}
+
+/// Returns the pipelines of a circle and the first again. Of a long one, the middle is left out.
+fn around<'g>(circle: impl ExactSizeIterator<Item = &'g str> + Clone) -> String {
+    let more = circle.len().saturating_sub(SHOWN);
+    let mut shown = circle.clone().take(SHOWN).collect::<Vec<_>>().join(" → ");
+    if more > 0 {
+        shown += &format!(" → ({more} more)");
+    }
+    for first in circle.take(1) {
+        shown += " → ";
+        shown += first;
+    }
+    shown
 }
 
 /// Returns the position of a name within `to`, at any depth.
@@ -287,4 +309,19 @@ fn span_of(node: Option<&Node>, name: &str) -> Option<Span> {
     }
     let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
     below.into_iter().find_map(|child| span_of(Some(child), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_circle_is_shown_in_part() {
+        let names: Vec<String> = (0..40_000).map(|number| format!("p{number}")).collect();
+        let shown = |count: usize| around(names[..count].iter().map(String::as_str));
+        assert_eq!(shown(1), "p0 → p0");
+        assert_eq!(shown(3), "p0 → p1 → p2 → p0");
+        let long = "p0 → p1 → p2 → p3 → p4 → p5 → p6 → p7 → p8 → p9 → (39990 more) → p0";
+        assert_eq!(shown(40_000), long);
+    }
 }

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use thalweg_config::{Diagnostics, Document, FormatError, Node};
 
 use super::list;
+use super::sections::Section;
 use crate::component::{FieldMistake, FieldUse, KnownFields, similar};
 use crate::graph::{Feed, Graph, Pipeline, TransformNode};
+use crate::index::Index;
 use crate::settings::UnknownFields;
 
 /// At most this many names of fields are listed in a message.
@@ -34,9 +36,10 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
     if graph.unknown_fields == UnknownFields::Accept {
         return;
     }
-    let entering = entering(document, graph);
+    let written = Section::of(document.root(), "pipelines");
+    let entering = entering(&written, &Index::new(graph));
     for pipeline in &graph.pipelines {
-        let items = items(document, pipeline);
+        let items = items(&written, pipeline);
         let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
         for (item, transform) in items.iter().zip(&pipeline.transforms) {
             for FieldMistake { text, mut error } in mistakes(transform, &known) {
@@ -50,43 +53,34 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
 }
 
 /// Returns the steps of a pipeline in the document.
-fn items<'d>(document: &'d Document, pipeline: &Pipeline) -> &'d [Node] {
-    let node = document.root().get("pipelines").and_then(|node| node.get(&pipeline.name));
+fn items<'d>(written: &Section<'d>, pipeline: &Pipeline) -> &'d [Node] {
+    let node = written.node(&pipeline.name);
     node.and_then(|node| node.get("transforms")).map(Node::items).unwrap_or_default()
 }
 
 /// Returns what is known of the fields of the messages that enter each pipeline.
-fn entering(document: &Document, graph: &Graph) -> BTreeMap<Arc<str>, KnownFields> {
+fn entering(written: &Section<'_>, index: &Index<'_>) -> BTreeMap<Arc<str>, KnownFields> {
     let mut known = BTreeMap::new();
-    // No pipeline feeds itself, so each round finds at least one more.
-    while known.len() < graph.pipelines.len() {
-        let before = known.len();
-        for pipeline in &graph.pipelines {
-            if known.contains_key(&pipeline.name) {
-                continue;
-            }
-            let fed: Option<Vec<KnownFields>> =
-                pipeline.from.iter().map(|feed| fields_of(feed, document, graph, &known)).collect();
-            let Some(fed) = fed else { continue };
-            let fields = fed.into_iter().reduce(KnownFields::or).unwrap_or_default();
-            known.insert(pipeline.name.clone(), fields);
-        }
-        if known.len() == before {
-            break;
-        }
-    }
+    index.settle(|pipeline| {
+        let fed: Option<Vec<KnownFields>> =
+            pipeline.from.iter().map(|feed| fields_of(feed, written, index, &known)).collect();
+        let Some(fed) = fed else { return false };
+        let fields = fed.into_iter().reduce(KnownFields::or).unwrap_or_default();
+        known.insert(pipeline.name.clone(), fields);
+        true
+    });
     known
 }
 
 /// Returns what is known of the fields that a feed carries. None if that of its pipeline is not found yet.
 fn fields_of(
     feed: &Feed,
-    document: &Document,
-    graph: &Graph,
+    written: &Section<'_>,
+    index: &Index<'_>,
     known: &BTreeMap<Arc<str>, KnownFields>,
 ) -> Option<KnownFields> {
     let after = |pipeline: &Pipeline, steps: usize| {
-        if pipeline.transforms.len() < items(document, pipeline).len() {
+        if pipeline.transforms.len() < items(written, pipeline).len() {
             return Some(KnownFields::unknown());
         }
         let before = known.get(&pipeline.name)?.clone();
@@ -95,12 +89,12 @@ fn fields_of(
     };
     match feed {
         Feed::Source(name) => {
-            let source = graph.sources.iter().find(|source| source.name == *name);
+            let source = index.source(name);
             Some(source.map_or_else(KnownFields::unknown, |source| source.config.fields()))
         }
-        Feed::Pipeline(name) | Feed::Chosen(name) => after(graph.pipeline(name)?, usize::MAX),
+        Feed::Pipeline(name) | Feed::Chosen(name) => after(index.pipeline(name)?, usize::MAX),
         Feed::Named(name, label) => {
-            let pipeline = graph.pipeline(name)?;
+            let pipeline = index.pipeline(name)?;
             let (at, _, _) = pipeline.outputs().find(|(_, _, output)| output == label)?;
             after(pipeline, at + 1)
         }

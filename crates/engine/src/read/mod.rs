@@ -8,10 +8,12 @@
 
 mod connections;
 mod fields;
+mod sections;
 mod shared_files;
 mod terms;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +36,9 @@ const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_err
 
 /// At most this many transforms are in a pipeline: a message passes them on one stack.
 const MOST_TRANSFORMS: usize = 1000;
+
+/// At most this many names of components are compared to suggest one for those that do not exist.
+const MOST_COMPARED: usize = 1_000_000;
 
 /// A budget below this many bytes is one in other units, if no unit is written.
 const LEAST_WITHOUT_UNIT: i64 = 16 << 10;
@@ -62,6 +67,11 @@ pub fn read_checked(document: &Document, registry: &Registry) -> Result<Graph, D
     reader.diagnostics.into_result(graph)
 }
 
+/// True for a text that a source, a pipeline or a sink can have as its name.
+pub fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
 struct Reader<'a> {
     registry: &'a Registry,
     diagnostics: Diagnostics,
@@ -69,12 +79,24 @@ struct Reader<'a> {
     names: BTreeMap<String, Span>,
     /// True if the graph has all connections that the document has.
     is_connected: bool,
+    /// How many names may still be compared to suggest one.
+    comparisons: Cell<usize>,
 }
 
 impl<'a> Reader<'a> {
     fn new(document: &Document, registry: &'a Registry) -> Self {
         let diagnostics = document.diagnostics();
-        Self { registry, diagnostics, names: BTreeMap::new(), is_connected: true }
+        let comparisons = Cell::new(MOST_COMPARED);
+        Self { registry, diagnostics, names: BTreeMap::new(), is_connected: true, comparisons }
+    }
+
+    /// Returns the name that was probably meant. None without a search if the document has many wrong names:
+    /// each search compares all names.
+    fn nearest<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        let known: Vec<&str> = known.collect();
+        let left = self.comparisons.get().checked_sub(known.len())?;
+        self.comparisons.set(left);
+        nearest(name, known)
     }
 }
 
@@ -201,8 +223,7 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, key: &Key) {
-        let right = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-        if key.name.is_empty() || !key.name.chars().all(right) {
+        if !is_name(&key.name) {
             let message = format!("`{}` cannot be a name.", key.name);
             self.diagnostics.error(key.span, message).help("Names have letters, digits, `_` and `-`.");
         }

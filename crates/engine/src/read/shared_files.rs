@@ -9,17 +9,18 @@ use thalweg_config::Node;
 
 use super::Reader;
 use crate::component::normalised;
-use crate::graph::{Feed, Graph, SourceNode};
+use crate::graph::{Feed, SourceNode};
+use crate::index::Index;
 
 impl Reader<'_> {
     /// Checks each pair of sources of which one leads to a removal. Two sources that lead to the same
     /// pipelines are right: each file is processed before it is removed.
-    pub(super) fn shared_files(&mut self, root: &Node, graph: &Graph) {
+    pub(super) fn shared_files(&mut self, root: &Node, index: &Index<'_>) {
         let sources = root.get("sources");
-        for removing in &graph.sources {
-            let Some(removal) = removal(graph, removing) else { continue };
-            for reading in graph.sources.iter().filter(|source| source.name != removing.name) {
-                let fed = |source: &SourceNode| graph.fed_by(&Feed::Source(source.name.clone()));
+        for removing in &index.graph.sources {
+            let Some(removal) = removal(index, removing) else { continue };
+            for reading in index.graph.sources.iter().filter(|source| source.name != removing.name) {
+                let fed = |source: &SourceNode| index.fed_by(&Feed::Source(source.name.clone()));
                 if fed(reading) == fed(removing) || !may_meet(removing, reading) {
                     continue;
                 }
@@ -38,9 +39,9 @@ impl Reader<'_> {
 
     /// Checks that each file is written by one sink. A sink that continues or replaces its file would cut off
     /// or replace what another one wrote.
-    pub(super) fn shared_targets(&mut self, root: &Node, graph: &Graph) {
+    pub(super) fn shared_targets(&mut self, root: &Node, index: &Index<'_>) {
         let mut writers = BTreeMap::new();
-        for sink in &graph.sinks {
+        for sink in &index.graph.sinks {
             let Some(path) = sink.config.writes() else { continue };
             let Some(first) = writers.insert(normalised(&path), &sink.name) else { continue };
             let span =
@@ -53,13 +54,13 @@ impl Reader<'_> {
 
     /// Checks that no sink writes a file of its own source: a job would replace what it has not read yet, and
     /// a run that follows the file would read its own output for ever.
-    pub(super) fn own_input(&mut self, root: &Node, graph: &Graph) {
-        for sink in &graph.sinks {
+    pub(super) fn own_input(&mut self, root: &Node, index: &Index<'_>) {
+        for sink in &index.graph.sinks {
             let Some(path) = sink.config.writes() else { continue };
             let reads =
                 |source: &&SourceNode| source.config.reads().iter().any(|reads| reads.includes(&path));
-            let mut sources = graph.sources.iter().filter(reads);
-            let Some(source) = sources.find(|source| graph.reaches(&source.name, &sink.name)) else {
+            let mut sources = index.graph.sources.iter().filter(reads);
+            let Some(source) = sources.find(|source| index.reaches(&source.name, &sink.name)) else {
                 continue;
             };
             let span =
@@ -73,9 +74,9 @@ impl Reader<'_> {
 }
 
 /// Returns the removal that a source leads to.
-fn removal(graph: &Graph, source: &SourceNode) -> Option<Arc<str>> {
-    let fed = graph.fed_by(&Feed::Source(source.name.clone()));
-    fed.into_iter().find_map(|at| graph.removal(&graph.pipelines[at].name))
+fn removal(index: &Index<'_>, source: &SourceNode) -> Option<Arc<str>> {
+    let fed = index.fed_by(&Feed::Source(source.name.clone()));
+    fed.iter().find_map(|&at| index.removal(&index.graph.pipelines[at].name))
 }
 
 fn may_meet(one: &SourceNode, other: &SourceNode) -> bool {

@@ -9,18 +9,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_runtime::Alarm;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::checkpoints::Checkpoints;
 use super::summary::{Ended, Undrained};
-use super::threads::{Tasks, not_ended};
+use super::threads::{PATIENCE, Tasks, not_ended};
 use super::{Handle, RunFailure};
 use crate::Error;
-
-/// A longer drain timeout, such as [`Duration::MAX`], is no limit: a century.
-const LONGEST_DRAIN: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Watches over a run.
 pub(super) struct Supervisor {
@@ -34,7 +31,7 @@ pub(super) struct Supervisor {
     keepers: JoinSet<()>,
     drain_timeout: Duration,
     /// The end of draining, once the run is asked to stop.
-    deadline: Option<Instant>,
+    deadline: Option<Alarm>,
     /// The first failure of a component, or of the engine.
     broken: Option<RunFailure>,
     /// The first failure of a batch: a consequence, if there is another.
@@ -94,7 +91,7 @@ impl Supervisor {
                     self.unsettled.get_or_insert(failure);
                 }
                 Event::Stopping => {
-                    self.deadline = Some(Instant::now() + self.drain_timeout.min(LONGEST_DRAIN));
+                    self.deadline = Some(Alarm::after(self.drain_timeout));
                 }
                 Event::DrainExpired => {
                     self.expire(&tasks);
@@ -112,7 +109,7 @@ impl Supervisor {
                 Event::NotSaved(failure) => self.broke(failure),
             }
         }
-        self.keepers.shutdown().await;
+        self.end_keepers().await;
         self.save();
         self.commit().await;
         self.end()
@@ -127,7 +124,7 @@ impl Supervisor {
             Some(failure) = failed.recv() => Event::BatchFailed(failure),
             () = handle.abort.requested() => Event::Aborted,
             () = handle.stop.requested(), if deadline.is_none() => Event::Stopping,
-            () = reached(*deadline) => Event::DrainExpired,
+            () = reached(deadline.as_ref()) => Event::DrainExpired,
             Some(failure) = unsaved.recv() => Event::NotSaved(failure),
             // Without its keeper, a group has no checkpoints, and its clients no answers.
             Some(Err(error)) = keepers.join_next() => Event::Ended(not_ended(error)),
@@ -161,6 +158,17 @@ impl Supervisor {
         }
         self.broken.get_or_insert_with(|| Error::permanent(undrained.to_string()).into());
         self.undrained = Some(undrained);
+    }
+
+    /// Ends the tasks that take checkpoints. After messages were given up, the workers that they need may
+    /// compute without end.
+    async fn end_keepers(&mut self) {
+        let ended = self.keepers.shutdown();
+        if self.gave_up {
+            let _ = Alarm::within(PATIENCE, ended).await;
+        } else {
+            ended.await;
+        }
     }
 
     /// Saves what is settled.
@@ -199,14 +207,13 @@ impl Supervisor {
 
     /// Waits until the time to drain is over.
     async fn drained(&self) {
-        let deadline = match self.deadline {
-            Some(deadline) => deadline,
+        match &self.deadline {
+            Some(deadline) => deadline.rung().await,
             None => {
                 self.handle.stop.requested().await;
-                Instant::now() + self.drain_timeout.min(LONGEST_DRAIN)
+                Alarm::after(self.drain_timeout).rung().await;
             }
-        };
-        tokio::time::sleep_until(deadline).await;
+        }
     }
 
     fn end(mut self) -> Ended {
@@ -218,9 +225,9 @@ impl Supervisor {
 }
 
 /// Waits until a deadline, if there is one.
-async fn reached(deadline: Option<Instant>) {
+async fn reached(deadline: Option<&Alarm>) {
     match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        Some(deadline) => deadline.rung().await,
         None => std::future::pending().await,
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use thalweg_runtime::Stop;
+use thalweg_runtime::{Alarm, Stop};
 use tokio::runtime::{Builder, Handle as RuntimeHandle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -35,7 +35,7 @@ const SHARED_THREADS: usize = 64;
 /// only for what is used of it.
 const STACK: usize = 2 << 20;
 /// How long tasks may take to end at once. A thread that blocks for longer is left behind.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where a task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Tasks {
         self.end.request();
         self.on_runtime.iter().for_each(AbortHandle::abort);
         let ended = async { while self.running.join_next().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        if Alarm::within(PATIENCE, ended).await.is_none() {
             tracing::warn!("{} threads stay blocked and are left behind", self.running.len());
         }
         self.running.len()

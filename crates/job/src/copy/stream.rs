@@ -145,7 +145,10 @@ impl<'a> StreamCopy<'a> {
             false
         };
         source.look(&mut each).await.map_err(LoadError::from)?;
-        written_out(&found.ok_or(LoadError::NothingToCopy(from))?).await
+        let object = found.ok_or(LoadError::NothingToCopy(from))?;
+        // On a worker: a reader that takes nothing blocks the writing, and a signal must end it all the same.
+        let written = tokio::spawn(async move { written_out(&object).await });
+        written.await.map_err(io::Error::other)?
     }
 
     /// Writes the standard input to an object. A small one is written in one request.

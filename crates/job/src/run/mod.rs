@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use thalweg_engine::replay::Replayed;
 use thalweg_engine::{Error, FileWatcher, Graph, Handle, Plan, Run, StateDir, Summary};
+use thalweg_runtime::Alarm;
 use tokio::time::MissedTickBehavior;
 
 use crate::descriptors::check_descriptor_limit;
@@ -273,7 +274,7 @@ async fn watch(
     let mut wait = pin!(run.wait());
     let mut late = pin!(async {
         handle.aborted().await;
-        tokio::time::sleep(ABORT_TIMEOUT).await;
+        Alarm::after(ABORT_TIMEOUT).rung().await;
     });
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

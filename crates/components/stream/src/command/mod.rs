@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use thalweg_engine::{Error, FileError, Mistake};
+use thalweg_redact::{longest_secret, redacted_end};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
@@ -86,8 +87,12 @@ impl Command {
     pub async fn run(&self) -> Result<(), Failure> {
         let (mut running, pipe) =
             self.start().await.map_err(|error| self.failure(self.not_started(error), ""))?;
-        let mut output =
-            Output { pipe: Some(pipe), last: VecDeque::new(), most: self.max_output_bytes, cut: false };
+        let mut output = Output {
+            pipe: Some(pipe),
+            last: VecDeque::new(),
+            most: self.max_output_bytes,
+            secret: longest_secret(),
+        };
         let timeout = async {
             match self.timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,
@@ -179,6 +184,12 @@ impl Failure {
         }
     }
 
+    /// Adds the end of the output that the caller has read.
+    #[must_use]
+    pub fn with_output(self, output: String) -> Self {
+        Self { output, ..self }
+    }
+
     /// Converts the failure into an error of the file. Temporary failures are retried.
     pub fn into_file_error(self, code: &'static str) -> FileError {
         match self.is_temporary() {
@@ -263,9 +274,10 @@ struct Output {
     /// `None` after the end was read.
     pipe: Option<Receiver>,
     last: VecDeque<u8>,
+    /// The most bytes that are shown.
     most: usize,
-    /// True if earlier output was dropped.
-    cut: bool,
+    /// The bytes that are kept before these, in which a secret may begin that ends in them.
+    secret: usize,
 }
 
 impl Output {
@@ -282,9 +294,9 @@ impl Output {
 
     fn keep(&mut self, piece: &[u8]) {
         self.last.extend(piece);
-        let more = self.last.len().saturating_sub(self.most);
-        self.cut |= more > 0;
-        self.last.drain(..more);
+        // One more byte shows that there is more.
+        let kept = self.most.saturating_add(self.secret + 1);
+        self.last.drain(..self.last.len().saturating_sub(kept));
     }
 
     /// Returns the remaining output as text after the program has ended. Does not wait for other processes
@@ -297,10 +309,11 @@ impl Output {
                 _ => break,
             }
         }
-        let (last, cut) = (Vec::from(self.last), self.cut);
-        let text = String::from_utf8_lossy(&last);
+        let is_cut = self.last.len() > self.most;
+        let last = Vec::from(self.last);
+        let text = redacted_end(&String::from_utf8_lossy(&last), self.most);
         let text = text.trim();
-        if cut && !text.is_empty() { format!("… {text}") } else { text.to_owned() }
+        if is_cut && !text.is_empty() { format!("… {text}") } else { text.to_owned() }
     }
 }
 
@@ -347,6 +360,14 @@ mod tests {
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … ine 19999");
         command.max_output_bytes = 0;
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1");
+    }
+
+    #[tokio::test]
+    async fn a_secret_at_the_beginning_of_the_kept_output_is_replaced_as_a_whole() {
+        thalweg_redact::keep("swordfish-is-the-word", Some("${WORD}"));
+        let mut command = shell("echo begin swordfish-is-the-word end; exit 1");
+        command.max_output_bytes = 12;
+        assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … ${WORD} end");
     }
 
     #[tokio::test]

@@ -151,6 +151,20 @@ async fn the_drain_timeout_counts_from_the_request_to_stop() {
     assert!(ended.failure.is_none() && ended.undrained.is_none());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_run_whose_only_worker_computes_without_end_is_given_up() {
+    let supervised = Supervised::new();
+    supervised.handle.stop();
+    let (_release, held) = std::sync::mpsc::channel::<()>();
+    let sink = task("out", async move {
+        let _ = held.recv();
+        Ok(())
+    });
+    let (ended, _) = supervised.watch(vec![sink], Duration::from_millis(100)).await;
+    let left = "the drain timeout of 0.1 s expired; still running: `out`";
+    assert_eq!(ended.failure.unwrap().to_string(), left);
+}
+
 #[tokio::test]
 async fn an_aborted_run_ends_without_draining() {
     let supervised = Supervised::new();

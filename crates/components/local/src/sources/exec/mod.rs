@@ -40,10 +40,11 @@ use crate::program::Run;
 /// No shell is involved. The standard input of the program is empty. It waits while the pipeline is busy: the
 /// capacity of a pipe is all that is buffered.
 ///
-/// If the program exits with a code other than 0, is ended by a signal or exceeds `timeout`, that is logged,
-/// and `on_failure` says whether the source continues. The summary of the run counts `program_runs` and
-/// `program_failures`. Messages that were read before are delivered. Of a program that was ended by a signal,
-/// a last message without its delimiter is rejected: it may be torn.
+/// If the program exits with a code other than 0, is ended by a signal or exceeds `timeout`, that is logged
+/// with the last lines of its standard error output, and `on_failure` says whether the source continues. The
+/// summary of the run counts `program_runs` and `program_failures`. Messages that were read before are
+/// delivered. Of a program that was ended by a signal, a last message without its delimiter is rejected: it
+/// may be torn.
 ///
 /// When the run is asked to stop, the program and the processes that it started get SIGTERM, and SIGKILL
 /// after `stop_timeout`. Their output until then is read, except a last message that is cut off. When the
@@ -109,7 +110,8 @@ enum OnFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum StandardError {
-    /// The log of thalweg, line by line.
+    /// The log of thalweg: each line is a warning, of at most 4 KiB. Programs that write their progress there
+    /// are better ignored.
     #[default]
     Log,
     /// Messages, as the standard output.

@@ -62,6 +62,9 @@ async fn a_failure_is_an_error_after_what_was_read() {
     let failing = sent("command: [sh, -c, 'echo one; exit 3']").await;
     assert_eq!(failing.payloads(), ["one"]);
     assert_eq!(failing.result.unwrap().full(), "`sh` ended with exit code 3");
+    let failing = sent("command: [sh, -c, 'echo why >&2; echo one; echo really >&2; exit 3']").await;
+    assert_eq!(failing.payloads(), ["one"]);
+    assert_eq!(failing.result.unwrap().full(), "`sh` ended with exit code 3: why\nreally");
     let failing = sent("{ command: [sh, -c, 'echo one; exit 3'], on_failure: continue }").await;
     assert!(failing.result.is_none());
     assert_eq!(failing.payloads(), ["one"]);

@@ -2,6 +2,8 @@
 //!
 //! The source that runs the program says how its output becomes messages: see [`Messages`].
 
+mod errors;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +15,7 @@ use thalweg_stream::arenas::Arenas;
 use thalweg_stream::command::{Command, Errors, Failure, Opened, Process, ProcessOutput};
 use tokio::sync::watch;
 
-/// The longest piece of the standard error output that is logged as one line, in bytes.
-const LINE_BYTES: usize = 4 << 10;
+use self::errors::log;
 
 /// Why the beginning of a message at the end of the output is rejected.
 pub(crate) const TORN: &str = "a signal ended the program before the end of this message";
@@ -95,15 +96,15 @@ impl Run {
             Ok::<_, Error>(outcome)
         };
         let logged = async {
-            if let Some(errors) = errors {
-                log(errors, &name).await;
+            match errors {
+                Some(errors) => Ok::<_, Error>(log(errors, &name).await),
+                None => Ok(String::new()),
             }
-            Ok::<_, Error>(())
         };
         // An error of one drops the others, and with them the program.
-        let (outcome, (), ()) = tokio::try_join!(watched, self.read(output, end, messages, out), logged)?;
+        let (outcome, (), last) = tokio::try_join!(watched, self.read(output, end, messages, out), logged)?;
         match outcome {
-            Ok((_, failure)) => Ok(failure.map_or(Ok(()), Err)),
+            Ok((_, failure)) => Ok(failure.map_or(Ok(()), |failure| Err(failure.with_output(last)))),
             Err(error) => {
                 let message = format!("cannot wait for `{}`", self.path);
                 Err(Error::permanent(message).caused_by(error))
@@ -193,33 +194,4 @@ async fn how(end: &mut watch::Receiver<Option<End>>) -> After {
         Ok(Some(End::Whole)) => After::End,
         _ => After::More,
     }
-}
-
-/// Logs the lines of the standard error output. Output that cannot be read is not logged.
-async fn log(mut errors: ProcessOutput, name: &str) {
-    let mut buffer = vec![0; LINE_BYTES];
-    let mut filled = 0;
-    loop {
-        let read = errors.read(buffer.get_mut(filled..).unwrap_or_default()).await.unwrap_or_default();
-        filled += read;
-        let mut begin = 0;
-        while let Some(length) = memchr::memchr(b'\n', buffer.get(begin..filled).unwrap_or_default()) {
-            log_line(buffer.get(begin..begin + length).unwrap_or_default(), name);
-            begin += length + 1;
-        }
-        let is_whole = read == 0 || begin == 0 && filled == buffer.len();
-        if is_whole && begin < filled {
-            log_line(buffer.get(begin..filled).unwrap_or_default(), name);
-            begin = filled;
-        }
-        buffer.copy_within(begin..filled, 0);
-        filled -= begin;
-        if read == 0 {
-            return;
-        }
-    }
-}
-
-fn log_line(line: &[u8], name: &str) {
-    tracing::info!("`{name}`: {}", String::from_utf8_lossy(line.trim_ascii_end()));
 }

@@ -4,9 +4,13 @@
 //! of a configuration. (Rejected: a script with all values in it. It is stale after an upgrade, and knows no
 //! configuration.)
 
+mod shell;
+
 use clap::{Args, CommandFactory, ValueEnum};
-use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::env::{CompleteEnv, EnvCompleter, Shells};
 use thalweg_frontend::{CommandError, Exit, print};
+
+use self::shell::Shell;
 
 /// The variable that the script sets when it asks.
 const VARIABLE: &str = "THALWEG_COMPLETE";
@@ -25,40 +29,16 @@ pub struct Arguments {
     shell: Shell,
 }
 
-/// A shell with completion.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-#[expect(clippy::enum_variant_names, reason = "PowerShell is the name of a shell")]
-enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    #[value(name = "powershell")]
-    PowerShell,
-    Zsh,
-}
-
-impl Shell {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Elvish => "elvish",
-            Self::Fish => "fish",
-            Self::PowerShell => "powershell",
-            Self::Zsh => "zsh",
-        }
-    }
-}
-
 pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
-    if let Some(shell) = Shells::builtins().completer(arguments.shell.name()) {
-        shell.write_registration(VARIABLE, "thalweg", "thalweg", "thalweg", &mut script)?;
-    }
+    arguments.shell.write_registration(VARIABLE, "thalweg", "thalweg", "thalweg", &mut script)?;
     print::out(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }
 
 /// Answers the script, and ends the process, if it asks.
 pub fn answer() {
-    CompleteEnv::with_factory(super::CommandLine::command).var(VARIABLE).complete();
+    let shells: Vec<&dyn EnvCompleter> =
+        Shell::value_variants().iter().map(|shell| shell as &dyn EnvCompleter).collect();
+    CompleteEnv::with_factory(super::CommandLine::command).var(VARIABLE).shells(Shells(&shells)).complete();
 }

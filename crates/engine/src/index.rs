@@ -1,0 +1,251 @@
+//! The names and edges of a graph in maps, for checks that look one up for each pipeline.
+//!
+//! (Rejected: maps in the graph itself. Its lists are public, and the maps would have to follow each change.)
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::component::{Flow, Step};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
+
+/// The names and edges of a graph that does not change.
+pub(crate) struct Index<'g> {
+    pub(crate) graph: &'g Graph,
+    sources: HashMap<&'g str, &'g SourceNode>,
+    pipelines: HashMap<&'g str, usize>,
+    sinks: HashMap<&'g str, &'g SinkNode>,
+    /// The numbers of the pipelines that a feed leads to.
+    fed: HashMap<&'g Feed, Vec<usize>>,
+    /// The numbers of the pipelines that any feed of a component leads to.
+    below: HashMap<&'g str, Vec<usize>>,
+    /// The numbers of the pipelines whose `to` has this name.
+    leading: HashMap<&'g str, Vec<usize>>,
+}
+
+impl<'g> Index<'g> {
+    pub(crate) fn new(graph: &'g Graph) -> Self {
+        let mut index = Self {
+            graph,
+            sources: graph.sources.iter().map(|source| (&*source.name, source)).collect(),
+            pipelines: graph.pipelines.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect(),
+            sinks: graph.sinks.iter().map(|sink| (&*sink.name, sink)).collect(),
+            fed: HashMap::new(),
+            below: HashMap::new(),
+            leading: HashMap::new(),
+        };
+        for (at, pipeline) in graph.pipelines.iter().enumerate() {
+            for feed in &pipeline.from {
+                note(index.fed.entry(feed).or_default(), at);
+                let (Feed::Source(name)
+                | Feed::Pipeline(name)
+                | Feed::Chosen(name)
+                | Feed::Named(name, _)
+                | Feed::Errors(name)) = feed;
+                note(index.below.entry(name).or_default(), at);
+            }
+            for name in pipeline.to.names() {
+                note(index.leading.entry(name).or_default(), at);
+            }
+        }
+        index
+    }
+
+    /// Returns the source of this name.
+    pub(crate) fn source(&self, name: &str) -> Option<&'g SourceNode> {
+        self.sources.get(name).copied()
+    }
+
+    /// Returns the pipeline of this name.
+    pub(crate) fn pipeline(&self, name: &str) -> Option<&'g Pipeline> {
+        self.graph.pipelines.get(self.number(name)?)
+    }
+
+    /// Returns the number of the pipeline of this name.
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+        self.pipelines.get(name).copied()
+    }
+
+    /// Returns the sink of this name.
+    pub(crate) fn sink(&self, name: &str) -> Option<&'g SinkNode> {
+        self.sinks.get(name).copied()
+    }
+
+    /// Returns the numbers of the pipelines that a feed leads to.
+    pub(crate) fn fed_by(&self, feed: &Feed) -> &[usize] {
+        self.fed.get(feed).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the numbers of the pipelines whose `to` has this name.
+    pub(crate) fn leading_to(&self, name: &str) -> &[usize] {
+        self.leading.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the numbers of the pipelines that are fed by a component: by its output or its errors.
+    fn below(&self, name: &str) -> &[usize] {
+        self.below.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Resolves pipelines that depend on those that feed them: until nothing changes, `resolve` is called for
+    /// each, and again when one before it was resolved. It returns true once the pipeline is resolved.
+    ///
+    /// Pipelines come in the order of the graph, round by round. (Rejected: all of them in each round. A
+    /// chain in reverse order took a round for each.)
+    pub(crate) fn settle(&self, mut resolve: impl FnMut(&'g Pipeline) -> bool) {
+        let mut open: BTreeSet<usize> = (0..self.graph.pipelines.len()).collect();
+        let mut round = open.clone();
+        while !round.is_empty() {
+            let mut next = BTreeSet::new();
+            while let Some(at) = round.pop_first() {
+                let pipeline = &self.graph.pipelines[at];
+                if !open.contains(&at) || !resolve(pipeline) {
+                    continue;
+                }
+                open.remove(&at);
+                // The errors of a sink carry what leads to the sink.
+                let ends = pipeline.to.names().iter().filter(|name| self.number(name).is_none());
+                let after = ends.chain([&pipeline.name]).flat_map(|name| self.below(name));
+                for &after in after.filter(|after| open.contains(*after)) {
+                    let turn = if after > at { &mut round } else { &mut next };
+                    turn.insert(after);
+                }
+            }
+            round = next;
+        }
+    }
+
+    /// True if what a source sends, or what is made of it, may reach this sink.
+    pub(crate) fn reaches(&self, source: &str, sink: &Arc<str>) -> bool {
+        let (mut open, mut seen) = (vec![source], HashSet::new());
+        while let Some(name) = open.pop() {
+            for &at in self.below(name) {
+                let pipeline = &self.graph.pipelines[at];
+                if pipeline.to.names().contains(sink) {
+                    return true;
+                }
+                if seen.insert(at) {
+                    open.push(&pipeline.name);
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns the sinks and pipelines that an output leads to, if more than one of them gets each file.
+    pub(crate) fn copies_of(&self, feed: &Feed) -> Vec<Arc<str>> {
+        let fed = self.fed_by(feed).iter();
+        let mut names: Vec<Arc<str>> = fed.map(|&at| self.graph.pipelines[at].name.clone()).collect();
+        let to = match feed {
+            Feed::Pipeline(name) => self.pipeline(name).map(|pipeline| &pipeline.to),
+            _ => None,
+        };
+        let copies = match to {
+            Some(To::All(to)) => to.len(),
+            Some(_) => 1,
+            None => 0,
+        };
+        if names.len() + copies < 2 {
+            return Vec::new();
+        }
+        names.extend(to.into_iter().flat_map(To::names).cloned());
+        names
+    }
+
+    /// Returns the name of a transform or sink that removes the files that enter this sink or pipeline.
+    /// Messages that are made of them, and files that are made of messages, are not followed.
+    pub(crate) fn removal(&self, name: &Arc<str>) -> Option<Arc<str>> {
+        let (mut open, mut seen) = (vec![name], HashSet::new());
+        while let Some(name) = open.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            let files = self.sink(name).and_then(|sink| sink.config.files());
+            if files.is_some_and(|files| files.0.removes_input()) {
+                return Some(name.clone());
+            }
+            if let Some(pipeline) = self.pipeline(name) {
+                let of_files = |step: &Step| step.takes() == Flow::Files && step.gives() == Flow::Files;
+                let end = pipeline.transforms.iter().position(|transform| !of_files(&transform.config));
+                let mut reached = pipeline.transforms.iter().take(end.unwrap_or(usize::MAX));
+                if let Some(transform) = reached.find(|transform| transform.config.removes_input()) {
+                    return Some(transform.name.clone());
+                }
+                if end.is_none() {
+                    let fed = self.fed_by(&Feed::Pipeline(name.clone())).iter();
+                    open.extend(fed.map(|&at| &self.graph.pipelines[at].name));
+                    open.extend(pipeline.to.names());
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Adds a pipeline to those of a name, once. Pipelines come in their order.
+fn note(numbers: &mut Vec<usize>, at: usize) {
+    if numbers.last() != Some(&at) {
+        numbers.push(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{OnError, Settings};
+
+    fn pipeline(number: usize, from: Feed) -> Pipeline {
+        Pipeline {
+            name: format!("p{number}").into(),
+            from: vec![from],
+            transforms: Vec::new(),
+            to: To::All(Vec::new()),
+            ordered: None,
+            on_error: OnError::default(),
+            concurrency: None,
+        }
+    }
+
+    fn graph(pipelines: Vec<Pipeline>) -> Graph {
+        let Settings { memory, state, dead_letters, temporary, unknown_fields } = Settings::default();
+        let (sources, sinks) = (Vec::new(), Vec::new());
+        Graph { memory, state, dead_letters, temporary, unknown_fields, sources, pipelines, sinks }
+    }
+
+    #[test]
+    fn a_chain_in_any_order_is_resolved_with_one_more_call_for_each_pipeline() {
+        const COUNT: usize = 2000;
+        let feed = |number: usize| match number {
+            0 => Feed::Source("in".into()),
+            _ => Feed::Pipeline(format!("p{}", number - 1).into()),
+        };
+        // 7 has no common divisor with 2000.
+        for order in [|at: usize| at, |at: usize| COUNT - 1 - at, |at: usize| at * 7 % COUNT] {
+            let graph = graph((0..COUNT).map(order).map(|number| pipeline(number, feed(number))).collect());
+            let index = Index::new(&graph);
+            let (mut calls, mut resolved) = (0, HashSet::new());
+            index.settle(|pipeline| {
+                calls += 1;
+                let is_next = match &pipeline.from[0] {
+                    Feed::Pipeline(before) => resolved.contains(before),
+                    _ => true,
+                };
+                is_next && resolved.insert(pipeline.name.clone())
+            });
+            assert_eq!(resolved.len(), COUNT);
+            assert!(calls < 2 * COUNT, "{calls} calls");
+        }
+    }
+
+    #[test]
+    fn edges_are_found_by_both_of_their_ends() {
+        let mut end = pipeline(2, Feed::Errors("out".into()));
+        end.from.push(Feed::Named("p0".into(), "a".to_owned()));
+        let mut middle = pipeline(1, Feed::Pipeline("p0".into()));
+        middle.to = To::All(vec!["out".into()]);
+        let graph = graph(vec![pipeline(0, Feed::Source("in".into())), middle, end]);
+        let index = Index::new(&graph);
+        assert_eq!(index.fed_by(&Feed::Pipeline("p0".into())), [1]);
+        assert_eq!(index.fed_by(&Feed::Pipeline("p1".into())), [0; 0]);
+        assert_eq!((index.below("p0"), index.leading_to("out")), (&[1, 2][..], &[1][..]));
+        assert!(index.reaches("in", &"out".into()) && !index.reaches("p2", &"out".into()));
+    }
+}
