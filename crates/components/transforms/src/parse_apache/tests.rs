@@ -63,6 +63,31 @@ fn a_directive_may_be_given_as_it_is_in_the_configuration() {
 }
 
 #[test]
+fn a_query_may_follow_its_path_directly() {
+    let line = "1.1.1.1 GET /a?b=?c HTTP/1.1 200";
+    let given =
+        parsed("format: '%h %m %U%q %H %>s'", &[line, "1.1.1.1 GET /a HTTP/1.1 200", "1.1.1.1 GET /a"]);
+    let paths: Vec<_> =
+        given.main().iter().map(|row| (row["uri"].clone(), row["query_string"].clone())).collect();
+    assert_eq!(paths, [(json!("/a"), json!("?b=?c")), (json!("/a"), json!(""))]);
+    assert_eq!(given.reasons(), ["` ` does not follow the field `uri`, which begins at byte 12"]);
+    let given = parsed("format: '\"%U%q\"'", &["\"/a b?c\"", "\"/\""]);
+    let paths: Vec<_> =
+        given.main().iter().map(|row| (row["uri"].clone(), row["query_string"].clone())).collect();
+    assert_eq!(paths, [(json!("/a b"), json!("?c")), (json!("/"), json!(""))]);
+    let given = parsed("format: '%U%q'", &["/a?c"]);
+    assert_eq!(given.main(), [json!({"uri": "/a", "query_string": "?c"})]);
+}
+
+#[test]
+fn a_header_may_have_the_addresses_of_several_clients() {
+    let given = parsed("format: '%h %{X-Forwarded-For}i %s'", &["10.0.0.1 1.2.3.4, 5.6.7.8 200"]);
+    let expected =
+        json!({"remote_addr": "10.0.0.1", "http_x_forwarded_for": "1.2.3.4, 5.6.7.8", "status": 200});
+    assert_eq!(given.main(), [expected]);
+}
+
+#[test]
 fn lines_of_the_log_of_errors_of_both_versions() {
     let given = parsed(
         "format: error",

@@ -121,6 +121,29 @@ fn times_have_one_name_and_repeated_variables_are_numbered() {
 }
 
 #[test]
+fn a_header_may_have_the_addresses_of_several_clients() {
+    let given = parsed(
+        "format: '$remote_addr $http_x_forwarded_for $status'",
+        &["10.0.0.1 1.2.3.4, 5.6.7.8 200", "10.0.0.1 - 200"],
+    );
+    assert_eq!(
+        given.main(),
+        [
+            json!({"remote_addr": "10.0.0.1", "http_x_forwarded_for": "1.2.3.4, 5.6.7.8", "status": 200}),
+            json!({"remote_addr": "10.0.0.1", "status": 200}),
+        ]
+    );
+}
+
+/// Each variable tried all numbers of those before it.
+#[test]
+fn a_format_of_many_equal_variables_is_read_in_linear_time() {
+    let format = "$status ".repeat(50_000);
+    let format = format::read(&format).unwrap();
+    assert_eq!(format.fields().last().unwrap().0, "status_50000");
+}
+
+#[test]
 fn what_is_not_of_this_format_says_where() {
     let given = parsed(
         "format: '<$status> \"$request\" [$host]'",
