@@ -116,6 +116,39 @@ fn lines_of_the_log_of_errors_of_both_versions() {
 }
 
 #[test]
+fn a_source_and_an_error_may_stand_before_the_client() {
+    let head = "[Thu Oct 01 13:16:02.751051 2026]";
+    let lines = [
+        "[core:error] [pid 7:tid 8] (13)Permission denied: [client 170.140.220.100:56168] AH00035: access denied",
+        "[core:error] [pid 7:tid 8] [client ::1:46010] AH00132: file permissions deny server access",
+        "[core:error] [pid 7:tid 8] [client 2001:db8::1:443] x",
+        "[ssl:debug] [pid 7:tid 8] ssl_engine_kernel.c(415): [client 1.2.3.4:5] AH02034: Initial: x",
+        "[core:error] [pid 7:tid 8] util.c(9): (EAI 2)Name or service not known: AH1: x: [client 6.6.6.6:6] y",
+        "[core:error] [pid 7:tid 8] x: [client 6.6.6.6:6] y",
+        "[error] [client 2001:db8::1:443] x",
+    ]
+    .map(|line| format!("{head} {line}"));
+    let given = testing::apply::<ParseApache>("format: error", [testing::batch(&lines)]);
+    let found: Vec<_> = given
+        .main()
+        .into_iter()
+        .map(|row| ["source", "error", "client", "port", "message"].map(|name| row[name].clone()))
+        .collect();
+    assert_eq!(
+        json!(found),
+        json!([
+            [null, "(13)Permission denied", "170.140.220.100", 56168, "AH00035: access denied"],
+            [null, null, "::1", 46010, "AH00132: file permissions deny server access"],
+            [null, null, "2001:db8::1", 443, "x"],
+            ["ssl_engine_kernel.c(415)", null, "1.2.3.4", 5, "AH02034: Initial: x"],
+            ["util.c(9)", "(EAI 2)Name or service not known", null, null, "AH1: x: [client 6.6.6.6:6] y"],
+            [null, null, null, null, "x: [client 6.6.6.6:6] y"],
+            [null, null, "2001:db8::1:443", null, "x"],
+        ])
+    );
+}
+
+#[test]
 fn mistakes_name_the_option() {
     let mistake = |yaml: &str| testing::messages(testing::options::<ParseApache>(yaml).check()).join("\n");
     assert_eq!(
