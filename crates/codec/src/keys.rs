@@ -20,7 +20,7 @@ pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
         return Some(batch.payload().clone());
     }
     let column = batch.column(name)?;
-    let field = batch.fields().schema_ref().column_with_name(name).map(|(_, field)| field);
+    let field = batch.field(name).map(|(_, field)| field);
     if let (true, Some(json)) = (field.is_some_and(is_json_field), column.as_string_view_opt()) {
         return Some(json::plain_texts(json).to_binary_view());
     }

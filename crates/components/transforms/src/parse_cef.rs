@@ -30,8 +30,8 @@ use crate::pairs::{PairParser, Pairs, Syntax, Value};
 #[serde(deny_unknown_fields, default)]
 pub struct ParseCef {
     /// True if a custom value is named by its label: `cs1Label=Reason cs1=timeout` is the field `Reason`. A
-    /// label that is the name of another field is numbered, as in `Reason_2`. A label without a value stays as
-    /// it is. The default is `false`.
+    /// label that is the name of another field is numbered, as in `Reason_2`. A label without a value stays
+    /// as it is. The default is `false`.
     translate_custom_fields: bool,
     /// The types of fields that are not text: `{spt: int}`. A message with a value that does not fit its type
     /// leaves by the `errors` output.

@@ -1,5 +1,5 @@
-//! Lines of the log of errors:
-//! `[TIME] [MODULE:LEVEL] [pid PID:tid TID] SOURCE(LINE): (CODE)ERROR: [client ADDRESS:PORT] MESSAGE`.
+//! Lines of the log of errors: `[TIME] [MODULE:LEVEL] [pid PID:tid TID] SOURCE(LINE): (CODE)ERROR: [client
+//! ADDRESS:PORT] MESSAGE`.
 //!
 //! Groups in brackets that are none of these begin the message, since messages of modules have brackets too.
 //! See <https://httpd.apache.org/docs/2.4/logs.html#errorlog>.

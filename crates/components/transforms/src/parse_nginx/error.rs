@@ -1,10 +1,10 @@
 //! Lines of the log of errors: `TIME [LEVEL] PID#TID: *CONNECTION MESSAGE, client: ADDRESS, …`.
 //!
 //! Names and values stand at the end of a line, in nginx's order. nginx escapes nothing in them, and nothing
-//! in the message, which may contain the path of a request. So a client can write names of its own:
-//! `/x, client: 192.0.2.1, server: evil`. Names count only if nothing but names and values follows them up
-//! to the end of the line. Both the first `client` of a line and the last one can be forged, by a path and by
-//! a referrer. A line that can be read in two ways is therefore rejected.
+//! in the message, which may contain the path of a request. So a client can write names of its own: `/x,
+//! client: 192.0.2.1, server: evil`. Names count only if nothing but names and values follows them up to the
+//! end of the line. Both the first `client` of a line and the last one can be forged, by a path and by a
+//! referrer. A line that can be read in two ways is therefore rejected.
 //!
 //! A value in quotes ends before the next name or at the end of the line, which nginx cuts after 2048 bytes.
 

@@ -34,8 +34,8 @@ use record::Records;
 /// or fewer values than there are fields.
 ///
 /// `time` is a point in time, with the date of the field `date`. Without that field, the time of the day is
-/// the text `time-of-day`. Statuses, sizes and ports are whole numbers, durations are numbers. The value `-` is NULL. The format is
-/// described at <https://www.w3.org/TR/WD-logfile.html>.
+/// the text `time-of-day`. Statuses, sizes and ports are whole numbers, durations are numbers. The value `-`
+/// is NULL. The format is described at <https://www.w3.org/TR/WD-logfile.html>.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseW3c {

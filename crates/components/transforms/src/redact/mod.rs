@@ -1,6 +1,7 @@
 //! Hides personal data in texts.
 //!
-//! `kinds` says what personal data looks like, `search` finds it, and `own` what matches patterns of the user.
+//! `kinds` says what personal data looks like, `search` finds it, and `own` what matches patterns of the
+//! user.
 
 mod kinds;
 mod own;
@@ -29,8 +30,8 @@ const DIGITS: usize = 16;
 /// of your own.
 ///
 /// Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
-/// hidden. A long message with so many matches of a `pattern` that finding them would take very long leaves
-/// by the `errors` output. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+/// hidden. A long message whose search for a `pattern` would take quadratic time leaves by the `errors`
+/// output. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {

@@ -3,7 +3,8 @@
 //! A search for one match takes linear time, but one for all matches may not: of `[a-z]+x|a`, each `a` of a
 //! long word is a match, which is known only at the end of the word. The bytes that searches read are
 //! therefore counted. A text of which they read too many is rejected. The alternative is to search in windows
-//! of a fixed size, but data that is longer than a window, such as a private key, would then stay in the text.
+//! of a fixed size, but data that is longer than a window, such as a private key, would then stay in the
+//! text.
 //!
 //! The fastest search does not tell how much it read, so it counts as if it read up to the end. It is used
 //! until it may have read [`UNCOUNTED`] bytes, which suffices for all texts of some kibibytes. The lazy

@@ -118,7 +118,7 @@ impl Automaton {
     }
 }
 
-/// What a finder looks for.
+/// The data that a finder looks for.
 enum Sought {
     Kind(Kind, Automaton),
     Own(Own),
