@@ -20,7 +20,7 @@ pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
         return Some(batch.payload().clone());
     }
     let column = batch.column(name)?;
-    match batch.fields().schema_ref().column_with_name(name) {
+    match batch.field(name) {
         Some((_, field)) => bytes_of_column(field, &column),
         None => as_bytes(&column),
     }

@@ -310,7 +310,7 @@ impl Texts {
     /// Returns the column to read. `None` if the batch does not have it.
     pub(crate) fn of(batch: &Batch, input: &Input) -> Option<Self> {
         let fields = batch.fields();
-        let found = fields.schema_ref().column_with_name(&input.field);
+        let found = batch.field(&input.field);
         // A JSON text is read without its quotes.
         let is_text = |field: &Field| *field.data_type() == DataType::Utf8View && !is_json_field(field);
         match found.filter(|(_, field)| is_text(field) && !input.skip_empty).map(|(at, _)| fields.column(at))

@@ -16,7 +16,7 @@ use chrono::Utc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, register_format};
-use thalweg_record::{Ack, Batch, INTRINSIC, PAYLOAD, PayloadWriter};
+use thalweg_record::{Ack, Batch, PAYLOAD, PayloadWriter};
 
 use crate::block::Block;
 use crate::braces;
@@ -97,9 +97,8 @@ impl Template {
         Self { pieces }
     }
 
-    /// Looks up the template's columns in a batch. A column that the batch lacks is NULL. The name of an
-    /// [intrinsic column](INTRINSIC) is a field of that name in the messages that have it, and the intrinsic
-    /// column in all others.
+    /// Looks up the template's columns in a batch. A column that the batch lacks is NULL. The name `payload`
+    /// is a field of that name in the messages that have it, and the payload in all others.
     pub fn bind(&mut self, batch: &Batch) -> BoundTemplate<'_> {
         let now = Utc::now();
         let mut bound = Binding::default();
@@ -119,7 +118,7 @@ impl Template {
 
 /// Returns the value of a name that has one value for all messages of a batch. `None` for other names.
 fn same_for_all(batch: &Batch, name: &str) -> Option<Values> {
-    if batch.fields().column_by_name(name).is_some() {
+    if name != META_HOSTNAME && batch.field(name).is_some() {
         return None;
     }
     match name {
@@ -135,10 +134,10 @@ fn same_for_all(batch: &Batch, name: &str) -> Option<Values> {
     }
 }
 
-/// True if some messages have a field with this name of an intrinsic column, and others do not.
-fn hides_intrinsic(batch: &Batch, name: &str) -> bool {
-    let field = INTRINSIC.contains(&name).then(|| batch.fields().column_by_name(name)).flatten();
-    field.is_some_and(|field| field.null_count() > 0)
+/// True if a name is that of the payload, and some messages have a field of that name.
+fn hides_payload(batch: &Batch, name: &str) -> bool {
+    let field = batch.field(name).filter(|_| name == PAYLOAD);
+    field.is_some_and(|(place, _)| batch.fields().column(place).null_count() > 0)
 }
 
 /// Returns the batch without a field.
@@ -154,9 +153,8 @@ fn without(batch: &Batch, name: &str) -> Batch {
 
 /// Returns a column by the name that templates and options use, ready to be written.
 pub fn column(batch: &Batch, name: &str) -> Values {
-    let fields = batch.fields();
-    if let Some((place, field)) = fields.schema_ref().column_with_name(name) {
-        return Values::of(field, fields.column(place));
+    if let Some((place, field)) = batch.field(name) {
+        return Values::of(field, batch.fields().column(place));
     }
     if name == PAYLOAD {
         return Values::payload(batch.payload());
@@ -191,7 +189,7 @@ enum Bound<'a> {
     Bytes(BinaryViewArray),
     Values(Values),
     Time(Values, &'a mut TimeText),
-    /// A field that has the name of an intrinsic column, and that column for the messages without the field.
+    /// A field called `payload`, and the payload of the messages without the field.
     Mixed(Values, Values, Option<&'a mut TimeText>),
 }
 
@@ -211,7 +209,7 @@ impl<'a> Binding<'a> {
 
     /// Adds a column, or its text if it is the same for all messages.
     fn column(&mut self, batch: &Batch, name: &str, time: Option<&'a mut TimeText>) {
-        if hides_intrinsic(batch, name) {
+        if hides_payload(batch, name) {
             let (field, hidden) = (column(batch, name), column(&without(batch, name), name));
             return self.push(Bound::Mixed(field, hidden, time));
         }
@@ -471,7 +469,8 @@ mod tests {
             bound.render(row, &mut out);
             String::from_utf8(out).unwrap()
         });
-        assert_eq!(texts, ["first 2026", "own 2023"]);
+        // A field does not hide metadata.
+        assert_eq!(texts, ["first 2023", "own 2023"]);
     }
 
     #[test]

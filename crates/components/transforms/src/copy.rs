@@ -10,7 +10,7 @@ use arrow_schema::{Field, FieldRef, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, Transform, TransformConfig};
-use thalweg_record::{Batch, INTRINSIC, PAYLOAD, PayloadWriter};
+use thalweg_record::{Batch, INTRINSIC, PAYLOAD, PayloadWriter, is_metadata};
 
 use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::keys::{bytes_of, present};
@@ -145,7 +145,7 @@ impl Transform for Copier {
         let schema = batch.fields().schema();
         let copied = |name: &str| match (group(&self.from), group(&self.into)) {
             (Some(from), Some(into)) => name.strip_prefix(from).map(|rest| format!("{into}{rest}")),
-            _ => (name == self.from).then(|| self.into.clone()),
+            _ => (name == self.from && !is_metadata(name)).then(|| self.into.clone()),
         };
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
         for (field, column) in schema.fields().iter().zip(batch.fields().columns()) {
@@ -261,6 +261,10 @@ mod tests {
         assert_eq!(given.main()[1], json!({"b": "y", "c": "q"}));
         let given = testing::apply::<Copy>("{from: meta.source, into: c}", [example()]);
         assert_eq!(given.main()[1], json!({"b": "y", "c": "test"}));
+        // A field does not hide metadata.
+        let forged = with_text(&["p"], &[("meta.source", &[Some("x")])]);
+        let given = testing::apply::<Copy>("{from: meta.source, into: c}", [forged]);
+        assert_eq!(given.main(), [json!({"meta.source": "x", "c": "test"})]);
         let given = testing::apply::<Copy>("{from: a, into: b, skip_empty: true}", [example()]);
         assert_eq!(given.main()[1..], [json!({"b": "y"}), json!({"a": ""})]);
     }

@@ -18,6 +18,7 @@ mod expansion;
 mod headers;
 mod kept;
 mod labels;
+mod numbered;
 mod objects;
 mod on_error;
 mod pairs;

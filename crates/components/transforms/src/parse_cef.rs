@@ -5,7 +5,8 @@
 //! backslash escapes. If there is no such space, that `=` is a part of the value: many devices do not escape
 //! those of URLs.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use memchr::{memchr2, memchr3};
@@ -14,20 +15,23 @@ use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, Typing};
 use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
+use crate::numbered::Names;
 use crate::pairs::{PairParser, Pairs, Syntax, Value};
 
 /// Parses the Common Event Format (CEF).
 ///
 /// The values of the header are the fields `cefVersion`, `deviceVendor`, `deviceProduct`, `deviceVersion`,
-/// `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. Escapes are
-/// decoded. Text before `CEF:`, such as the header of syslog, is ignored. Fields are text unless `types`
-/// gives another type. A malformed message leaves by the `errors` output. The format is described at
+/// `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. A key with
+/// the name of a field of the header is numbered, as in `name_2`. Escapes are decoded. Text before `CEF:`,
+/// such as the header of syslog, is ignored. Fields are text unless `types` gives another type. A malformed
+/// message leaves by the `errors` output. The format is described at
 /// <https://www.microfocus.com/documentation/arcsight/arcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implementation-standard.pdf>.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseCef {
     /// True if a custom value is named by its label: `cs1Label=Reason cs1=timeout` is the field `Reason`. A
-    /// label without a value stays as it is. The default is `false`.
+    /// label that is the name of another field is numbered, as in `Reason_2`. A label without a value stays
+    /// as it is. The default is `false`.
     translate_custom_fields: bool,
     /// The types of fields that are not text: `{spt: int}`. A message with a value that does not fit its type
     /// leaves by the `errors` output.
@@ -97,84 +101,103 @@ impl TransformConfig for ParseCef {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let syntax =
-            Cef { translates: self.translate_custom_fields, most: self.max_fields, extension: Vec::new() };
+        let syntax = Cef { translates: self.translate_custom_fields, extension: Vec::new() };
         let typing = Typing::new(&self.types, None);
         Ok(Box::new(PairParser::new(syntax, typing, self.max_fields, &self.field)))
     }
 }
 
+/// A key of an extension and its value, as ranges of the message.
+type Pair = (Range<usize>, Range<usize>);
+
 struct Cef {
     translates: bool,
-    /// The maximum number of keys of a message in which labels are looked up, one by one.
-    most: usize,
-    /// The keys and values of the extension of one message, as ranges of it.
-    extension: Vec<(Range<usize>, Range<usize>)>,
+    /// The extension of one message.
+    extension: Vec<Pair>,
 }
 
 impl Syntax for Cef {
     fn read(&mut self, text: &str, pairs: &mut Pairs) -> Result<(), String> {
-        let mut at = start(text).ok_or("`CEF:` is missing")?;
-        for (number, name) in HEADER.into_iter().enumerate() {
-            let end = end_of_header(text, at);
-            let value = decoded(text, at..end, &mut pairs.decoded);
-            pairs.set(name, value)?;
-            // The bar after the severity may be missing if there is no extension.
-            if end >= text.len() && number + 1 < HEADER.len() {
-                return Err(format!(
-                    "the header ends at byte {end}, before `|` and the next of its 7 values"
-                ));
-            }
-            at = end + 1;
-        }
+        let at = header(text, pairs)?;
         self.extension.clear();
         extension(text, at, &mut self.extension)?;
-        let (count, most) = (self.extension.len(), self.most);
-        if self.translates && count > most {
-            return Err(format!(
-                "has {count} keys and values, which is more than `max_fields` allows, {most}"
-            ));
-        }
+        let labels = if self.translates { labels(text, &self.extension) } else { HashMap::new() };
         for (key, value) in &self.extension {
-            let name = text.get(key.clone()).unwrap_or_default();
-            if self.translates && self.is_translated(text, name) {
+            let key = text.get(key.clone()).unwrap_or_default();
+            if labeled(key).is_some_and(|base| labels.contains_key(base)) {
                 continue;
             }
             let value = decoded(text, value.clone(), &mut pairs.decoded);
-            match self.label(text, name) {
-                Some(label) if self.translates => pairs.set(label, value)?,
-                _ => pairs.set(name, value)?,
+            match labels.get(key) {
+                Some(label) => pairs.set(label, value)?,
+                None => pairs.set(&unlabeled(key), value)?,
             }
         }
         Ok(())
     }
 }
 
-impl Cef {
-    /// Returns the value of a key that is a base and an end.
-    fn find<'a>(&self, text: &'a str, base: &str, end: &str) -> Option<&'a str> {
-        let is_it = |key: &str| key.strip_suffix(end) == Some(base);
-        let found = self.extension.iter().find(|(key, _)| text.get(key.clone()).is_some_and(is_it));
-        text.get(found?.1.clone())
+/// Reads the header. Returns the offset of the extension.
+fn header(text: &str, pairs: &mut Pairs) -> Result<usize, String> {
+    let mut at = start(text).ok_or("`CEF:` is missing")?;
+    for (number, name) in HEADER.into_iter().enumerate() {
+        let end = end_of_header(text, at);
+        let value = decoded(text, at..end, &mut pairs.decoded);
+        pairs.set(name, value)?;
+        // The bar after the severity may be missing if there is no extension.
+        if end >= text.len() && number + 1 < HEADER.len() {
+            return Err(format!("the header ends at byte {end}, before `|` and the next of its 7 values"));
+        }
+        at = end + 1;
     }
-
-    /// Returns the label of a key, if it has one.
-    fn label<'a>(&self, text: &'a str, key: &str) -> Option<&'a str> {
-        self.find(text, key, LABEL).filter(|label| !label.is_empty())
-    }
-
-    /// True if the key is a label that names the value of another key.
-    fn is_translated(&self, text: &str, key: &str) -> bool {
-        let base = key.strip_suffix(LABEL).filter(|base| !base.is_empty());
-        base.is_some_and(|base| self.find(text, base, "").is_some() && self.label(text, base).is_some())
-    }
+    Ok(at)
 }
 
-/// Returns the offset after the mark, which begins the message or follows a space.
+/// Returns the key that a label names, if the key is a label.
+fn labeled(key: &str) -> Option<&str> {
+    key.strip_suffix(LABEL)
+}
+
+/// Returns the name of the field of a key without a label. A device cannot replace a value of the header.
+fn unlabeled(key: &str) -> Cow<'_, str> {
+    if HEADER.contains(&key) { format!("{key}_2").into() } else { key.into() }
+}
+
+/// Returns the names of the fields of all keys that have a label, by their keys.
+fn labels<'a>(text: &'a str, extension: &[Pair]) -> HashMap<&'a str, String> {
+    let piece = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
+    let keys: HashSet<&str> = extension.iter().map(|(key, _)| piece(key)).collect();
+    let mut labels = HashMap::new();
+    for (key, label) in extension.iter().map(|(key, value)| (piece(key), piece(value))) {
+        if let Some(base) = labeled(key).filter(|base| keys.contains(base) && !label.is_empty()) {
+            labels.insert(base, label);
+        }
+    }
+    let is_translated =
+        |key: &str| labels.contains_key(key) || labeled(key).is_some_and(|base| labels.contains_key(base));
+    let mut names = Names::default();
+    HEADER.into_iter().for_each(|name| names.take(name));
+    keys.iter().filter(|key| !is_translated(key)).for_each(|key| names.take(&unlabeled(key)));
+    let mut named = HashMap::new();
+    for (key, _) in extension {
+        let key = piece(key);
+        if let Some(label) = labels.remove(key) {
+            named.insert(key, names.give(label));
+        }
+    }
+    named
+}
+
+/// Returns the offset after the mark, which begins the message or follows what may end a header of syslog.
 fn start(text: &str) -> Option<usize> {
-    let found =
-        text.match_indices(MARK).find(|(at, _)| *at == 0 || text.as_bytes().get(at - 1) == Some(&b' '));
-    found.map(|(at, _)| at + MARK.len())
+    let begins = |at: usize| {
+        let before = text.get(..at).and_then(|before| before.chars().next_back());
+        matches!(before, None | Some(' ' | '\t' | '>' | ':' | '\u{feff}'))
+    };
+    let (at, _) = text.match_indices(MARK).find(|(at, _)| begins(*at))?;
+    let rest = text.get(at + MARK.len()..)?;
+    // Some devices write `CEF: 0|`.
+    Some(text.len() - rest.trim_start_matches(' ').len())
 }
 
 /// Returns the offset of the next bar that no backslash escapes, or of the end.
@@ -190,7 +213,7 @@ fn end_of_header(text: &str, mut at: usize) -> usize {
 }
 
 /// Finds the keys and values of an extension, which begins at byte `start`.
-fn extension(text: &str, start: usize, found: &mut Vec<(Range<usize>, Range<usize>)>) -> Result<(), String> {
+fn extension(text: &str, start: usize, found: &mut Vec<Pair>) -> Result<(), String> {
     let bytes = text.as_bytes();
     let rest = text.get(start..).unwrap_or_default();
     let begin = start + rest.len() - rest.trim_ascii_start().len();
@@ -223,6 +246,8 @@ fn extension(text: &str, start: usize, found: &mut Vec<(Range<usize>, Range<usiz
                 }
                 value = at;
             }
+            // A blank cannot be escaped: the backslash before it ends a Windows path.
+            _ if bytes.get(at) == Some(&b' ') => {}
             _ => at += 1,
         }
     }
@@ -328,6 +353,60 @@ mod tests {
         assert_eq!((row.get("cs1"), row.get("cs1Label")), (None, None));
         let row = parsed("{}", &[line]).main()[0].clone();
         assert_eq!((&row["cs1Label"], &row["cs1"]), (&json!("Reason"), &json!("timed out")));
+    }
+
+    #[test]
+    fn fields_of_one_name_all_stay() {
+        let line = "CEF:0|a|b|c|d|e|f|name=x severity=9 src=1 cs1Label=name cs1=y cs2Label=X cs2=1 cs3Label=X cs3=2 \
+                    cs4Label=src cs4=3";
+        let row = parsed("translate_custom_fields: true", &[line]).main()[0].clone();
+        for (name, value) in [
+            ("name", "e"),
+            ("name_2", "x"),
+            ("name_3", "y"),
+            ("severity", "f"),
+            ("severity_2", "9"),
+            ("X", "1"),
+            ("X_2", "2"),
+            ("src", "1"),
+            ("src_2", "3"),
+        ] {
+            assert_eq!(row[name], value, "{name}");
+        }
+        let row = parsed("{}", &[line]).main()[0].clone();
+        assert_eq!((&row["name"], &row["name_2"], &row["cs2"]), (&json!("e"), &json!("x"), &json!("1")));
+    }
+
+    #[test]
+    fn headers_of_syslog_end_in_several_ways() {
+        for line in [
+            "<134>CEF:0|a|b|c|d|e|f|x=1",
+            "Jan 1 00:00:00 host\tCEF:0|a|b|c|d|e|f|x=1",
+            "Jan 1 00:00:00 host prog:CEF:0|a|b|c|d|e|f|x=1",
+            "Dec 27 14:28:08 host CEF: 0|a|b|c|d|e|f|x=1",
+            "<134>1 - - - - - - \u{feff}CEF:0|a|b|c|d|e|f|x=1",
+        ] {
+            let row = parsed("{}", &[line]).main()[0].clone();
+            assert_eq!((&row["cefVersion"], &row["x"]), (&json!("0"), &json!("1")), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_path_may_end_with_a_backslash() {
+        for path in [r"C:\System32\", r"C:\\System32\\"] {
+            let row = parsed("{}", &[&format!("CEF:0|a|b|c|d|e|f|filePath={path} fname=cmd.exe")]).main()[0]
+                .clone();
+            assert_eq!((&row["filePath"], &row["fname"]), (&json!(r"C:\System32\"), &json!("cmd.exe")));
+        }
+    }
+
+    /// Each pair was compared with all others, which took minutes.
+    #[test]
+    fn many_pairs_are_read_in_linear_time() {
+        let line = format!("CEF:0|a|b|c|d|e|f|{}", "a= ".repeat(300_000));
+        for yaml in ["{}", "translate_custom_fields: true"] {
+            assert_eq!(parsed(yaml, &[&line]).main()[0]["a"], "");
+        }
     }
 
     #[test]

@@ -100,6 +100,11 @@ sinks:
         if self.key_value_delimiter == self.field_delimiter {
             let message = "`key_value_delimiter` and `field_delimiter` are the same, so no text has pairs.";
             mistakes.push(Mistake::new("field_delimiter", message));
+        } else if self.is_divided() {
+            let message = "`key_value_delimiter` contains `field_delimiter`, which ends a key before it.";
+            let help =
+                "Leave out white space around `key_value_delimiter`: it is removed from keys and values.";
+            mistakes.push(Mistake::new("key_value_delimiter", message).help(help));
         }
         if let Some(quote) = self.quotes.chars().find(|quote| !quote.is_ascii() || *quote == '\\') {
             let message =
@@ -107,6 +112,16 @@ sinks:
             mistakes.push(Mistake::new("quotes", message));
         }
         mistakes
+    }
+}
+
+impl ParseKeyValue {
+    /// True if a key without quotes ends within the text that should follow it. A key may end where that text
+    /// begins, if white space counts.
+    fn is_divided(&self) -> bool {
+        let is_found = self.whitespace == Whitespace::Strict
+            && self.key_value_delimiter.starts_with(&self.field_delimiter);
+        self.key_value_delimiter.contains(&self.field_delimiter) && !is_found
     }
 }
 
@@ -328,6 +343,17 @@ mod tests {
                 "`é` cannot be a quote: a quote is an ASCII character other than `\\`.",
             ]
         );
+    }
+
+    #[test]
+    fn a_delimiter_within_the_other_is_a_mistake() {
+        let mistakes = |yaml: &str| testing::messages(testing::options::<ParseKeyValue>(yaml).check());
+        let message = "`key_value_delimiter` contains `field_delimiter`, which ends a key before it.";
+        assert_eq!(mistakes("key_value_delimiter: ': '"), [message]);
+        assert_eq!(mistakes("{ key_value_delimiter: ': ', field_delimiter: ';' }"), [""; 0]);
+        let strict = "{ key_value_delimiter: ' = ', whitespace: strict }";
+        assert_eq!(mistakes(strict), [""; 0]);
+        assert_eq!(parsed(strict, &["a = 1 b = 2"]).main(), [json!({"a": "1", "b": "2"})]);
     }
 
     proptest! {

@@ -138,7 +138,7 @@ fn named(text: &str) -> Option<char> {
         (None, _) => Some('\t'),
         (Some(one), None) => Some(one),
         _ => {
-            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix(['x', 'X']))?;
+            let digits = text.strip_prefix('0').unwrap_or(text).strip_prefix(['x', 'X'])?;
             char::from_u32(u32::from_str_radix(digits, 16).ok()?)
         }
     }
@@ -173,6 +173,7 @@ mod tests {
                 "Jan 18 11:07:53 192.168.1.1 LEEF:1.0|QRadar|QRM|1.0|NEW_PORT_DISCOVERD|src=172.5.6.67\tdst=172.50.123.1\tsev=5\tmsg=there are \"dropped\" packets a=b",
                 "LEEF:2.0|Lancope|StealthWatch|1.0|41|^|src=10.0.1.8^sev=5",
                 "LEEF:2.0|Lancope|StealthWatch|1.0|41|x7C|src=10.0.1.8|sev=5| a=",
+                "LEEF:2.0|Lancope|StealthWatch|1.0|41|0X5E|src=10.0.1.8^sev=5",
                 "LEEF:2.0|Lancope|StealthWatch|1.0|41||src=10.0.1.8\tsev=5",
                 "LEEF:2.0|Lancope|StealthWatch|1.0|41|src=10.0.1.8\tsev=5\r",
             ],
@@ -193,6 +194,7 @@ mod tests {
                     "msg": "there are \"dropped\" packets a=b"}),
                 header(false),
                 header(true),
+                header(false),
                 header(false),
                 header(false),
             ]

@@ -70,6 +70,10 @@ sinks:
             }
             _ => {}
         }
+        if self.rate.is_some_and(f64::is_nan) {
+            let mistake = Mistake::new("rate", "`rate` is not a number.");
+            return vec![mistake.help("Give a probability from 0 to 1, for example `rate: 0.1`.")];
+        }
         match (self.rate, self.one_in) {
             (None, None) => mistake(
                 "`sample` has neither `rate` nor `one_in`.",
@@ -301,6 +305,10 @@ mod tests {
         assert_eq!(
             testing::messages(testing::options::<Sample>("{rate: 1, one_in: 1}").check()),
             ["`rate` and `one_in` both say how many messages to pass."]
+        );
+        assert_eq!(
+            testing::messages(testing::options::<Sample>("rate: .nan").check()),
+            ["`rate` is not a number."]
         );
         assert_eq!(testing::refused::<Sample>("rate: 10"), "`rate` must be at most 1.0, but it is `10`.");
         assert_eq!(testing::refused::<Sample>("one_in: 0"), "`one_in` must be at least 1, but it is `0`.");

@@ -12,7 +12,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::{concat::concat, take::take};
-use thalweg_record::{Batch, Budget, PAYLOAD};
+use thalweg_record::{Batch, Budget, PAYLOAD, is_metadata};
 
 mod own_types;
 
@@ -351,7 +351,7 @@ impl Evaluator {
 impl Present {
     /// Returns the column `name` of a batch if it is a field.
     fn field(schema: &SchemaRef, batch: &Batch, name: &str) -> Option<Self> {
-        let (place, field) = schema.column_with_name(name)?;
+        let (place, field) = batch.field(name)?;
         let column = column_type(schema, name)?;
         let extension = field.metadata().get(EXTENSION).map(String::as_str);
         let kind = match (extension, field.data_type()) {
@@ -371,8 +371,8 @@ impl Seen {
     fn of(schema: &SchemaRef, plan: &Result<Plan, String>) -> Self {
         let input = |name: &str| match schema.index_of(name) {
             _ if name == PAYLOAD_BYTES => Input::PayloadBytes,
-            Ok(at) => Input::Field(at),
-            Err(_) => Input::Named(name.to_owned()),
+            Ok(at) if !is_metadata(name) => Input::Field(at),
+            _ => Input::Named(name.to_owned()),
         };
         let inputs = match plan {
             Ok(plan) => plan.schema.fields().iter().map(|field| input(field.name())).collect(),
@@ -384,7 +384,7 @@ impl Seen {
 
 /// Returns the type of the column `name` in a batch with these fields, if it has one.
 pub(crate) fn column_type(schema: &Schema, name: &str) -> Option<ColumnType> {
-    if let Some((_, field)) = schema.fields().find(name) {
+    if let Some((_, field)) = schema.fields().find(name).filter(|_| !is_metadata(name)) {
         let data_type = field.data_type().clone();
         let text = matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
         let json = text && field.metadata().get(EXTENSION).is_some_and(|extension| extension == JSON);
@@ -512,8 +512,8 @@ fn gather(
         }
         let whole: Option<ArrayRef> = match name.as_str() {
             PAYLOAD_BYTES => Some(Arc::new(batch.payload().clone())),
-            // A field that is NULL in this group hides metadata of the same name.
-            name if batch.fields().column_by_name(name).is_some() => None,
+            // A field that is NULL in this group hides the payload if it has its name.
+            name if batch.field(name).is_some() => None,
             name => batch.column(name),
         };
         match whole {

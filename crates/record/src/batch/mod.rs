@@ -14,8 +14,14 @@ use crate::{Ack, Budget, Outcome, PayloadWriter};
 
 /// The name of the payload in expressions and templates.
 pub const PAYLOAD: &str = "payload";
-/// The names that exist for each message, unless a field has the same name: the payload and metadata.
+/// The names that exist for each message: the payload, unless a field has the same name, and metadata.
 pub const INTRINSIC: [&str; 5] = [PAYLOAD, "meta.source", "meta.path", "meta.time", "meta.position"];
+/// True if a name is one of metadata. It never means a field, whose name the content of a message may have
+/// chosen: a client could then choose the source of its messages.
+pub fn is_metadata(name: &str) -> bool {
+    name != PAYLOAD && INTRINSIC.contains(&name)
+}
+
 /// The field of a rejected message that contains the reason.
 pub const ERROR_REASON: &str = "error_reason";
 /// The field of a rejected message that names the component that rejected it.
@@ -142,10 +148,10 @@ impl Batch {
     /// Returns a column by the name that expressions and templates use: a field, `payload`, or `meta.source`,
     /// `meta.path`, `meta.time`, `meta.position`. `payload` is returned as text, with U+FFFD in place of
     /// bytes that are not UTF-8. A field called `payload` hides the payload: see
-    /// [`by_intrinsic_fields`](Self::by_intrinsic_fields).
+    /// [`by_intrinsic_fields`](Self::by_intrinsic_fields). A field does not hide metadata.
     pub fn column(&self, name: &str) -> Option<ArrayRef> {
-        if let Some(column) = self.fields.column_by_name(name) {
-            return Some(column.clone());
+        if let Some((place, _)) = self.field(name) {
+            return Some(self.fields.column(place).clone());
         }
         let rows = self.rows();
         let constant = |value: &str| -> ArrayRef {
@@ -172,6 +178,11 @@ impl Batch {
             }
             _ => None,
         }
+    }
+
+    /// Returns the place and type of the field that a name means.
+    pub fn field(&self, name: &str) -> Option<(usize, &Field)> {
+        self.fields.schema_ref().column_with_name(name).filter(|_| !is_metadata(name))
     }
 
     /// Replaces the payloads.
@@ -274,42 +285,33 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
-    /// True if some messages may lack a field that has the name of an [intrinsic column](INTRINSIC), and
-    /// others have it.
+    /// True if some messages may lack a field called `payload`, and others have it.
     pub fn mixes_intrinsic(&self) -> bool {
-        self.hiding().next().is_some()
+        self.hiding().is_some()
     }
 
-    /// Returns the places of fields that hide intrinsic columns, and are not there in all messages.
-    fn hiding(&self) -> impl Iterator<Item = usize> {
-        let schema = self.fields.schema_ref();
-        let places = INTRINSIC.iter().filter_map(|name| schema.column_with_name(name));
-        places.map(|(place, _)| place).filter(|place| self.fields.column(*place).null_count() > 0)
+    /// Returns the place of a field called `payload`, if it hides the payload of some messages only.
+    fn hiding(&self) -> Option<usize> {
+        let (place, _) = self.field(PAYLOAD)?;
+        (self.fields.column(place).null_count() > 0).then_some(place)
     }
 
-    /// Divides a batch into runs of messages that have the same fields with the names of [intrinsic
-    /// columns](INTRINSIC). The others have no such columns. So `payload` means the field for messages that
-    /// have it, and the message itself for all others. In one batch, the column would hide the payloads of
-    /// all: a client could so erase what others have sent.
+    /// Divides a batch into runs of messages that have a field called `payload`, and of others, which then
+    /// have no such column. So `payload` means the field for messages that have it, and the message itself
+    /// for all others. In one batch, the column would hide the payloads of all: a client could so erase what
+    /// others have sent.
     #[must_use]
     pub fn by_intrinsic_fields(self) -> Vec<Self> {
-        let hiding: Vec<usize> = self.hiding().collect();
-        let columns: Vec<ArrayRef> = hiding.iter().map(|&place| self.fields.column(place).clone()).collect();
-        let has_same =
-            |row: usize, other: usize| columns.iter().all(|of| of.is_null(row) == of.is_null(other));
-        let is_end = |row: &usize| *row == self.rows() || !has_same(*row, row - 1);
+        let Some(place) = self.hiding() else { return vec![self] };
+        let column = self.fields.column(place).clone();
+        let is_end = |row: &usize| *row == self.rows() || column.is_null(*row) != column.is_null(*row - 1);
         let ends: Vec<usize> = (1..=self.rows()).filter(is_end).collect();
         let starts = std::iter::once(0).chain(ends.iter().copied());
         let part = |(start, end): (usize, usize)| {
             let mut part = self.share().slice(start, end - start);
-            let mut absent: Vec<usize> = hiding
-                .iter()
-                .zip(&columns)
-                .filter(|(_, of)| of.is_null(start))
-                .map(|(&place, _)| place)
-                .collect();
-            absent.sort_unstable();
-            absent.into_iter().rev().for_each(|place| drop(part.fields.remove_column(place)));
+            if column.is_null(start) {
+                drop(part.fields.remove_column(place));
+            }
             part
         };
         let parts = starts.zip(ends.iter().copied()).map(part).collect();

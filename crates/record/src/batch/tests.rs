@@ -65,6 +65,15 @@ fn names_reach_fields_payload_and_meta() {
 }
 
 #[test]
+fn a_field_does_not_hide_metadata() {
+    let field: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
+    let field = (Field::new("meta.source", DataType::Utf8, true), field);
+    let batch = batch(&["a"]).set_fields([field]).unwrap();
+    assert_eq!(batch.column("meta.source").unwrap().as_string_view().value(0), "test");
+    assert!(batch.field("meta.source").is_none() && batch.fields().num_columns() == 1);
+}
+
+#[test]
 fn what_is_not_utf8_is_shown_replaced_and_kept_as_it_was() {
     let mut writer = PayloadWriter::default();
     writer.push(b"ok");
@@ -156,7 +165,7 @@ fn messages_without_a_field_called_payload_have_their_payload() {
         ]
     );
     let given = parts(&[("meta.time", &[None, Some("t")]), ("payload", &[None, None])], &["a", "b"]).unwrap();
-    assert_eq!(given, [(strings(&["a"]), strings(&[])), (strings(&["b"]), strings(&["meta.time"]))]);
+    assert_eq!(given, [(strings(&["a", "b"]), strings(&["meta.time"]))]);
     let whole = parts(&[("payload", &[Some("x"), Some("y")])], &["a", "b"]).unwrap();
     assert_eq!(whole, [(strings(&["a", "b"]), strings(&["payload"]))]);
 }

@@ -12,9 +12,7 @@
 mod request;
 mod server_log;
 
-use std::collections::HashSet;
-
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use thalweg_codec::columns::{Columns, FieldType};
 use thalweg_codec::delimiter::Delimiter;
 use thalweg_engine::Transform;
@@ -22,6 +20,7 @@ use thalweg_engine::Transform;
 pub(crate) use request::Request;
 pub(crate) use server_log::ServerLog;
 
+use crate::numbered::Names;
 use crate::quoted::unescaped;
 use crate::text_parser::{TextOptions, TextParser, TextReader, push};
 
@@ -34,8 +33,10 @@ pub(crate) enum Shape {
     Spaced(usize),
     /// The line of a request, whose parts become fields as well.
     Request,
-    /// One value or several, separated by `, ` and ` : `, as nginx writes those of upstream servers. A number
-    /// is that of the last server, which answered.
+    /// The same, but it is empty or begins with `?`, so it may follow another variable directly.
+    Query,
+    /// One value or several, separated by `, ` and ` : `, as nginx writes those of upstream servers, and
+    /// proxies the addresses of clients. A number is that of the last server, which answered.
     List,
 }
 
@@ -79,30 +80,27 @@ impl Format {
     /// If there is no variable, or nothing between two of them.
     pub(crate) fn new(parts: impl IntoIterator<Item = Part>) -> Result<Self, String> {
         let mut format = Self { parts: Vec::new() };
-        let mut taken = HashSet::new();
+        let mut names = Names::default();
         for part in parts {
             match (part, format.parts.last_mut()) {
                 (Part::Literal(text), Some(Part::Literal(before))) => before.push_str(&text),
                 (Part::Literal(text), _) if text.is_empty() => {}
-                (Part::Variable(variable), Some(Part::Variable(before))) => {
+                (Part::Variable(variable), Some(Part::Variable(before)))
+                    if variable.shape != Shape::Query || before.shape == Shape::Query =>
+                {
                     let (one, other) = (&before.name, &variable.name);
                     return Err(format!(
                         "Nothing stands between `{one}` and `{other}`, so no line tells where the one ends."
                     ));
                 }
                 (Part::Variable(mut variable), _) => {
-                    let name = variable.name.clone();
-                    let mut number = 1;
-                    while !taken.insert(variable.name.clone()) {
-                        number += 1;
-                        variable.name = format!("{name}_{number}");
-                    }
+                    variable.name = names.give(&variable.name);
                     format.parts.push(Part::Variable(variable));
                 }
                 (part, _) => format.parts.push(part),
             }
         }
-        if taken.is_empty() {
+        if format.fields().is_empty() {
             return Err("The format has no variable, so it makes no field.".to_owned());
         }
         Ok(format)
@@ -136,7 +134,8 @@ impl Format {
             match part {
                 Part::Literal(text) => prefix.clone_from(text),
                 Part::Variable(variable) => {
-                    let next = match parts.peek() {
+                    let is_before_query = matches!(parts.peek(), Some(Part::Variable(_)));
+                    let next = match parts.clone().find(|part| matches!(part, Part::Literal(_))) {
                         Some(Part::Literal(text)) => text.as_str(),
                         _ => "",
                     };
@@ -145,6 +144,7 @@ impl Format {
                         shape: variable.shape,
                         is_quoted: prefix.ends_with('"') && next.starts_with('"'),
                         is_last_of_list: matches!(kind, FieldType::Int | FieldType::Float),
+                        is_before_query,
                         next: Delimiter::new(next),
                         next_text: next.into(),
                     });
@@ -168,13 +168,26 @@ struct Step {
     is_quoted: bool,
     /// True if only the last of several values counts.
     is_last_of_list: bool,
+    /// True if the value ends at a `?`, or where the query after it ends.
+    is_before_query: bool,
     next: Delimiter,
     next_text: Box<str>,
 }
 
 impl Step {
-    /// Returns the length of the value at the start of a text.
-    fn length(&self, text: &str) -> Option<usize> {
+    /// Returns the length of the value at the start of a text, and the length with the literal after it.
+    fn lengths(&self, text: &str) -> Option<(usize, usize)> {
+        let end = self.end(text)?;
+        let value = text.as_bytes().get(..end)?;
+        if self.is_before_query {
+            let length = memchr(b'?', value).unwrap_or(end);
+            return Some((length, length));
+        }
+        text.get(end..)?.starts_with(&*self.next_text).then(|| (end, end + self.next_text.len()))
+    }
+
+    /// Returns the offset of the literal that follows.
+    fn end(&self, text: &str) -> Option<usize> {
         let bytes = text.as_bytes();
         if self.is_quoted {
             return closing_quote(bytes);
@@ -241,15 +254,9 @@ impl TextReader for Lines {
                 let name = columns.name(column).unwrap_or_default();
                 format!("`{}` does not follow the field `{name}`, which begins at byte {at}", step.next_text)
             };
-            let length = step.length(rest).ok_or_else(absent)?;
-            let (Some(piece), Some(after)) = (rest.get(..length), rest.get(length..)) else {
-                return Err(absent());
-            };
-            if !after.starts_with(&*step.next_text) {
-                return Err(absent());
-            }
-            at += length + step.next_text.len();
-            let piece = unescaped(piece, &mut self.decoded);
+            let (length, with_literal) = step.lengths(rest).ok_or_else(absent)?;
+            at += with_literal;
+            let piece = unescaped(rest.get(..length).unwrap_or_default(), &mut self.decoded);
             match step.shape {
                 Shape::Request => self.request.push(columns, column, piece)?,
                 Shape::List if step.is_last_of_list => {

@@ -90,7 +90,10 @@ fn variable(letter: &str, argument: &str) -> Option<Variable> {
     let int = |name: &str| Variable::new(name, FieldType::Int);
     let header = |prefix: &str| {
         let is_length = argument.eq_ignore_ascii_case("content-length");
-        Variable::new(prefixed(prefix), if is_length { FieldType::Int } else { FieldType::Text })
+        let variable =
+            Variable::new(prefixed(prefix), if is_length { FieldType::Int } else { FieldType::Text });
+        let is_list = argument.eq_ignore_ascii_case("x-forwarded-for");
+        if is_list { variable.shaped(Shape::List) } else { variable }
     };
     Some(match (letter, argument) {
         ("h" | "a", "" | "c") => text("remote_addr"),
@@ -120,7 +123,7 @@ fn variable(letter: &str, argument: &str) -> Option<Variable> {
         ("p", _) => int("server_port"),
         ("P", "tid" | "hextid") => text("tid"),
         ("P", _) => int("pid"),
-        ("q", _) => text("query_string"),
+        ("q", _) => text("query_string").shaped(Shape::Query),
         ("r", _) => text("request").shaped(Shape::Request),
         ("R", _) => text("handler"),
         ("s", _) => int("status"),

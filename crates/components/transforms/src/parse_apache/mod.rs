@@ -33,7 +33,8 @@ pub struct ParseApache {
     /// The format: `combined`, which is the default, `common`, `vhost_combined` (with host and port before
     /// it), `error` (the log of errors), or the text of a directive `LogFormat`.
     ///
-    /// With `error`, the fields are `time`, `module`, `level`, `pid`, `tid`, `client`, `port` and `message`.
+    /// With `error`, the fields are `time`, `module`, `level`, `pid`, `tid`, `source`, which is a place in
+    /// Apache's sources, `error`, which is an error of the system, `client`, `port` and `message`.
     #[serde(default = "combined")]
     format: String,
     #[serde(flatten)]

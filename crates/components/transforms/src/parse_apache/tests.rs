@@ -63,6 +63,31 @@ fn a_directive_may_be_given_as_it_is_in_the_configuration() {
 }
 
 #[test]
+fn a_query_may_follow_its_path_directly() {
+    let line = "1.1.1.1 GET /a?b=?c HTTP/1.1 200";
+    let given =
+        parsed("format: '%h %m %U%q %H %>s'", &[line, "1.1.1.1 GET /a HTTP/1.1 200", "1.1.1.1 GET /a"]);
+    let paths: Vec<_> =
+        given.main().iter().map(|row| (row["uri"].clone(), row["query_string"].clone())).collect();
+    assert_eq!(paths, [(json!("/a"), json!("?b=?c")), (json!("/a"), json!(""))]);
+    assert_eq!(given.reasons(), ["` ` does not follow the field `uri`, which begins at byte 12"]);
+    let given = parsed("format: '\"%U%q\"'", &["\"/a b?c\"", "\"/\""]);
+    let paths: Vec<_> =
+        given.main().iter().map(|row| (row["uri"].clone(), row["query_string"].clone())).collect();
+    assert_eq!(paths, [(json!("/a b"), json!("?c")), (json!("/"), json!(""))]);
+    let given = parsed("format: '%U%q'", &["/a?c"]);
+    assert_eq!(given.main(), [json!({"uri": "/a", "query_string": "?c"})]);
+}
+
+#[test]
+fn a_header_may_have_the_addresses_of_several_clients() {
+    let given = parsed("format: '%h %{X-Forwarded-For}i %s'", &["10.0.0.1 1.2.3.4, 5.6.7.8 200"]);
+    let expected =
+        json!({"remote_addr": "10.0.0.1", "http_x_forwarded_for": "1.2.3.4, 5.6.7.8", "status": 200});
+    assert_eq!(given.main(), [expected]);
+}
+
+#[test]
 fn lines_of_the_log_of_errors_of_both_versions() {
     let given = parsed(
         "format: error",
@@ -87,6 +112,39 @@ fn lines_of_the_log_of_errors_of_both_versions() {
     assert_eq!(
         given.reasons(),
         ["does not begin with a time in brackets", "the field `time` is not a time: `x`"]
+    );
+}
+
+#[test]
+fn a_source_and_an_error_may_stand_before_the_client() {
+    let head = "[Thu Oct 01 13:16:02.751051 2026]";
+    let lines = [
+        "[core:error] [pid 7:tid 8] (13)Permission denied: [client 170.140.220.100:56168] AH00035: access denied",
+        "[core:error] [pid 7:tid 8] [client ::1:46010] AH00132: file permissions deny server access",
+        "[core:error] [pid 7:tid 8] [client 2001:db8::1:443] x",
+        "[ssl:debug] [pid 7:tid 8] ssl_engine_kernel.c(415): [client 1.2.3.4:5] AH02034: Initial: x",
+        "[core:error] [pid 7:tid 8] util.c(9): (EAI 2)Name or service not known: AH1: x: [client 6.6.6.6:6] y",
+        "[core:error] [pid 7:tid 8] x: [client 6.6.6.6:6] y",
+        "[error] [client 2001:db8::1:443] x",
+    ]
+    .map(|line| format!("{head} {line}"));
+    let given = testing::apply::<ParseApache>("format: error", [testing::batch(&lines)]);
+    let found: Vec<_> = given
+        .main()
+        .into_iter()
+        .map(|row| ["source", "error", "client", "port", "message"].map(|name| row[name].clone()))
+        .collect();
+    assert_eq!(
+        json!(found),
+        json!([
+            [null, "(13)Permission denied", "170.140.220.100", 56168, "AH00035: access denied"],
+            [null, null, "::1", 46010, "AH00132: file permissions deny server access"],
+            [null, null, "2001:db8::1", 443, "x"],
+            ["ssl_engine_kernel.c(415)", null, "1.2.3.4", 5, "AH02034: Initial: x"],
+            ["util.c(9)", "(EAI 2)Name or service not known", null, null, "AH1: x: [client 6.6.6.6:6] y"],
+            [null, null, null, null, "x: [client 6.6.6.6:6] y"],
+            [null, null, "2001:db8::1:443", null, "x"],
+        ])
     );
 }
 

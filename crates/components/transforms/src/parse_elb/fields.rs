@@ -23,6 +23,8 @@ pub(super) enum Form {
     Value,
     /// An address and a port.
     Address,
+    /// Names, each in quotes, between commas: `"h2","http/1.1"`.
+    Names,
     /// The line of a request.
     Request,
 }
@@ -134,7 +136,7 @@ const NETWORK: &[Field] = &[
     text("domain_name"),
     text("alpn_fe_protocol"),
     text("alpn_be_protocol"),
-    text("alpn_client_preference_list"),
+    Field { form: Form::Names, name: "alpn_client_preference_list", kind: Text, port: "" },
     value("tls_connection_creation_time", Timestamp),
 ];
 

@@ -25,7 +25,8 @@ use fields::{Field, Form, Kind};
 /// becomes two fields: `client_ip` and `client_port`, `target_ip` and `target_port`, and `backend_ip`,
 /// `destination_ip` in the same way. `time` is a point in time, also where AWS calls it `timestamp`. The
 /// parts of `request` are the fields `request_method`, `request_uri` and `server_protocol`, as in
-/// `parse_nginx`. The value `-` is NULL. Values that AWS adds at the end in the future are ignored.
+/// `parse_nginx`. Names of protocols in a list are separated by commas, without quotes. The value `-` is
+/// NULL. Values that AWS adds at the end in the future are ignored.
 ///
 /// A line of another format leaves by the `errors` output. The formats are described at
 /// <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>.
@@ -171,6 +172,8 @@ impl TextReader for Records {
             let value = unescaped(value, &mut self.decoded);
             match field.form {
                 Form::Value => push(columns, first, value)?,
+                // The quotes around the whole list are removed already.
+                Form::Names => push(columns, first, &value.replace("\",\"", ","))?,
                 Form::Request => layout.request.push(columns, first, value)?,
                 Form::Address => {
                     let (host, port) = match value.rsplit_once(':') {

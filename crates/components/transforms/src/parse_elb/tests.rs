@@ -82,6 +82,16 @@ fn a_connection_without_a_request_has_no_parts_of_one() {
 }
 
 #[test]
+fn names_of_protocols_lose_their_quotes() {
+    for (written, expected) in [(r#""h2","http/1.1""#, "h2,http/1.1"), (r#""h2""#, "h2")] {
+        let line = NETWORK.replace("- - - 2018", &format!("h2 h2 {written} 2018"));
+        let row = parsed("{}", &[&line]).main()[0].clone();
+        assert_eq!(row["alpn_client_preference_list"], expected);
+        assert_eq!(row["tls_connection_creation_time"], 1_545_274_770_000_000_i64);
+    }
+}
+
+#[test]
 fn what_is_not_a_record_says_why() {
     let cut = &CLASSIC[..CLASSIC.len() - 12];
     let given = parsed("{}", &["a b", "http x", cut, "tls 2.0", ""]);

@@ -129,6 +129,7 @@ fn variable(name: &str) -> Variable {
         "time_local" => Variable::new("time", kind).shaped(Shape::Spaced(1)),
         "time_iso8601" | "msec" => Variable::new("time", kind),
         "request" => Variable::new(name, kind).shaped(Shape::Request),
+        "http_x_forwarded_for" | "proxy_add_x_forwarded_for" => Variable::new(name, kind).shaped(Shape::List),
         _ if name.starts_with("upstream_") => Variable::new(name, kind).shaped(Shape::List),
         _ => Variable::new(name, kind),
     }

@@ -38,7 +38,10 @@ pub struct ParseNginx {
     /// errors), or the text of a directive `log_format`.
     ///
     /// With `error`, the fields are `time`, `level`, `pid`, `tid`, `connection` and `message`, and `client`,
-    /// `server`, `request`, `subrequest`, `upstream`, `host` and `referrer` where nginx names them.
+    /// `server`, `login`, `request`, `subrequest`, `upstream`, `host` and `referrer` where nginx names them.
+    /// Streams have `bytes_from_client`, `bytes_to_client`, `bytes_from_upstream` and `bytes_to_upstream` as
+    /// well. A line in which `client` may be one of two values, since a request contained the text of a line,
+    /// leaves by the `errors` output.
     #[serde(default = "combined")]
     format: String,
     #[serde(flatten)]

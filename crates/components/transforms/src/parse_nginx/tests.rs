@@ -121,6 +121,29 @@ fn times_have_one_name_and_repeated_variables_are_numbered() {
 }
 
 #[test]
+fn a_header_may_have_the_addresses_of_several_clients() {
+    let given = parsed(
+        "format: '$remote_addr $http_x_forwarded_for $status'",
+        &["10.0.0.1 1.2.3.4, 5.6.7.8 200", "10.0.0.1 - 200"],
+    );
+    assert_eq!(
+        given.main(),
+        [
+            json!({"remote_addr": "10.0.0.1", "http_x_forwarded_for": "1.2.3.4, 5.6.7.8", "status": 200}),
+            json!({"remote_addr": "10.0.0.1", "status": 200}),
+        ]
+    );
+}
+
+/// Each variable tried all numbers of those before it.
+#[test]
+fn a_format_of_many_equal_variables_is_read_in_linear_time() {
+    let format = "$status ".repeat(50_000);
+    let format = format::read(&format).unwrap();
+    assert_eq!(format.fields().last().unwrap().0, "status_50000");
+}
+
+#[test]
 fn what_is_not_of_this_format_says_where() {
     let given = parsed(
         "format: '<$status> \"$request\" [$host]'",
@@ -182,6 +205,66 @@ fn lines_of_the_log_of_errors_have_their_context() {
 }
 
 #[test]
+fn lines_of_streams_and_mail_servers_have_their_own_context() {
+    let given = parsed(
+        "format: error",
+        &[
+            r#"2026/11/25 08:14:02 [error] 6#6: *3 connect() failed (111: Connection refused), client: 10.30.100.61, server: 0.0.0.0:6443, upstream: "10.30.100.52:6443", bytes from/to client:1/2, bytes from/to upstream:3/4"#,
+            r#"2026/11/25 08:14:02 [alert] 2#2: *8 socket() failed, udp client: 1.2.3.4, server: 0.0.0.0:53, upstream: "172.18.0.3:53""#,
+            "2026/11/25 08:14:02 [info] 2#2: *8 client disconnected, bytes from/to client:78/0, bytes from/to upstream:0/78",
+            r#"2026/11/25 08:14:02 [info] 1#0: *1 client login failed: "x", client: ::1 using starttls, server: 0.0.0.0:110, login: "bob", upstream: 10.0.0.1:143"#,
+        ],
+    );
+    let expected = [
+        json!({"connection": 3, "message": "connect() failed (111: Connection refused)", "client": "10.30.100.61",
+            "server": "0.0.0.0:6443", "upstream": "10.30.100.52:6443", "bytes_from_client": 1,
+            "bytes_to_client": 2, "bytes_from_upstream": 3, "bytes_to_upstream": 4}),
+        json!({"connection": 8, "message": "socket() failed", "client": "1.2.3.4", "server": "0.0.0.0:53",
+            "upstream": "172.18.0.3:53"}),
+        json!({"connection": 8, "message": "client disconnected", "bytes_from_client": 78, "bytes_to_client": 0,
+            "bytes_from_upstream": 0, "bytes_to_upstream": 78}),
+        json!({"connection": 1, "message": "client login failed: \"x\"", "client": "::1",
+            "server": "0.0.0.0:110", "login": "bob", "upstream": "10.0.0.1:143"}),
+    ];
+    let mut rows = given.main();
+    for row in rows.iter_mut().filter_map(|row| row.as_object_mut()) {
+        row.retain(|name, _| !["time", "level", "pid", "tid"].contains(&name.as_str()));
+    }
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn a_request_cannot_forge_its_client() {
+    let head = "2026/11/25 08:14:02 [error] 6#6: *3 open() ";
+    let tail = r#", client: 10.0.0.1, server: shop, request: "GET /x HTTP/1.1", host: "shop""#;
+    let forged = ", client: 6.6.6.6, server: evil";
+    let lines = [
+        format!("{head}\"/x{forged}\" failed{tail}"),
+        format!("{head}\"/x\" failed{tail}, referrer: \"y{forged}\""),
+        format!("{head}\"/x\" failed, client: 10.0.0.1, server: , request: \"GET /{}", "x".repeat(40)),
+        format!("{head}\"/x{forged}, referrer: \"\" failed{tail}"),
+        format!("{head}\"/x\" failed{tail}, referrer: \"y{forged}, host: \"z\""),
+    ];
+    let given = testing::apply::<ParseNginx>("format: error", [testing::batch(&lines)]);
+    let found: Vec<_> = given
+        .main()
+        .into_iter()
+        .map(|row| ["message", "client", "server", "referrer"].map(|name| row[name].clone()))
+        .collect();
+    let inner = format!("open() \"/x{forged}\" failed");
+    assert_eq!(
+        json!(found),
+        json!([
+            [inner, "10.0.0.1", "shop", null],
+            ["open() \"/x\" failed", "10.0.0.1", "shop", format!("y{forged}")],
+            ["open() \"/x\" failed", "10.0.0.1", "", null],
+        ])
+    );
+    let reason = "`client` is named twice, and the line does not tell which is a part of the message or of another value";
+    assert_eq!(given.reasons(), [reason, reason]);
+}
+
+#[test]
 fn mistakes_name_the_option() {
     let mistake = |yaml: &str| testing::messages(testing::options::<ParseNginx>(yaml).check()).join("\n");
     assert_eq!(
@@ -227,6 +310,15 @@ proptest! {
     #[test]
     fn every_line_leaves(lines in prop::collection::vec("[0-9\" \\[\\]\\\\x:#,-]{0,30}", 1..20)) {
         no_line_is_lost::<ParseNginx>("format: '$status [$upstream_addr] \"$request\"'", &lines)?;
+        no_line_is_lost::<ParseNginx>("format: error", &lines)?;
+    }
+
+    #[test]
+    fn every_line_of_an_error_leaves(
+        lines in prop::collection::vec("(, |client: |server: |login: |upstream: |host: |[a, \"]){0,9}", 1..20),
+    ) {
+        let lines: Vec<String> =
+            lines.into_iter().map(|line| format!("2026/11/25 08:14:02 [error] 1#1: x{line}")).collect();
         no_line_is_lost::<ParseNginx>("format: error", &lines)?;
     }
 }

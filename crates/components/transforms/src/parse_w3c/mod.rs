@@ -34,8 +34,8 @@ use record::Records;
 /// or fewer values than there are fields.
 ///
 /// `time` is a point in time, with the date of the field `date`. Without that field, the time of the day is
-/// the text `time-of-day`. Statuses, sizes and ports are whole numbers. The value `-` is NULL. The format is
-/// described at <https://www.w3.org/TR/WD-logfile.html>.
+/// the text `time-of-day`. Statuses, sizes and ports are whole numbers, durations are numbers. The value `-`
+/// is NULL. The format is described at <https://www.w3.org/TR/WD-logfile.html>.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseW3c {
@@ -53,10 +53,11 @@ pub struct ParseW3c {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum W3cFormat {
-    /// IIS, and others: there is a space between values, and texts may be in double quotes.
+    /// IIS, and others: there is a space between values, or a tab, and texts may be in double quotes.
     #[default]
     Iis,
-    /// Amazon CloudFront: there is a tab between values, and `%20` in them is a space.
+    /// Amazon CloudFront: there is a tab between values, and `%20` in them is a space. The URLs in
+    /// `cs-uri-query` and `cs(Referer)` keep their escapes.
     Cloudfront,
 }
 
@@ -67,7 +68,7 @@ const VALUE: usize = 16;
 
 impl ParseW3c {
     fn typing(&self) -> Typing {
-        self.options.typing(record::types(self.format == W3cFormat::Cloudfront))
+        self.options.typing(record::types())
     }
 }
 

@@ -39,7 +39,7 @@ fn lines_of_iis_have_the_fields_that_their_file_names() {
         [
             json!({"date": "2026-11-25", "time": 1_795_594_442_000_000_i64, "s-ip": "10.0.0.5", "cs-method": "GET",
                 "cs-uri-stem": "/default.htm", "cs-uri-query": "a=1", "s-port": 443, "c-ip": "203.0.113.7",
-                "cs(User-Agent)": "Mozilla/5.0+(Windows)", "sc-status": 200, "time-taken": 15}),
+                "cs(User-Agent)": "Mozilla/5.0+(Windows)", "sc-status": 200, "time-taken": 15.0}),
             json!({"time-of-day": "08:15:00", "cs-method": "PUT", "x": "a \"b\" c"}),
             json!({"time-of-day": "08:15:01"}),
         ]
@@ -64,6 +64,50 @@ fn lines_of_cloudfront_are_divided_at_tabs_and_decoded() {
             "cs(User-Agent)": "Mozilla/5.0 (Windows NT)", "time-taken": 0.001})
         ]
     );
+}
+
+#[test]
+fn a_value_that_begins_with_a_quote_does_not_need_another() {
+    let lines = [
+        "#Fields: date cs-uri-query cs(User-Agent) sc-status",
+        "2024-01-02 - \"Mozilla/5.0 200",
+        "2024-01-02 \"><script> Mozilla/5.0 404",
+        "2024-01-02 \"a Mozilla/5.0\" 200",
+        "2024-01-02 a \"Mozilla/5.0 (X11)\" 200",
+    ];
+    let found: Vec<_> = parsed("{}", &lines)
+        .main()
+        .into_iter()
+        .map(|row| ["cs-uri-query", "cs(User-Agent)", "sc-status"].map(|name| row[name].clone()))
+        .collect();
+    assert_eq!(
+        json!(found),
+        json!([
+            [null, "\"Mozilla/5.0", 200],
+            ["\"><script>", "Mozilla/5.0", 404],
+            ["\"a", "Mozilla/5.0\"", 200],
+            ["a", "Mozilla/5.0 (X11)", 200],
+        ])
+    );
+}
+
+#[test]
+fn tabs_may_be_between_values_and_durations_may_have_a_fraction() {
+    let given = parsed("{}", &["#Fields:\tdate\tx\ttime-taken", "2024-01-02\ta b\t0.015", "2024-01-02 c 15"]);
+    assert_eq!(
+        given.main(),
+        [
+            json!({"date": "2024-01-02", "x": "a b", "time-taken": 0.015}),
+            json!({"date": "2024-01-02", "x": "c", "time-taken": 15.0}),
+        ]
+    );
+}
+
+#[test]
+fn queries_of_cloudfront_keep_their_escapes() {
+    let lines = ["#Fields: cs-uri-query cs(Referer) x", "a=1%26b&c=%20\thttp://x/?a=%26\ta%20b"];
+    let expected = json!({"cs-uri-query": "a=1%26b&c=%20", "cs(Referer)": "http://x/?a=%26", "x": "a b"});
+    assert_eq!(parsed("format: cloudfront", &lines).main(), [expected]);
 }
 
 fn of(path: &str, first: u64, lines: &[&str]) -> Batch {
@@ -126,7 +170,7 @@ fn fields_can_be_given() {
 
 #[test]
 fn a_list_of_fields_that_cannot_be_read_is_rejected_with_its_lines() {
-    let given = parsed("{}", &["#Fields: a a", "1 2", "#Fields:", "3", "#Fields: a", "4", "\"x"]);
+    let given = parsed("{}", &["#Fields: a a", "1 2", "#Fields:", "3", "#Fields: a", "4", "\"x y"]);
     assert_eq!(given.main(), [json!({"a": "4"})]);
     assert_eq!(
         given.errors(),
@@ -135,7 +179,7 @@ fn a_list_of_fields_that_cannot_be_read_is_rejected_with_its_lines() {
             ("1 2", "the header could not be read: it names `a` twice"),
             ("#Fields:", "the header could not be read: it names no field"),
             ("3", "the header could not be read: it names no field"),
-            ("\"x", "the quote at byte 0 is not closed"),
+            ("\"x y", "the quote at byte 0 is not closed"),
         ]
         .map(|(line, reason)| (line.to_owned(), reason.to_owned()))
     );

@@ -1,21 +1,16 @@
 //! Hides personal data in texts.
 //!
-//! One automaton looks for all expressions in a single pass, and a text without a candidate stays where it
-//! is. Only in others is each kind searched for by itself. A candidate that fails its check is searched again
-//! from its second byte, since another may begin inside it. Such candidates have a bounded length, so this
-//! stays linear. With all kinds in one automaton it would not: a long run of characters that may begin a mail
-//! address would be read again for each candidate of a card in it.
+//! `kinds` says what personal data looks like, `search` finds it, and `own` what matches patterns of the
+//! user.
 
 mod kinds;
+mod own;
+mod search;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use regex_automata::Input;
-use regex_automata::meta::{BuildError, Cache, Config, Regex};
-use regex_automata::nfa::thompson::WhichCaptures;
-use regex_automata::util::syntax;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::FieldType;
@@ -25,6 +20,7 @@ use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Outputs, T
 use thalweg_record::{Batch, PAYLOAD};
 
 use self::kinds::Kind;
+use self::search::{Found, LARGEST, Search};
 use crate::pseudonym::{self, Pseudonyms};
 
 /// The number of digits of a pseudonym in a text.
@@ -34,7 +30,8 @@ const DIGITS: usize = 16;
 /// of your own.
 ///
 /// Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
-/// hidden. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+/// hidden. A long message whose search for a `pattern` would take quadratic time leaves by the `errors`
+/// output. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {
@@ -57,7 +54,8 @@ pub struct Redact {
     #[serde(default)]
     keep_last: usize,
     /// The secret of pseudonyms, at least 8 bytes, from a variable or a file. In place of `with`, the first
-    /// 16 digits of an HMAC-SHA-256 stand for the data: the same ones for the same data.
+    /// 16 digits of an HMAC-SHA-256 stand for the data: the same ones for the same data. Spellings of a card,
+    /// an account, an IP address or the domain of a mail address are the same data.
     secret: Option<String>,
 }
 
@@ -99,6 +97,14 @@ sinks:
             let mistake = Mistake::new("keep_last", "`keep_last` has no effect with a `secret`.");
             mistakes.push(mistake.help("Remove one of the two."));
         }
+        if Search::new(&self.find, &self.pattern).is_err() {
+            let most = LARGEST >> 20;
+            let message =
+                format!("The patterns are too large: compiled, they take more than {most} MiB together.");
+            let mistake = Mistake::new("pattern", message);
+            mistakes
+                .push(mistake.help("Repetitions with large counts, such as `\\w{200}`, make them large."));
+        }
         mistakes
     }
 }
@@ -120,7 +126,7 @@ impl TransformConfig for Redact {
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let search = Search::new(&self.find, &self.pattern)
-            .map_err(|error| Error::permanent("the patterns are too large together").caused_by(error))?;
+            .map_err(|error| Error::permanent("the patterns are too large").caused_by(error))?;
         let editors = self.names().iter().map(|name| Target::field(name).editor(FieldType::Text)).collect();
         let cover = match &self.secret {
             Some(secret) => Cover::Pseudonym(Pseudonyms::new(secret)),
@@ -143,7 +149,7 @@ impl Transform for Redactor {
         for editor in editors {
             let Some(batch) = rest.take() else { return Ok(()) };
             rest = editor.edited(batch, out, |value, buffer| {
-                Ok(if redact(search, cover, value, buffer) { Edit::Written } else { Edit::Piece(value) })
+                Ok(if redact(search, cover, value, buffer)? { Edit::Written } else { Edit::Piece(value) })
             })?;
         }
         out.send(rest);
@@ -152,123 +158,24 @@ impl Transform for Redactor {
 }
 
 /// Writes the text without the data. Returns false, and writes nothing, if there is no data in it.
-fn redact(search: &mut Search, cover: &Cover, text: &[u8], out: &mut Vec<u8>) -> bool {
-    if !search.begin(text) {
-        return false;
+///
+/// # Errors
+/// The reason for rejecting the message.
+fn redact(search: &mut Search, cover: &Cover, text: &[u8], out: &mut Vec<u8>) -> Result<bool, String> {
+    if !search.begin(text)? {
+        return Ok(false);
     }
     let mut copied = 0;
-    while let Some((start, end)) = search.next(text) {
-        out.extend_from_slice(text.get(copied..start).unwrap_or_default());
-        cover.write(text.get(start..end).unwrap_or_default(), out);
-        copied = end;
+    while let Some(found) = search.next(text)? {
+        out.extend_from_slice(text.get(copied..found.start).unwrap_or_default());
+        cover.write(text, found, out);
+        copied = found.end;
     }
     if copied == 0 {
-        return false;
+        return Ok(false);
     }
     out.extend_from_slice(text.get(copied..).unwrap_or_default());
-    true
-}
-
-/// Finds the data in texts.
-struct Search {
-    any: Automaton,
-    finders: Vec<Finder>,
-}
-
-impl Search {
-    fn new(kinds: &[Kind], own: &[Pattern]) -> Result<Self, Box<BuildError>> {
-        let own: Vec<String> = own.iter().map(|pattern| pattern.regex().as_str().to_owned()).collect();
-        let all: Vec<String> = kinds.iter().map(|kind| kind.pattern()).chain(own.clone()).collect();
-        let mut finders = Vec::new();
-        for &kind in kinds {
-            finders.push(Finder {
-                automaton: Automaton::new(&[kind.pattern()])?,
-                kind: Some(kind),
-                next: None,
-            });
-        }
-        if !own.is_empty() {
-            finders.push(Finder { automaton: Automaton::new(&own)?, kind: None, next: None });
-        }
-        Ok(Self { any: Automaton::new(&all)?, finders })
-    }
-
-    /// Begins with a text. Returns false if there is no candidate in it.
-    fn begin(&mut self, text: &[u8]) -> bool {
-        if self.any.find(text, 0, true).is_none() {
-            return false;
-        }
-        self.finders.iter_mut().for_each(|finder| finder.seek(text, 0));
-        true
-    }
-
-    /// Returns the range of the next data.
-    fn next(&mut self, text: &[u8]) -> Option<(usize, usize)> {
-        let all = self.finders.iter().filter_map(|finder| finder.next);
-        let (start, end) = all.min_by_key(|(start, _)| *start)?;
-        for finder in &mut self.finders {
-            if finder.next.is_some_and(|(start, _)| start < end) {
-                finder.seek(text, end);
-            }
-        }
-        Some((start, end))
-    }
-}
-
-/// Expressions of which any may match.
-struct Automaton {
-    regex: Regex,
-    cache: Cache,
-}
-
-impl Automaton {
-    fn new(patterns: &[String]) -> Result<Self, Box<BuildError>> {
-        let regex = Regex::builder()
-            .configure(Config::new().utf8_empty(false).which_captures(WhichCaptures::Implicit))
-            .syntax(syntax::Config::new().utf8(false))
-            .build_many(patterns)?;
-        Ok(Self { cache: regex.create_cache(), regex })
-    }
-
-    fn find(&mut self, text: &[u8], from: usize, is_any: bool) -> Option<(usize, usize)> {
-        let input = Input::new(text).range(from..).earliest(is_any);
-        self.regex.search_with(&mut self.cache, &input).map(|found| (found.start(), found.end()))
-    }
-}
-
-/// Finds the data of one kind, or that of the user's patterns.
-struct Finder {
-    automaton: Automaton,
-    kind: Option<Kind>,
-    /// The range of the next data.
-    next: Option<(usize, usize)>,
-}
-
-impl Finder {
-    /// Finds the first data at or after an index. Empty matches are no data.
-    fn seek(&mut self, text: &[u8], mut from: usize) {
-        self.next = None;
-        while from <= text.len() {
-            let Some((start, end)) = self.automaton.find(text, from, false) else { return };
-            match self.length(text, start, end) {
-                Some(length) if length > 0 => {
-                    self.next = Some((start, start + length));
-                    return;
-                }
-                _ => from = start + 1,
-            }
-        }
-    }
-
-    fn length(&self, text: &[u8], start: usize, end: usize) -> Option<usize> {
-        match self.kind {
-            None => Some(end - start),
-            Some(kind) => {
-                let before = start.checked_sub(1).and_then(|at| text.get(at)).copied();
-                kind.length(text.get(start..end)?, before, text.get(end..)?)
-            }
-        }
-    }
+    Ok(true)
 }
 
 /// The text in place of data.
@@ -278,7 +185,8 @@ enum Cover {
 }
 
 impl Cover {
-    fn write(&self, data: &[u8], out: &mut Vec<u8>) {
+    fn write(&self, text: &[u8], found: Found, out: &mut Vec<u8>) {
+        let data = text.get(found.start..found.end).unwrap_or_default();
         match self {
             Self::Text { with, keep_last } => {
                 out.extend_from_slice(with);
@@ -286,7 +194,10 @@ impl Cover {
             }
             Self::Pseudonym(pseudonyms) => {
                 let start = out.len();
-                pseudonyms.write(data, out);
+                match found.kind {
+                    Some(kind) => pseudonyms.write(&kind.canonical(data), out),
+                    None => pseudonyms.write(data, out),
+                }
                 out.truncate(start + DIGITS);
             }
         }

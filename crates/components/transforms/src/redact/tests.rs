@@ -21,14 +21,30 @@ fn each_kind_is_found_and_what_only_looks_like_it_is_not() {
         ("email", "to ann.miller+x@mail.example.org.", "to ***."),
         ("email", "user=ann@example.org;é@exämple.de", "user=***;***"),
         ("email", "ann@localhost @ a@b", "ann@localhost @ a@b"),
+        ("email", "o'brien@example.org 'ann@example.org'", "*** '***'"),
+        ("email", r#""john doe"@example.org "x":"a\"b"@example.org"#, r#"*** "x":***"#),
+        ("email", "bounce+ann=example.org@list.org ann@example.org@list.org", "*** ***"),
         ("card", "4111-1111-1111-1111 4111 1111 1111 1111,4111111111111111", "*** ***,***"),
         ("card", "378282246310005", "***"),
+        ("card", "4111-1111-1111-1111-123 4111111111111111-12/25", "***-123 ***-12/25"),
         ("card", "order 4111111111111112 at 1764058442123456", "order 4111111111111112 at 1764058442123456"),
         ("card", "22 4111-1111-1111-1111", "22 ***"),
         ("card", "4111-1111-1111-1111 22", "*** 22"),
         ("card", "x4111111111111111 41111111111111110000", "x4111111111111111 41111111111111110000"),
         ("ip", "192.0.2.1, [2001:db8::1]:443 ::1.", "***, [***]:443 ***."),
         ("ip", "::ffff:192.0.2.128 10.0.0.1:80", "*** ***:80"),
+        (
+            "ip",
+            "from 2001:db8::1: refused, ::ffff:10.0.0.1:443 2001:db8::1:",
+            "from ***: refused, ***:443 ***:",
+        ),
+        ("ip", "client:2001:db8::1 node:2001:db8::1", "client:*** node:***"),
+        ("ip", "::1:2:3:4:5:6:7 1:2:3:4:5:6:7::", "*** ***"),
+        (
+            "ip",
+            "SHA1:aa:bb:cc:dd:ee:ff:00:11:22 1:2:3:4:5:6:7:8:9 std::dead::beef",
+            "SHA1:aa:bb:cc:dd:ee:ff:00:11:22 1:2:3:4:5:6:7:8:9 std::dead::beef",
+        ),
         (
             "ip",
             "1.2.3.4.5 256.1.1.1 12:30:45 std::vector 00:1b:44:11:3a:b7",
@@ -53,6 +69,29 @@ fn the_cover_is_a_text_the_end_or_a_pseudonym() {
     let yaml = "{ find: email, secret: 'long enough' }";
     let (one, other) = (redacted(yaml, "a@b.org c@d.org"), redacted(yaml, "a@b.org"));
     assert!(one.starts_with(&other) && other.len() == 16 && one.len() == 33, "{one} {other}");
+}
+
+#[test]
+fn all_spellings_have_one_pseudonym() {
+    for (kind, spellings) in [
+        ("card", ["4111-1111-1111-1111", "4111111111111111", "4111 1111 1111 1111"]),
+        ("iban", ["DE89370400440532013000", "DE89 3704 0044 0532 0130 00", "de89370400440532013000"]),
+        ("ip", ["2001:db8::1", "2001:DB8::1", "2001:db8:0:0:0:0:0:1"]),
+        ("email", ["Ann@example.org", "Ann@Example.org", "Ann@EXAMPLE.ORG"]),
+    ] {
+        let yaml = format!("{{ find: {kind}, secret: 'long enough' }}");
+        let [one, two, three] = spellings.map(|text| redacted(&yaml, text));
+        assert!(one.len() == 16 && one == two && two == three, "{one} {two} {three}");
+    }
+    let yaml = "{ find: email, secret: 'long enough' }";
+    assert_ne!(redacted(yaml, "Ann@example.org"), redacted(yaml, "ann@example.org"));
+}
+
+#[test]
+fn of_data_that_begins_at_one_place_the_longest_is_hidden() {
+    for find in ["[card, email]", "[email, card]"] {
+        assert_eq!(redacted(&format!("find: {find}"), "4111111111111111@example.org x"), "*** x");
+    }
 }
 
 #[test]
@@ -81,6 +120,38 @@ fn mistakes_are_told_and_the_secret_is_not() {
 fn a_long_run_of_candidates_is_read_in_linear_time() {
     let text = "4111111111111112-".repeat(60_000);
     assert!(redacted("{ find: [email, card, ip, iban], pattern: '[0-9-]+x' }", &text) == text);
+}
+
+/// Each letter is a match, which is known at the end of the word.
+#[test]
+fn a_text_in_which_all_matches_would_take_too_long_is_rejected() {
+    let yaml = "pattern: '[a-z]+x|a'";
+    let given = testing::apply::<Redact>(yaml, [testing::batch(["a".repeat(1 << 20)])]);
+    assert_eq!(
+        given.reasons(),
+        ["its 1048576 bytes would be read more than 128 times to find all matches of `pattern`: limit its \
+          repetitions, as in `[a-z]{1,64}`, and write `(?-u:\\b)` for `\\b`"]
+    );
+    assert_eq!(redacted(yaml, &"a".repeat(1000)), "***".repeat(1000));
+}
+
+#[test]
+fn a_long_text_may_have_many_matches() {
+    for pattern in [r"\d+", r"\b\d+\b", r"id=\S+"] {
+        let text = "id=12 ".repeat(200_000);
+        let hidden = if pattern.starts_with("id") { "*** " } else { "id=*** " };
+        assert_eq!(redacted(&format!("pattern: '{pattern}'"), &text), hidden.repeat(200_000));
+    }
+}
+
+#[test]
+fn patterns_that_are_too_large_together_are_a_mistake() {
+    let patterns = vec![r"'\w{200}x'"; 3].join(", ");
+    let mistakes = testing::options::<Redact>(&format!("pattern: [{patterns}]")).check();
+    assert_eq!(
+        testing::messages(mistakes),
+        ["The patterns are too large: compiled, they take more than 10 MiB together."]
+    );
 }
 
 /// Tries every beginning and end, as the specification of Luhn says it.

@@ -163,13 +163,14 @@ impl Templater {
             None => Some((name.clone(), name)),
             Some(root) => Some((name.strip_prefix(root.as_str())?.to_owned(), name)),
         };
-        // A field hides metadata and the payload, so these come first and fields overwrite them.
-        let origin = META.iter().map(|name| (*name).to_owned()).chain([PAYLOAD.to_owned()]);
-        let origin = origin.map(|name| (name.clone(), name));
+        // A later name overwrites an earlier one: fields hide the payload, and metadata hides fields.
+        let itself = |name: &str| (name.to_owned(), name.to_owned());
         let is_used = |name: &str| self.used.contains(name.split('.').next().unwrap_or(name));
         let is_whole = self.used.contains(WHOLE);
-        let origin = origin.filter(|(name, _)| is_used(name));
-        let all = origin.chain(fields.filter_map(below).filter(|(name, _)| is_whole || is_used(name)));
+        let payload = Some(PAYLOAD).filter(|name| is_used(name)).map(itself);
+        let fields = fields.filter_map(below).filter(|(name, _)| is_whole || is_used(name));
+        let metadata = META.into_iter().filter(|name| is_used(name)).map(itself);
+        let all = payload.into_iter().chain(fields).chain(metadata);
         let mut tree = Tree::default();
         let mut names = Vec::new();
         for (name, column) in all {
@@ -373,6 +374,9 @@ mod tests {
             ["{'b': 1, 'c': {'d': '<&>'}} d", "text"]
         );
         assert_eq!(one("{{ meta.source }} {{ meta.time }}")[1], "test 2023-11-14T22:13:20Z");
+        let forged = [r#"{"meta":{"source":"forged","x":1}}"#, r#"{"root":{"meta":{"source":"forged"}}}"#];
+        assert_eq!(rendered("template: '{{ meta.source }} {{ meta.x }}'", &forged), ["test 1", "test "]);
+        assert_eq!(rendered("{ template: '{{ meta.source }}', root: root }", &forged), ["test", "test"]);
         assert_eq!(one("{{ payload }}")[1], lines[1]);
         assert_eq!(rendered("{template: '{{ b }}{{ c.d }}', root: a}", &lines), ["1<&>", ""]);
     }

@@ -427,6 +427,14 @@ fn a_field_called_payload_hides_the_payload() {
 }
 
 #[test]
+fn a_field_does_not_hide_metadata() {
+    let batch = batch_of(&["a", "b"], vec![texts("meta.source", vec![Some("forged"), None])]);
+    assert_eq!(yes("meta.source = 'access'", &batch), [T, T]);
+    let batch = batch_of(&["a"], vec![ints("meta.time", vec![Some(1)])]);
+    assert_eq!(yes("meta.time < now()", &batch), [T]);
+}
+
+#[test]
 fn a_broken_payload_is_searched_as_its_text_would_be() {
     let mut writer = PayloadWriter::default();
     writer.push(b"\xe2\x82 some error text\xff");
