@@ -89,6 +89,7 @@ impl Files {
             entries = others;
             let mut former = Files::new(form.settings(&self.settings));
             former.begun_after.clone_from(numbers);
+            former.noted.set(self.noted.get());
             for entry in &same {
                 if former.begun_after.get(&entry.name).is_some_and(|first| entry.number >= Some(*first)) {
                     former.begun_after.remove(&entry.name);

@@ -153,7 +153,7 @@ pub(super) struct Files {
     known: HashMap<String, Saved>,
     /// The numbers of the first pieces of a name that were begun in another form.
     begun_after: HashMap<String, u32>,
-    /// The number of pieces that were noted, in this run and those that it continues.
+    /// The number of notes in the journal, in this run and those that it continues.
     noted: Cell<u64>,
     /// The files that this run finished last before its end. The saved state has them until it is sure that a
     /// checkpoint covers them.

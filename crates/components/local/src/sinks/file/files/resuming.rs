@@ -42,7 +42,7 @@ pub(in crate::sinks::file) struct Saved {
     /// True for a piece, and false for the number of the next one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_begun: bool,
-    /// The number of pieces that were noted before: see [`super::begun`].
+    /// The number of notes up to this moment: see [`super::begun`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) noted: u64,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -67,14 +67,7 @@ impl Saved {
 
     /// True if a run began to continue this finished file, as its journal says.
     fn is_continued_by(&self, note: &Saved) -> bool {
-        let is_later = match self.form.style.numbers {
-            // Numbers of files that exist are left out, so the piece may have a later number.
-            Numbers::Always => {
-                note.number > self.number || (note.number, note.length) == (self.number, self.length)
-            }
-            Numbers::IfTaken => note.noted > self.noted,
-        };
-        self.finished && is_later
+        self.finished && note.noted > self.noted
     }
 }
 
@@ -96,11 +89,19 @@ impl Files {
     pub(in crate::sinks::file) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
         self.settle_noted(&saved)?;
         let mut begun = begun(self.settings.journal.as_ref())?;
+        let last = begun.values().map(|note| note.noted).max().unwrap_or(0);
+        self.noted.set(self.noted.get().max(last));
         let (mut entries, mut superseded) = (Vec::new(), Vec::new());
         for entry in saved {
-            match begun.get(&entry.name) {
+            match begun.get_mut(&entry.name) {
                 Some(note) if note.form != entry.form && !note.is_same_file(&entry) => {}
-                Some(note) if note.form != entry.form || entry.is_continued_by(note) => continue,
+                Some(note) if note.form != entry.form || entry.is_continued_by(note) => {
+                    // The first note of the file may be older than the state.
+                    if entry.inode.is_some() && note.inode == entry.inode {
+                        note.length = entry.length;
+                    }
+                    continue;
+                }
                 Some(_) => superseded.extend(begun.remove(&entry.name).map(|note| note.name)),
                 None => {}
             }
@@ -288,15 +289,23 @@ impl Files {
         Ok(())
     }
 
-    /// Notes in the journal that messages are written to a stream that the saved state does not have yet.
+    /// Notes in the journal that messages are written to a stream that the saved state does not have yet. A
+    /// file that was finished and is continued keeps the length of its first note: no checkpoint may have
+    /// been taken since.
     pub(super) fn note(&self, stream: &mut Stream) -> Result<(), Error> {
         let Some(piece) = stream.current.as_ref().filter(|piece| !stream.is_noted && !piece.is_special())
         else {
             return Ok(());
         };
         if let Some(journal) = &self.settings.journal {
-            let value = serde_json::to_value(self.saved_piece(&stream.name, piece, false));
-            journal.note(&key(&stream.name), &value.unwrap_or_default())?;
+            self.noted.set(self.noted.get() + 1);
+            let mut note = self.saved_piece(&stream.name, piece, false);
+            let former = journal.entries(&key(&stream.name))?.pop();
+            let former = former.and_then(|(_, value)| serde_json::from_value::<Saved>(value).ok());
+            if let Some(former) = former.filter(|former| former.inode == note.inode) {
+                note.length = note.length.min(former.length);
+            }
+            journal.note(&key(&stream.name), &serde_json::to_value(note).unwrap_or_default())?;
         }
         stream.is_noted = true;
         Ok(())
