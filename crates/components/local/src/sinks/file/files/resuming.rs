@@ -11,17 +11,20 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal, WriteOutcome};
 
+use super::super::identity::Identity;
 use super::super::names::{self, Found, Numbers, Style};
 use super::super::opening::{self, Beginning, Beyond};
-use super::super::pack::{self, Packable, Packing};
+use super::super::pack::{Packable, Packing};
 use super::super::piece::Piece;
 use super::finishing::remove;
 use super::former::{Form, is_default};
+use super::locating::Notes;
 use super::{Compression, Files, MOST_KNOWN, Settings, Stream, begin_error};
 
 /// The state of a file, saved for a later run.
@@ -33,10 +36,12 @@ pub(in crate::sinks::file) struct Saved {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stamp: Option<String>,
     pub(super) length: u64,
-    /// The inode of the file. Pieces have none: the number in their names is enough, and a piece that was
-    /// compressed and decompressed has another inode.
+    /// The inode of the file. The pieces in the states of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inode: Option<u64>,
+    /// The time of its creation: see [`Identity`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    created: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
     /// True for a piece, and false for the number of the next one.
@@ -53,6 +58,11 @@ impl Saved {
     /// The final name of the file.
     pub(super) fn path(&self) -> PathBuf {
         self.form.style.path(&self.name, self.number, self.stamp.as_deref())
+    }
+
+    /// The file. `None` if it is not known, or there is none yet.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        Some(Identity { inode: self.inode?, created: self.created })
     }
 
     /// False if it only reserves the number after a finished piece.
@@ -87,7 +97,7 @@ fn begun(journal: Option<&Journal>) -> Result<HashMap<String, Saved>, Error> {
 impl Files {
     /// Restores the state that an earlier run left.
     pub(in crate::sinks::file) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
-        self.settle_noted(&saved)?;
+        self.begun = Arc::new(Notes::new(self.settle_noted(&saved)?));
         let mut begun = begun(self.settings.journal.as_ref())?;
         let last = begun.values().map(|note| note.noted).max().unwrap_or(0);
         self.noted.set(self.noted.get().max(last));
@@ -97,7 +107,7 @@ impl Files {
                 Some(note) if note.form != entry.form && !note.is_same_file(&entry) => {}
                 Some(note) if note.form != entry.form || entry.is_continued_by(note) => {
                     // The first note of the file may be older than the state.
-                    if entry.inode.is_some() && note.inode == entry.inode {
+                    if entry.inode.is_some() && note.identity() == entry.identity() {
                         note.length = entry.length;
                     }
                     continue;
@@ -114,6 +124,7 @@ impl Files {
         let (entries, former) = entries.into_iter().partition(|entry| entry.form == form);
         self.complete_former(former, &numbers)?;
         self.resume_entries(entries)?;
+        self.begun = Arc::default();
         superseded.iter().try_for_each(|name| self.forget_note(name))
     }
 
@@ -165,30 +176,39 @@ impl Files {
         if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_some()) {
             self.admit(slot);
         }
-        let number = entry.number.filter(|_| self.settings.rotates);
-        Ok(number.map(|number| (slot, number)))
+        let stream = self.streams[slot].as_ref();
+        let current = stream.and_then(|stream| stream.current.as_ref());
+        let number = current.map_or(entry.number, |piece| piece.number);
+        Ok(number.filter(|_| self.settings.rotates).map(|number| (slot, number)))
     }
 
     fn resume_stream(&mut self, stream: &mut Stream, entry: &Saved) -> Result<(), Error> {
         // Of several pieces of a name, the last one saved is the current one.
         stream.set_aside();
+        stream.forget_name();
+        stream.next = entry.number;
+        stream.is_noted = true;
+        if !self.settings.rotates {
+            return self.continue_piece(stream, entry, entry.inode);
+        }
+        if !entry.has_file() {
+            return Ok(());
+        }
+        let Some(found) = self.locate(entry) else {
+            if entry.length > 0 {
+                opening::warn_missing(&entry.path());
+            }
+            return Ok(());
+        };
+        let found = self.unpack(stream, found, entry).map_err(|error| begin_error(&entry.path(), &error))?;
+        self.continue_piece(stream, &found, None)
+    }
+
+    fn continue_piece(&self, stream: &mut Stream, entry: &Saved, inode: Option<u64>) -> Result<(), Error> {
         stream.next = entry.number;
         stream.stamp.clone_from(&entry.stamp);
         stream.is_named = true;
-        stream.is_noted = true;
-        stream.beginning =
-            Beginning::Continue { length: entry.length, beyond: self.beyond(), inode: entry.inode };
-        let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-        if !entry.has_file() {
-            stream.forget_name();
-            return Ok(());
-        }
-        if self.settings.rotates {
-            let prepared = pack::unpack(&path, self.settings.pieces.style.pack);
-            // Without messages at the checkpoint, it may be a piece that only the journal has.
-            let noted = if entry.length == 0 { self.note_begun(&path) } else { Ok(()) };
-            prepared.and(noted).map_err(|error| begin_error(&path, &error))?;
-        }
+        stream.beginning = Beginning::Continue { length: entry.length, beyond: self.beyond(), inode };
         self.begin_piece(stream)
     }
 
@@ -302,7 +322,7 @@ impl Files {
             let mut note = self.saved_piece(&stream.name, piece, false);
             let former = journal.entries(&key(&stream.name))?.pop();
             let former = former.and_then(|(_, value)| serde_json::from_value::<Saved>(value).ok());
-            if let Some(former) = former.filter(|former| former.inode == note.inode) {
+            if let Some(former) = former.filter(|former| former.identity() == note.identity()) {
                 note.length = note.length.min(former.length);
             }
             journal.note(&key(&stream.name), &serde_json::to_value(note).unwrap_or_default())?;
@@ -361,6 +381,7 @@ impl Files {
             stamp: None,
             length: 0,
             inode: None,
+            created: None,
             finished: stream.finished,
             is_begun: false,
             noted: self.noted.get(),
@@ -369,12 +390,14 @@ impl Files {
     }
 
     fn saved_piece(&self, name: &str, piece: &Piece, finished: bool) -> Saved {
+        let identity = piece.identity();
         Saved {
             name: name.to_owned(),
             number: piece.number,
             stamp: piece.stamp.clone(),
             length: piece.length(),
-            inode: piece.inode().filter(|_| !self.settings.rotates),
+            inode: identity.map(|identity| identity.inode),
+            created: identity.and_then(|identity| identity.created),
             finished,
             is_begun: true,
             noted: self.noted.get(),
@@ -389,7 +412,8 @@ impl Stream {
         self.packing.retain(|packing| !packing.is_finished());
         let link = settings.link.clone().map(|link| (link, self.name.clone()));
         let how = settings.pieces.style.pack;
-        self.packing.push(Packing::begin(Packable { path, how, link, replaces }));
+        let register = settings.register();
+        self.packing.push(Packing::begin(Packable { path, how, link, replaces, register }));
     }
 
     /// True if the piece is written to, or is to be finished.
