@@ -171,10 +171,16 @@ impl Style {
         Ok(found)
     }
 
-    /// True if no other name has a piece whose file is called like this one of `name`.
-    pub(super) fn is_only_of(&self, name: &str, names: Option<&Names>, path: &Path) -> bool {
+    /// Returns the number and the time stamp of a piece of `name` from the name of its file. `None` if
+    /// another name could have a piece whose file is called so.
+    pub(super) fn label(
+        &self,
+        name: &str,
+        names: Option<&Names>,
+        path: &Path,
+    ) -> Option<(u32, Option<String>)> {
         let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-        Reader::new(self, names).of_name(name, file).is_some()
+        Reader::new(self, names).of_name(name, file)
     }
 
     /// Returns the highest number of a finished piece, or 0.

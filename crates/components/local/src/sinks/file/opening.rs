@@ -89,11 +89,7 @@ impl Opening<'_> {
             }
             Beginning::Continue { length, .. } => {
                 if length > 0 {
-                    tracing::warn!(
-                        "the file of `{}` that this run should continue is missing: what it contained is not \
-                         written again.",
-                        self.path.display()
-                    );
+                    warn_missing(self.path);
                 }
                 if exists { self.append(continued) } else { Ok(Some(0)) }
             }
@@ -138,6 +134,14 @@ impl Opening<'_> {
     fn sound_length(&self) -> io::Result<u64> {
         sound_length(&self.now, 0, self.options)
     }
+}
+
+/// Warns that messages are gone which no source sends again.
+pub(super) fn warn_missing(path: &Path) {
+    tracing::warn!(
+        "the file of `{}` that this run should continue is missing: what it contained is not written again.",
+        path.display()
+    );
 }
 
 /// Returns the length of the whole messages in a file left by an interrupted run, of which the first `least`

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
+use super::files::Register;
+use super::identity::Identity;
 use super::link::Link;
 use super::names;
 use super::opening::open_file;
@@ -34,6 +36,8 @@ pub(super) struct Packable {
     pub(super) link: Option<(Link, String)>,
     /// True if a file that has the name of the compressed piece is replaced.
     pub(super) replaces: bool,
+    /// The notes of pieces, if checkpoints are kept.
+    pub(super) register: Option<Register>,
 }
 
 /// A thread that compresses a finished piece. If it is dropped before it has ended, it leaves the piece and a
@@ -96,11 +100,13 @@ fn pack(piece: Packable, is_stopped: &AtomicBool) {
 }
 
 fn try_pack(piece: Packable, is_stopped: &AtomicBool) -> io::Result<()> {
-    let Packable { path, how, link, replaces } = piece;
+    let Packable { path, how, link, replaces, register } = piece;
     let target = packed(&path, how);
     let part = names::part(&target);
     let mut from = open_file(&path, OpenOptions::new().read(true))?;
-    let written = match write_packed(&mut from, &part, how, is_stopped) {
+    let mut to = open_file(&part, &mut new_file())?;
+    let noted = register.map_or(Ok(()), |register| register.add(&path, Identity::of(&to.metadata()?)));
+    let written = match noted.and_then(|()| write_packed(&mut from, &mut to, how, is_stopped)) {
         Ok(false) => return Ok(()),
         Ok(true) if replaces => fs::rename(&part, &target),
         Ok(true) => place_if_free(&part, &target),
@@ -118,8 +124,12 @@ fn try_pack(piece: Packable, is_stopped: &AtomicBool) -> io::Result<()> {
 }
 
 /// Returns false if it was stopped.
-fn write_packed(from: &mut File, part: &Path, how: Compression, is_stopped: &AtomicBool) -> io::Result<bool> {
-    let mut to = open_file(part, &mut new_file())?;
+fn write_packed(
+    from: &mut File,
+    to: &mut File,
+    how: Compression,
+    is_stopped: &AtomicBool,
+) -> io::Result<bool> {
     let Some(mut encoder) = how.begin(None)? else { return Err(io::ErrorKind::Unsupported.into()) };
     let mut piece = vec![0; 256 << 10];
     let mut out = Vec::new();
@@ -155,24 +165,15 @@ fn new_file() -> OpenOptions {
     options
 }
 
-/// Decompresses a piece that is to be continued, if it was compressed.
-pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
-    if how == Compression::None {
-        return Ok(());
-    }
-    let from = packed(path, how);
-    if fs::symlink_metadata(path).is_ok() || fs::symlink_metadata(names::part(path)).is_ok() {
-        // The process was killed before it had removed one of the two.
-        return match fs::remove_file(&from) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-    }
-    let file = match open_file(&from, OpenOptions::new().read(true)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
+/// Decompresses a piece that is to be continued. `note` notes the decompressed file before it has the name of
+/// the piece.
+pub(super) fn unpack(
+    from: &Path,
+    path: &Path,
+    how: Compression,
+    note: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let file = open_file(from, OpenOptions::new().read(true))?;
     let mut plain = path.as_os_str().to_owned();
     plain.push(".unpacked");
     let mut to = open_file(Path::new(&plain), &mut new_file())?;
@@ -182,8 +183,9 @@ pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
         Compression::Zstd => io::copy(&mut zstd::stream::read::Decoder::new(file)?, &mut to)?,
     };
     to.sync_all()?;
+    note(&to)?;
     fs::rename(&plain, path)?;
-    fs::remove_file(&from)
+    fs::remove_file(from)
 }
 
 #[cfg(test)]
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     fn packable(path: &Path, how: Compression) -> Packable {
-        Packable { path: path.to_owned(), how, link: None, replaces: false }
+        Packable { path: path.to_owned(), how, link: None, replaces: false, register: None }
     }
 
     #[test]
@@ -223,12 +225,10 @@ mod tests {
             };
             assert_eq!(names(), [packed(&path, how).file_name().unwrap()]);
             assert!(fs::metadata(packed(&path, how)).unwrap().len() < 10_000);
-            unpack(&path, how).unwrap();
+            unpack(&packed(&path, how), &path, how, |_| Ok(())).unwrap();
             assert_eq!(names(), ["out-00001.log"]);
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
-            // A missing file and an uncompressed file are left unchanged.
-            unpack(&folder.path().join("none"), how).unwrap();
-            unpack(&path, how).unwrap();
+            // A missing file is left out.
             Packing::begin(packable(&folder.path().join("none"), how)).wait();
             assert_eq!(names(), ["out-00001.log"]);
         }

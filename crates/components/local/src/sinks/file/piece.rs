@@ -15,6 +15,7 @@ use chrono::{Local, NaiveDateTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::identity::Identity;
 use super::names::{self, Names, Style};
 use super::opening::{
     Beginning, Opening, create_folders, not_a_file, open_file, refuse_links, set_mode, target,
@@ -63,8 +64,8 @@ pub(super) struct Piece {
     /// A device or a pipe: it has no length and cannot be renamed.
     special: bool,
     length: u64,
-    /// The inode of the file.
-    inode: Option<u64>,
+    /// The file. `None` for a device or a pipe.
+    identity: Option<Identity>,
     /// The current member, and its share of the budget.
     encoder: Option<(Encoder, Lease)>,
     out: Vec<u8>,
@@ -113,7 +114,7 @@ impl Piece {
             file: None,
             special,
             length: 0,
-            inode: None,
+            identity: None,
             encoder: None,
             out: Vec::new(),
             begun: moment,
@@ -130,7 +131,7 @@ impl Piece {
         create_folders(names::folder(&piece.path), options.folder_mode)?;
         let opened = piece.open(beginning, existing.is_some(), options);
         // Only a file that this call has created is removed.
-        if opened.is_err() && beginning == Beginning::Free && piece.inode.is_some() {
+        if opened.is_err() && beginning == Beginning::Free && piece.identity.is_some() {
             fs::remove_file(&piece.now)?;
         }
         opened.map(|()| piece)
@@ -146,7 +147,7 @@ impl Piece {
         let mut opening = OpenOptions::new();
         let file = open_file(&self.now, opening.append(true).create(true).create_new(is_exclusive))?;
         let metadata = file.metadata()?;
-        self.inode = Some(metadata.ino());
+        self.identity = Some(Identity::of(&metadata));
         let found = metadata.len();
         let length = match keep {
             Some(keep) if keep < found => {
@@ -194,9 +195,9 @@ impl Piece {
         self.length + self.out.len() as u64
     }
 
-    /// The inode of its file, by which a later run knows it again under any name.
-    pub(super) fn inode(&self) -> Option<u64> {
-        self.inode
+    /// Its file, which a later run knows again under any name.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.identity
     }
 
     /// True if nothing was ever written to it.
@@ -328,11 +329,6 @@ impl Piece {
         if !self.special {
             self.file = None;
         }
-    }
-
-    /// True if the file has its final name.
-    pub(super) fn is_finished(&self) -> bool {
-        self.now == self.path
     }
 
     /// Renames the file to its final name. The caller has flushed it.

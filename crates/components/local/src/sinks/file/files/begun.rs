@@ -6,22 +6,26 @@
 //! noted in the journal before its file exists. Notes are numbered, and the saved state has the number of
 //! notes at the checkpoint. (Rejected: the times of the files, which a copy of the folder changes.)
 //!
-//! The notes are removed when a run resumes. A piece that is still unfinished and not covered is noted again,
-//! before its file is created again.
+//! Another program may take a name that was noted. A note therefore has the files of the piece as well: that
+//! which is written, and those that it becomes when it is compressed and decompressed. Only one of them is
+//! removed or continued. A note goes with its piece to another name: see [`super::locating`].
+//!
+//! The notes of other pieces than those of the saved state are removed when a run resumes.
 
 use std::collections::HashSet;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use thalweg_engine::Error;
+use thalweg_engine::{Error, Journal};
 
-use super::super::names;
-use super::super::pack;
+use super::super::identity::Identity;
 use super::super::piece::Piece;
 use super::finishing::remove;
+use super::locating::forms;
 use super::resuming::Saved;
-use super::{Compression, Files};
+use super::{Compression, Files, Settings};
 
 /// The beginning of the keys of these notes. No key of a file's state begins so, as it begins with a name.
 const PREFIX: &str = "\0begun/";
@@ -30,58 +34,146 @@ const PREFIX: &str = "\0begun/";
 const LAST: &str = "\0last";
 
 /// A piece that was begun.
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    order: u64,
-    piece: PathBuf,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Zero for a piece of an earlier run, which is never removed.
+    pub(super) order: u64,
+    pub(super) piece: PathBuf,
     /// How it is compressed when it is finished.
+    pack: Compression,
+    /// Its files. Empty until the first exists, and `None` in the note of an earlier version.
+    files: Option<Vec<Identity>>,
+}
+
+/// The notes of the pieces of a sink. Threads that compress pieces have copies.
+#[derive(Debug, Clone)]
+pub(in crate::sinks::file) struct Register {
+    journal: Journal,
     pack: Compression,
 }
 
+impl Settings {
+    /// Returns the notes of pieces, if there are pieces and checkpoints are kept.
+    pub(super) fn register(&self) -> Option<Register> {
+        let journal = self.journal.clone().filter(|_| self.rotates)?;
+        Some(Register { journal, pack: self.pieces.style.pack })
+    }
+}
+
+impl Register {
+    /// Notes a file of a piece.
+    pub(in crate::sinks::file) fn add(&self, piece: &Path, file: Identity) -> io::Result<()> {
+        let mut note = self.find(piece)?.unwrap_or_else(|| self.new_note(0, piece));
+        let files = note.files.get_or_insert_with(Vec::new);
+        if files.contains(&file) {
+            return Ok(());
+        }
+        files.push(file);
+        self.write(&note)
+    }
+
+    /// Notes that a piece gets another name.
+    pub(super) fn follow(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let note = self.find(from)?.unwrap_or_else(|| self.new_note(0, from));
+        self.write(&Note { piece: to.to_owned(), ..note })
+    }
+
+    /// Removes the note of a name that no file of the sink has.
+    pub(super) fn forget(&self, piece: &Path) -> io::Result<()> {
+        self.journal.forget(&key(piece)).map_err(|error| io::Error::other(error.full()))
+    }
+
+    fn new_note(&self, order: u64, piece: &Path) -> Note {
+        Note { order, piece: piece.to_owned(), pack: self.pack, files: Some(Vec::new()) }
+    }
+
+    fn find(&self, piece: &Path) -> io::Result<Option<Note>> {
+        let found = self.journal.entries(&key(piece)).map_err(|error| io::Error::other(error.full()))?;
+        Ok(found.into_iter().find_map(|(_, value)| serde_json::from_value(value).ok()))
+    }
+
+    fn write(&self, note: &Note) -> io::Result<()> {
+        let value = serde_json::to_value(note).unwrap_or_default();
+        self.journal.note(&key(&note.piece), &value).map_err(|error| io::Error::other(error.full()))
+    }
+}
+
 impl Files {
-    /// Notes that a piece is begun.
-    pub(super) fn note_begun(&self, path: &Path) -> io::Result<()> {
-        let Some(journal) = &self.settings.journal else { return Ok(()) };
+    /// Notes that a piece is begun. It replaces the files `replaced`.
+    pub(super) fn note_begun(&self, path: &Path, replaced: Vec<Identity>) -> io::Result<()> {
+        let Some(register) = self.settings.register() else { return Ok(()) };
         let order = self.noted.get() + 1;
-        let note = Note { order, piece: path.to_owned(), pack: self.settings.pieces.style.pack };
-        journal
-            .note(&key(path), &serde_json::to_value(note).unwrap_or_default())
-            .map_err(|error| io::Error::other(error.full()))?;
+        register.write(&Note { files: Some(replaced), ..register.new_note(order, path) })?;
         self.noted.set(order);
         Ok(())
+    }
+
+    /// Notes the file of a piece that was begun or is continued.
+    pub(super) fn note_file(&self, piece: &Piece) -> io::Result<()> {
+        match (self.settings.register(), piece.identity()) {
+            (Some(register), Some(file)) => register.add(piece.path(), file),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the notes of names that other programs have taken.
+    pub(super) fn forget_taken(&self, taken: &[PathBuf]) -> io::Result<()> {
+        let Some(register) = self.settings.register() else { return Ok(()) };
+        taken.iter().try_for_each(|path| register.forget(path))
     }
 
     /// Removes the file of a piece without messages, and its note: another program may take its name.
     pub(super) fn discard(&self, piece: Piece) -> io::Result<()> {
         let path = piece.path().to_owned();
         piece.discard()?;
-        let Some(journal) = self.settings.journal.as_ref().filter(|_| self.settings.rotates) else {
-            return Ok(());
-        };
-        journal.forget(&key(&path)).map_err(|error| io::Error::other(error.full()))
+        self.forget_taken(&[path])
     }
 
     /// Removes the pieces that were begun after the saved state, if their messages are sent again. Those that
-    /// the state has stay: they are cut.
-    pub(super) fn settle_noted(&mut self, saved: &[Saved]) -> Result<(), Error> {
-        let Some(journal) = self.settings.journal.clone() else { return Ok(()) };
+    /// the state has stay: they are cut. Returns all notes.
+    pub(super) fn settle_noted(&mut self, saved: &[Saved]) -> Result<Vec<Note>, Error> {
+        let Some(journal) = self.settings.journal.clone() else { return Ok(Vec::new()) };
         let known = saved.iter().map(|entry| entry.noted).max().unwrap_or(0);
         let entries = journal.entries(PREFIX)?.into_iter();
         let notes: Vec<Note> = entries.filter_map(|(_, value)| serde_json::from_value(value).ok()).collect();
         let last = journal.entries(LAST)?.into_iter().next().and_then(|(_, last)| last.as_u64()).unwrap_or(0);
         self.noted.set(notes.iter().map(|note| note.order).max().unwrap_or(0).max(known).max(last));
+        let kept = Kept::new(saved, known);
+        let others: Vec<&Note> = notes.iter().filter(|note| !kept.has(note)).collect();
         if self.settings.resends {
-            let kept: HashSet<PathBuf> =
-                saved.iter().filter(|entry| entry.has_file()).map(Saved::path).collect();
-            let later = notes.iter().filter(|note| note.order > known && !kept.contains(&note.piece));
-            later.for_each(Note::remove);
+            others.iter().filter(|note| note.order > known).for_each(|note| note.remove());
         }
         // A run that is killed before this repeats the removal, which finds nothing.
-        if notes.is_empty() {
-            return Ok(());
+        if !others.is_empty() {
+            journal.note(LAST, &self.noted.get().into())?;
+            others.iter().try_for_each(|note| journal.forget(&key(&note.piece)))?;
         }
-        journal.note(LAST, &self.noted.get().into())?;
-        journal.forget(PREFIX)
+        Ok(notes)
+    }
+}
+
+/// The files that the saved state has.
+struct Kept {
+    paths: HashSet<PathBuf>,
+    files: HashSet<Identity>,
+    /// The highest number of their notes.
+    known: u64,
+}
+
+impl Kept {
+    fn new(saved: &[Saved], known: u64) -> Self {
+        let saved = || saved.iter().filter(|entry| entry.has_file());
+        let files = saved().filter_map(Saved::identity).collect();
+        Self { paths: saved().map(Saved::path).collect(), files, known }
+    }
+
+    /// True if it is the note of one of the files. A later note may be of a file that got the inode of one
+    /// that was removed.
+    fn has(&self, note: &Note) -> bool {
+        match &note.files {
+            Some(files) => note.order <= self.known && files.iter().any(|file| self.files.contains(file)),
+            None => self.paths.contains(&note.piece),
+        }
     }
 }
 
@@ -91,10 +183,22 @@ fn key(path: &Path) -> String {
 }
 
 impl Note {
-    /// Removes the piece under each name that it may have.
+    pub(super) fn files(&self) -> &[Identity] {
+        self.files.as_deref().unwrap_or_default()
+    }
+
+    /// Removes the piece under each name that it may have. A file of another program stays.
     fn remove(&self) {
-        for path in [Compression::None, self.pack].map(|how| pack::packed(&self.piece, how)) {
-            [names::part(&path), names::continued(&path), path].iter().for_each(|path| remove(path));
+        forms(&self.piece, self.pack).iter().filter(|path| self.is_own(path)).for_each(|path| remove(path));
+    }
+
+    /// True if a file is of this piece. One that was created just before the kill, and is not noted, is
+    /// empty.
+    fn is_own(&self, path: &Path) -> bool {
+        match self.files.as_deref() {
+            None => true,
+            Some([]) => fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0),
+            Some(files) => Identity::at(path).is_some_and(|found| files.contains(&found)),
         }
     }
 }

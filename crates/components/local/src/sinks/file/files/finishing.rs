@@ -107,27 +107,29 @@ impl Files {
         }
         check_present(piece)?;
         let unfinished = piece.now().to_owned();
-        loop {
-            let finished = match piece.finish() {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    self.rename_piece(stream, piece)
-                }
-                finished => finished,
-            };
-            match finished {
-                Ok(()) if piece.is_finished() => break,
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(removed_error(piece.now()));
-                }
-                Err(error) => return Err(io_error("rename", piece.now(), &error)),
-            }
-        }
+        self.place_piece(stream, piece).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => removed_error(piece.now()),
+            _ => io_error("rename", piece.now(), &error),
+        })?;
         match &self.settings.link {
             Some(link) => link
                 .follow(&stream.name, &unfinished, piece.now())
                 .map_err(|error| io_error("link to", piece.now(), &error)),
             None => Ok(()),
+        }
+    }
+
+    /// Gives a piece its final name, or another one if that is taken.
+    fn place_piece(&self, stream: &Stream, piece: &mut Piece) -> io::Result<()> {
+        let mut taken = Vec::new();
+        loop {
+            match piece.finish() {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    taken.push(piece.path().to_owned());
+                    self.rename_piece(stream, piece)?;
+                }
+                finished => return finished.and_then(|()| self.forget_taken(&taken)),
+            }
         }
     }
 

@@ -52,7 +52,7 @@ impl Form {
             style: self.style.clone(),
             ..now.pieces.clone()
         };
-        Settings { pieces, rotates: self.rotates, journal: None, ..now.clone() }
+        Settings { pieces, rotates: self.rotates, ..now.clone() }
     }
 }
 
@@ -89,6 +89,8 @@ impl Files {
             entries = others;
             let mut former = Files::new(form.settings(&self.settings));
             former.begun_after.clone_from(numbers);
+            former.begun.clone_from(&self.begun);
+            former.noted.set(self.noted.get());
             for entry in &same {
                 if former.begun_after.get(&entry.name).is_some_and(|first| entry.number >= Some(*first)) {
                     former.begun_after.remove(&entry.name);

@@ -13,6 +13,7 @@ mod begun;
 mod finishing;
 mod former;
 mod limits;
+mod locating;
 mod naming;
 mod resuming;
 mod syncing;
@@ -22,6 +23,7 @@ use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::NaiveTime;
@@ -35,7 +37,9 @@ use super::opening::Beginning;
 use super::pack::Packing;
 use super::piece::{Piece, PieceOptions};
 use super::{Existing, Fsync};
+pub(super) use begun::Register;
 pub(super) use limits::most_open;
+use locating::Notes;
 pub(super) use resuming::Saved;
 use thalweg_codec::compress::Compression;
 use thalweg_codec::delimited::Delimited;
@@ -153,7 +157,9 @@ pub(super) struct Files {
     known: HashMap<String, Saved>,
     /// The numbers of the first pieces of a name that were begun in another form.
     begun_after: HashMap<String, u32>,
-    /// The number of pieces that were noted, in this run and those that it continues.
+    /// The notes of pieces that this run found, until it has resumed.
+    begun: Arc<Notes>,
+    /// The number of notes in the journal, in this run and those that it continues.
     noted: Cell<u64>,
     /// The files that this run finished last before its end. The saved state has them until it is sure that a
     /// checkpoint covers them.
@@ -182,6 +188,7 @@ impl Files {
             open: Vec::new(),
             known: HashMap::new(),
             begun_after: HashMap::new(),
+            begun: Arc::default(),
             noted: Cell::new(0),
             recent: VecDeque::new(),
             done: HashSet::new(),

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::super::identity::Identity;
 use super::super::names::{self, Found, Numbers};
 use super::super::opening::Beginning;
 use super::super::pack;
@@ -31,6 +32,7 @@ impl Files {
                         && stream.beginning == Beginning::Free
                         && !self.is_free(stream, &path) =>
                 {
+                    self.forget_taken(&[path])?;
                     stream.is_named = false;
                 }
                 begun => return begun,
@@ -52,9 +54,10 @@ impl Files {
         };
         let number = self.free(stream, from, stamp.as_deref())?;
         let path = self.path(&stream.name, Some(number), stamp.as_deref());
-        self.note_begun(&path)?;
-        stream.beginning =
-            if stream.replaces(&path, self) { Beginning::New { replaces: true } } else { Beginning::Free };
+        let replaces = stream.replaces(&path, self);
+        let replaced = self.forms_of(&path).into_iter().filter(|_| replaces);
+        self.note_begun(&path, replaced.filter_map(|path| Identity::at(&path)).collect())?;
+        stream.beginning = if replaces { Beginning::New { replaces } } else { Beginning::Free };
         stream.next = Some(number);
         stream.stamp = stamp;
         stream.is_named = true;
@@ -65,9 +68,7 @@ impl Files {
     pub(super) fn begin_named(&self, stream: &mut Stream) -> io::Result<()> {
         let pieces = &self.settings.pieces;
         let piece = Piece::begin(&stream.name, stream.next, stream.stamp.clone(), stream.beginning, pieces)?;
-        if let Some(link) = self.settings.link.as_ref().filter(|_| !piece.is_special())
-            && let Err(error) = link.lead(&stream.name, piece.now())
-        {
+        if let Err(error) = self.note_file(&piece).and_then(|()| self.lead_to(&stream.name, &piece)) {
             // A retry creates it again.
             if stream.beginning == Beginning::Free {
                 piece.discard()?;
@@ -84,6 +85,14 @@ impl Files {
             });
         }
         Ok(())
+    }
+
+    /// Makes the link of a name lead to a piece.
+    fn lead_to(&self, name: &str, piece: &Piece) -> io::Result<()> {
+        match &self.settings.link {
+            Some(link) if !piece.is_special() => link.lead(name, piece.now()),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the number after those of all pieces: for a file that had no number before the sink had
@@ -122,7 +131,7 @@ impl Files {
     fn is_free(&self, stream: &Stream, path: &Path) -> bool {
         let pieces = &self.settings.pieces;
         let is_own = stream.ended.iter().chain(&stream.current).any(|piece| piece.path() == path);
-        if is_own || !pieces.style.is_only_of(&stream.name, pieces.names.as_ref(), path) {
+        if is_own || pieces.style.label(&stream.name, pieces.names.as_ref(), path).is_none() {
             return false;
         }
         if !self.settings.rotates {
@@ -144,8 +153,9 @@ impl Files {
         let from = piece.number.map_or(1, |number| number.saturating_add(1));
         let number = self.free(stream, from, piece.stamp.as_deref())?;
         let path = self.path(&stream.name, Some(number), piece.stamp.as_deref());
-        if self.settings.rotates {
-            self.note_begun(&path)?;
+        // Before the rename: a run that is killed after it finds the piece by the note.
+        if let Some(register) = self.settings.register() {
+            register.follow(piece.path(), &path)?;
         }
         piece.renumber(number, path);
         Ok(())

@@ -11,17 +11,20 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal, WriteOutcome};
 
+use super::super::identity::Identity;
 use super::super::names::{self, Found, Numbers, Style};
 use super::super::opening::{self, Beginning, Beyond};
-use super::super::pack::{self, Packable, Packing};
+use super::super::pack::{Packable, Packing};
 use super::super::piece::Piece;
 use super::finishing::remove;
 use super::former::{Form, is_default};
+use super::locating::Notes;
 use super::{Compression, Files, MOST_KNOWN, Settings, Stream, begin_error};
 
 /// The state of a file, saved for a later run.
@@ -33,16 +36,18 @@ pub(in crate::sinks::file) struct Saved {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stamp: Option<String>,
     pub(super) length: u64,
-    /// The inode of the file. Pieces have none: the number in their names is enough, and a piece that was
-    /// compressed and decompressed has another inode.
+    /// The inode of the file. The pieces in the states of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inode: Option<u64>,
+    /// The time of its creation: see [`Identity`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    created: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
     /// True for a piece, and false for the number of the next one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_begun: bool,
-    /// The number of pieces that were noted before: see [`super::begun`].
+    /// The number of notes up to this moment: see [`super::begun`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) noted: u64,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -53,6 +58,11 @@ impl Saved {
     /// The final name of the file.
     pub(super) fn path(&self) -> PathBuf {
         self.form.style.path(&self.name, self.number, self.stamp.as_deref())
+    }
+
+    /// The file. `None` if it is not known, or there is none yet.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        Some(Identity { inode: self.inode?, created: self.created })
     }
 
     /// False if it only reserves the number after a finished piece.
@@ -67,14 +77,7 @@ impl Saved {
 
     /// True if a run began to continue this finished file, as its journal says.
     fn is_continued_by(&self, note: &Saved) -> bool {
-        let is_later = match self.form.style.numbers {
-            // Numbers of files that exist are left out, so the piece may have a later number.
-            Numbers::Always => {
-                note.number > self.number || (note.number, note.length) == (self.number, self.length)
-            }
-            Numbers::IfTaken => note.noted > self.noted,
-        };
-        self.finished && is_later
+        self.finished && note.noted > self.noted
     }
 }
 
@@ -94,13 +97,21 @@ fn begun(journal: Option<&Journal>) -> Result<HashMap<String, Saved>, Error> {
 impl Files {
     /// Restores the state that an earlier run left.
     pub(in crate::sinks::file) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
-        self.settle_noted(&saved)?;
+        self.begun = Arc::new(Notes::new(self.settle_noted(&saved)?));
         let mut begun = begun(self.settings.journal.as_ref())?;
+        let last = begun.values().map(|note| note.noted).max().unwrap_or(0);
+        self.noted.set(self.noted.get().max(last));
         let (mut entries, mut superseded) = (Vec::new(), Vec::new());
         for entry in saved {
-            match begun.get(&entry.name) {
+            match begun.get_mut(&entry.name) {
                 Some(note) if note.form != entry.form && !note.is_same_file(&entry) => {}
-                Some(note) if note.form != entry.form || entry.is_continued_by(note) => continue,
+                Some(note) if note.form != entry.form || entry.is_continued_by(note) => {
+                    // The first note of the file may be older than the state.
+                    if entry.inode.is_some() && note.identity() == entry.identity() {
+                        note.length = entry.length;
+                    }
+                    continue;
+                }
                 Some(_) => superseded.extend(begun.remove(&entry.name).map(|note| note.name)),
                 None => {}
             }
@@ -113,6 +124,7 @@ impl Files {
         let (entries, former) = entries.into_iter().partition(|entry| entry.form == form);
         self.complete_former(former, &numbers)?;
         self.resume_entries(entries)?;
+        self.begun = Arc::default();
         superseded.iter().try_for_each(|name| self.forget_note(name))
     }
 
@@ -164,30 +176,39 @@ impl Files {
         if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_some()) {
             self.admit(slot);
         }
-        let number = entry.number.filter(|_| self.settings.rotates);
-        Ok(number.map(|number| (slot, number)))
+        let stream = self.streams[slot].as_ref();
+        let current = stream.and_then(|stream| stream.current.as_ref());
+        let number = current.map_or(entry.number, |piece| piece.number);
+        Ok(number.filter(|_| self.settings.rotates).map(|number| (slot, number)))
     }
 
     fn resume_stream(&mut self, stream: &mut Stream, entry: &Saved) -> Result<(), Error> {
         // Of several pieces of a name, the last one saved is the current one.
         stream.set_aside();
+        stream.forget_name();
+        stream.next = entry.number;
+        stream.is_noted = true;
+        if !self.settings.rotates {
+            return self.continue_piece(stream, entry, entry.inode);
+        }
+        if !entry.has_file() {
+            return Ok(());
+        }
+        let Some(found) = self.locate(entry) else {
+            if entry.length > 0 {
+                opening::warn_missing(&entry.path());
+            }
+            return Ok(());
+        };
+        let found = self.unpack(stream, found, entry).map_err(|error| begin_error(&entry.path(), &error))?;
+        self.continue_piece(stream, &found, None)
+    }
+
+    fn continue_piece(&self, stream: &mut Stream, entry: &Saved, inode: Option<u64>) -> Result<(), Error> {
         stream.next = entry.number;
         stream.stamp.clone_from(&entry.stamp);
         stream.is_named = true;
-        stream.is_noted = true;
-        stream.beginning =
-            Beginning::Continue { length: entry.length, beyond: self.beyond(), inode: entry.inode };
-        let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-        if !entry.has_file() {
-            stream.forget_name();
-            return Ok(());
-        }
-        if self.settings.rotates {
-            let prepared = pack::unpack(&path, self.settings.pieces.style.pack);
-            // Without messages at the checkpoint, it may be a piece that only the journal has.
-            let noted = if entry.length == 0 { self.note_begun(&path) } else { Ok(()) };
-            prepared.and(noted).map_err(|error| begin_error(&path, &error))?;
-        }
+        stream.beginning = Beginning::Continue { length: entry.length, beyond: self.beyond(), inode };
         self.begin_piece(stream)
     }
 
@@ -288,15 +309,23 @@ impl Files {
         Ok(())
     }
 
-    /// Notes in the journal that messages are written to a stream that the saved state does not have yet.
+    /// Notes in the journal that messages are written to a stream that the saved state does not have yet. A
+    /// file that was finished and is continued keeps the length of its first note: no checkpoint may have
+    /// been taken since.
     pub(super) fn note(&self, stream: &mut Stream) -> Result<(), Error> {
         let Some(piece) = stream.current.as_ref().filter(|piece| !stream.is_noted && !piece.is_special())
         else {
             return Ok(());
         };
         if let Some(journal) = &self.settings.journal {
-            let value = serde_json::to_value(self.saved_piece(&stream.name, piece, false));
-            journal.note(&key(&stream.name), &value.unwrap_or_default())?;
+            self.noted.set(self.noted.get() + 1);
+            let mut note = self.saved_piece(&stream.name, piece, false);
+            let former = journal.entries(&key(&stream.name))?.pop();
+            let former = former.and_then(|(_, value)| serde_json::from_value::<Saved>(value).ok());
+            if let Some(former) = former.filter(|former| former.identity() == note.identity()) {
+                note.length = note.length.min(former.length);
+            }
+            journal.note(&key(&stream.name), &serde_json::to_value(note).unwrap_or_default())?;
         }
         stream.is_noted = true;
         Ok(())
@@ -352,6 +381,7 @@ impl Files {
             stamp: None,
             length: 0,
             inode: None,
+            created: None,
             finished: stream.finished,
             is_begun: false,
             noted: self.noted.get(),
@@ -360,12 +390,14 @@ impl Files {
     }
 
     fn saved_piece(&self, name: &str, piece: &Piece, finished: bool) -> Saved {
+        let identity = piece.identity();
         Saved {
             name: name.to_owned(),
             number: piece.number,
             stamp: piece.stamp.clone(),
             length: piece.length(),
-            inode: piece.inode().filter(|_| !self.settings.rotates),
+            inode: identity.map(|identity| identity.inode),
+            created: identity.and_then(|identity| identity.created),
             finished,
             is_begun: true,
             noted: self.noted.get(),
@@ -380,7 +412,8 @@ impl Stream {
         self.packing.retain(|packing| !packing.is_finished());
         let link = settings.link.clone().map(|link| (link, self.name.clone()));
         let how = settings.pieces.style.pack;
-        self.packing.push(Packing::begin(Packable { path, how, link, replaces }));
+        let register = settings.register();
+        self.packing.push(Packing::begin(Packable { path, how, link, replaces, register }));
     }
 
     /// True if the piece is written to, or is to be finished.

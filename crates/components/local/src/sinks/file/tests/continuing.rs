@@ -406,3 +406,50 @@ async fn a_piece_whose_compression_was_interrupted_is_compressed_again() {
         assert_eq!(all_lines(&folder), ["1", "2"]);
     }
 }
+
+/// Runs of a file that was begun, finished and continued after the last checkpoint, which is that of a
+/// complete run or none.
+async fn finished_and_continued(rest: &str, has_state: bool, finishes: bool) -> Vec<String> {
+    let folder = Folder::new();
+    let (_store, context) = with_journal();
+    let yaml = format!("{{ path: 'DIR/{{k}}'{rest} }}");
+    let rows = [("a", "1"), ("a", "2"), ("a", "3"), ("a", "4")];
+    let (covered, later) = rows.split_at(usize::from(has_state));
+    let mut saved = None;
+    if has_state {
+        let mut sink = folder.sink_in(&yaml, &context);
+        sink.open(None).await.unwrap();
+        write(&mut *sink, &keyed(covered)).await;
+        sink.finish().await.unwrap();
+        saved = sink.state();
+    }
+    let mut sink = folder.sink_in(&yaml, &context);
+    sink.open(saved.clone()).await.unwrap();
+    for row in later {
+        write(&mut *sink, &keyed(&[*row])).await;
+        // As SIGHUP: the file is finished, and the next message continues it.
+        sink.reopen().await.unwrap();
+    }
+    drop(sink);
+    // A run that is killed again before its first checkpoint changes nothing.
+    for is_last in [false, true] {
+        let mut sink = folder.sink_in(&yaml, &context);
+        sink.open(saved.clone()).await.unwrap();
+        write(&mut *sink, &keyed(later)).await;
+        sink.flush().await.unwrap();
+        if finishes || is_last {
+            sink.finish().await.unwrap();
+        }
+    }
+    all_messages(&folder)
+}
+
+#[tokio::test]
+async fn a_file_that_was_continued_twice_since_the_checkpoint_is_cut_to_the_checkpoint() {
+    for rest in ["", ", compression: gzip", ", atomic: false"] {
+        for (has_state, finishes) in [(false, false), (false, true), (true, false), (true, true)] {
+            let found = finished_and_continued(rest, has_state, finishes).await;
+            assert_eq!(found, ["1", "2", "3", "4"], "{rest} {has_state} {finishes}");
+        }
+    }
+}

@@ -274,3 +274,81 @@ async fn names_that_look_like_numbered_ones_are_files_of_their_own() {
         assert_eq!(texts, ["1\n", "2\n", "old\n"], "{:?}", folder.files());
     }
 }
+
+/// Returns the messages in the files but `other`, sorted.
+fn own_messages(folder: &Folder, other: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, _) in folder.files().into_iter().filter(|(name, _)| name != other) {
+        let how = if name.ends_with(".gz") { "gzip" } else { "none" };
+        lines.extend(decompressed(&folder.path(&name), how).lines().map(str::to_owned));
+    }
+    lines.sort();
+    lines
+}
+
+/// Runs of one file of which the first is killed, and the second as well. Another program creates the file
+/// `other` while the first piece is written, or after the first run has finished its pieces. The state is
+/// that of the first message, or none.
+async fn killed_twice(rest: &str, other: &str, has_state: bool, is_late: bool) -> Folder {
+    let folder = Folder::new();
+    let (_store, context) = with_journal();
+    let yaml = format!("{{ path: DIR/o, rotate: {{ size: 4B{rest} }} }}");
+    let mut sink = folder.sink_in(&yaml, &context);
+    sink.open(None).await.unwrap();
+    write(&mut *sink, &batch(["1"])).await;
+    let saved = sink.state().filter(|_| has_state);
+    if !is_late {
+        folder.put(other, "of another program\n");
+    }
+    write(&mut *sink, &batch(["2"])).await;
+    write(&mut *sink, &batch(["3"])).await;
+    sink.finish().await.unwrap();
+    drop(sink);
+    if is_late {
+        folder.put(other, "of another program\n");
+    }
+    for is_last in [false, true] {
+        let mut sink = folder.sink_in(&yaml, &context);
+        sink.open(saved.clone()).await.unwrap();
+        if !has_state {
+            write(&mut *sink, &batch(["1"])).await;
+        }
+        write(&mut *sink, &batch(["2"])).await;
+        write(&mut *sink, &batch(["3"])).await;
+        if is_last {
+            sink.finish().await.unwrap();
+        }
+    }
+    folder
+}
+
+#[tokio::test]
+async fn a_piece_that_got_another_number_is_continued_after_a_kill() {
+    for rest in ["", ", compression: gzip", ", timestamp: '%Y'", ", timestamp: '%Y', numbers: if_taken"] {
+        let stamp = if rest.contains("timestamp") { format!("-{}", stamp("%Y")) } else { String::new() };
+        let number = if rest.contains("if_taken") { "" } else { "-00001" };
+        let other = format!("o{stamp}{number}");
+        let folder = killed_twice(rest, &other, true, false).await;
+        let at = format!("{rest}: {:?}", folder.files());
+        assert_eq!(fs::read_to_string(folder.path(&other)).unwrap(), "of another program\n", "{at}");
+        assert_eq!(own_messages(&folder, &other), ["1", "2", "3"], "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_a_name_that_was_noted_stays_when_a_killed_run_resumes() {
+    for (rest, other, is_late) in [
+        ("", "o-00001", false),
+        (", compression: gzip", "o-00001", false),
+        (", compression: gzip", "o-00001", true),
+        (", compression: gzip", "o-00001.gz", false),
+        (", compression: gzip", "o-00002.gz", false),
+    ] {
+        for has_state in [false, true] {
+            let folder = killed_twice(rest, other, has_state, is_late).await;
+            let at = format!("{rest} {other} {has_state} {is_late}: {:?}", folder.files());
+            assert_eq!(fs::read_to_string(folder.path(other)).unwrap(), "of another program\n", "{at}");
+            assert_eq!(own_messages(&folder, other), ["1", "2", "3"], "{at}");
+        }
+    }
+}
