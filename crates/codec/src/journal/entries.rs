@@ -243,7 +243,7 @@ mod tests {
     fn an_entry_that_is_too_long_is_passed_over_with_all_its_fields() {
         let long = "x".repeat(50);
         for input in [
-            format!("A=1234567\nB=2\n\nC=1\n\n"),
+            "A=1234567\nB=2\n\nC=1\n\n".to_owned(),
             format!("A=1234567\nB={long}\nD=4\n\nC=1\n\n"),
             format!("A=1234567{long}\nM\n\x02\0\0\0\0\0\0\0\n\n\n\nC=1\n\n"),
             format!("A=1234567\nM\n\x32\0\0\0\0\0\0\0{long}\nM\n\x02\0\0\0\0\0\0\0\n\n\n\nC=1\n\n"),

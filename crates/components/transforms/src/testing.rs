@@ -22,10 +22,8 @@ pub fn no_line_is_lost<C: thalweg_engine::Component + thalweg_engine::TransformC
 pub fn written(given: thalweg_engine::testing::Given) -> Vec<serde_json::Value> {
     use thalweg_engine::{Output, testing};
     let main = given.outputs.into_iter().filter(|(output, _)| *output == Output::Main);
-    let encoded = testing::apply::<thalweg_stream::encode::EncodeConfig>(
-        "json",
-        main.flat_map(|(_, batches)| batches),
-    );
+    let encoded =
+        testing::apply::<thalweg_stream::encode::EncodeConfig>("json", main.flat_map(|(_, batches)| batches));
     let lines = encoded.payloads(Output::Main);
     lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
