@@ -109,6 +109,21 @@ fn decompressed(path: &Path, compression: &str) -> String {
     text
 }
 
+/// Returns all messages in the folder, sorted.
+fn all_messages(folder: &Folder) -> Vec<String> {
+    let text = |name: &str| match fs::read(folder.path(name)).unwrap().starts_with(&[0x1f, 0x8b]) {
+        true => decompressed(&folder.path(name), "gzip"),
+        false => decompressed(&folder.path(name), "none"),
+    };
+    let files = folder.files();
+    let mut lines: Vec<String> = files
+        .iter()
+        .flat_map(|(name, _)| text(name).lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    lines.sort();
+    lines
+}
+
 #[tokio::test]
 async fn it_conforms() {
     for rest in [

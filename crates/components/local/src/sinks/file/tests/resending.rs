@@ -52,21 +52,6 @@ const SHAPES: [&str; 9] = [
     "{ path: 'DIR/{k}', rotate: { size: 2B, timestamp: '%H', numbers: if_taken }, atomic: false }",
 ];
 
-/// Returns all messages in the folder, sorted.
-fn all_messages(folder: &Folder) -> Vec<String> {
-    let text = |name: &str| match fs::read(folder.path(name)).unwrap().starts_with(&[0x1f, 0x8b]) {
-        true => decompressed(&folder.path(name), "gzip"),
-        false => decompressed(&folder.path(name), "none"),
-    };
-    let files = folder.files();
-    let mut lines: Vec<String> = files
-        .iter()
-        .flat_map(|(name, _)| text(name).lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
-    lines.sort();
-    lines
-}
-
 #[tokio::test]
 async fn a_run_killed_at_any_step_is_continued_without_loss_or_repetition() {
     for yaml in SHAPES {
