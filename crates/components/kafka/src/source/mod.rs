@@ -17,7 +17,7 @@ mod membership;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -336,8 +336,7 @@ impl Kafka {
         let forwarded = loop {
             match tokio::time::timeout(POLL, &mut forwarding).await {
                 Ok(ended) => break ended,
-                // Nothing more is passed on: what comes meanwhile is read again.
-                Err(_) => drop(keep(consumer).await),
+                Err(_) => keep(consumer).await,
             }
         };
         received?;
@@ -356,7 +355,6 @@ impl Kafka {
         queue: mpsc::Sender<Vec<Incoming>>,
     ) -> Result<(), Error> {
         let mut times = Times::default();
-        let mut held = Vec::new();
         while !out.is_stopping() {
             self.look(consumer, &mut times).await?;
             let permit = match tokio::time::timeout(POLL, queue.reserve()).await {
@@ -364,28 +362,25 @@ impl Kafka {
                 // The other task has ended, and says why.
                 Ok(Err(_)) => return Ok(()),
                 Err(_) => {
-                    // The queue is full. Partitions that were just assigned are not paused yet.
-                    held.extend(keep(consumer).await.unwrap_or_default());
+                    // The queue is full.
+                    keep(consumer).await;
                     self.commit(consumer, membership, &mut times).await;
                     continue;
                 }
             };
             consumer.pause(false).await;
             match consumer.poll(POLL).await {
+                Ok(records) if records.is_empty() => times.failing = None,
                 Ok(records) => {
-                    times.failing = None;
-                    held.extend(records);
+                    (times.failing, times.active) = (None, Instant::now());
+                    membership.note(&records);
+                    permit.send(records);
                 }
                 Err(failure) => self.failed(failure, &mut times).await?,
             }
-            if !held.is_empty() {
-                times.active = Instant::now();
-                membership.note(&held);
-                permit.send(std::mem::take(&mut held));
-            }
             if let Some(idle) = self.config.end_after_idle
                 && times.active.elapsed() >= idle.duration()
-                && membership.has_begun()
+                && (membership.has_begun() || times.topics.is_empty())
                 && consumer.lag().await == Some(0)
             {
                 return Ok(());
@@ -452,7 +447,7 @@ impl Kafka {
                 break;
             }
             out.save_soon();
-            drop(keep(consumer).await);
+            keep(consumer).await;
             membership.commit(consumer).await;
             let settled = membership.settled();
             if settled != progress.1 {
@@ -481,8 +476,17 @@ impl Default for Times {
     }
 }
 
-/// Keeps the membership while no records are wanted. Returns those of partitions that were just assigned.
-async fn keep(consumer: &dyn Consumer) -> Result<Vec<Incoming>, Failure> {
+/// Keeps the membership while no records are wanted. Those of partitions that were just assigned, and are not
+/// paused yet, are read again later. Holding them was rejected: their partition may be taken away meanwhile.
+async fn keep(consumer: &dyn Consumer) {
     consumer.pause(true).await;
-    consumer.poll(KEEP).await
+    let records = consumer.poll(KEEP).await.unwrap_or_default();
+    let mut first = BTreeMap::new();
+    for record in &records {
+        first.entry(&record.partition).or_insert(record.offset);
+    }
+    for (partition, offset) in first {
+        // A partition that is taken away already has no place.
+        let _ = consumer.seek(partition, offset).await;
+    }
 }
