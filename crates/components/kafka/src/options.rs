@@ -73,13 +73,13 @@ impl ClusterOptions {
     /// Returns the mistakes that the schema cannot find.
     pub(crate) fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
-        let has_port = |broker: &&String| {
-            broker
-                .rsplit_once(':')
-                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        let is_right = |broker: &String| {
+            let host = |host: &str| !host.is_empty() && !host.contains(['/', '@', ' ']);
+            broker.rsplit_once(':').is_some_and(|(name, port)| host(name) && port.parse::<u16>().is_ok())
         };
-        if let Some(broker) = self.brokers.iter().find(|broker| !has_port(broker)) {
-            let mistake = Mistake::new("brokers", format!("`{broker}` is no host with a port."));
+        if !self.brokers.iter().all(is_right) {
+            // The text is not shown: it may be a URL with a password.
+            let mistake = Mistake::new("brokers", "A broker is a host with a port.");
             mistakes.push(mistake.help("For example `kafka-1.example.com:9092`."));
         }
         if self.brokers.is_empty() {

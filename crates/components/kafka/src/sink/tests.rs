@@ -29,7 +29,8 @@ fn batch_of(rows: &[Row<'_>]) -> Batch {
 #[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
-        ("{ brokers: localhost, topic: a }", "`localhost` is no host with a port."),
+        ("{ brokers: localhost, topic: a }", "A broker is a host with a port."),
+        ("{ brokers: 'kafka://u:p@a:1', topic: a }", "A broker is a host with a port."),
         ("{ brokers: [], topic: a }", "There is no broker to connect to."),
         ("{ brokers: 'a:1', topic: '' }", "`` is no topic."),
         ("{ brokers: 'a:1', topic: a/b }", "`a/b` is no topic."),
