@@ -268,7 +268,7 @@ fn settings(
          group.min.session.timeout.ms=1000\n\
          group.consumer.min.session.timeout.ms=1000\n\
          group.consumer.min.heartbeat.interval.ms=200\n\
-         group.consumer.session.timeout.ms=6000\n\
+         group.consumer.session.timeout.ms=3000\n\
          group.consumer.heartbeat.interval.ms=500\n\
          message.max.bytes=1048588\n\
          {extra}",
