@@ -11,7 +11,7 @@ use thalweg_engine::Error;
 use thalweg_record::{Batch, Lease};
 
 use super::records::Records;
-use crate::client::{Failure, Producer};
+use crate::client::{Failure, Outgoing, Producer};
 
 /// The outcomes of the records of a batch. After a temporary error, the engine calls the sink with the same
 /// batch, which is recognised by the address of its payload views.
@@ -100,31 +100,14 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
             if !matches!(row, Row::Unsent) {
                 continue;
             }
-            *row = match made.record(number) {
-                Ok(record) => match self.missing.reason(&record.topic) {
-                    Some(reason) => Row::Refused(reason),
-                    None => {
-                        let topic = record.topic.clone();
-                        match producer.queue(record).await {
-                            Ok(delivery) => Row::Queued(delivery),
-                            // A topic that is the same for all messages is waited for: it may be created, or
-                            // the user be allowed to use it.
-                            Err(Failure::NoTopic(reason)) if !waits_for_topic => {
-                                self.missing.add(topic, reason.clone());
-                                Row::Refused(reason)
-                            }
-                            Err(Failure::Refused(reason) | Failure::RefusedTogether(reason)) => {
-                                Row::Refused(reason)
-                            }
-                            Err(failure) => {
-                                self.is_lost |= matches!(failure, Failure::Lost(_));
-                                return Err(failure.error("records cannot be sent"));
-                            }
-                        }
-                    }
-                },
-                Err(reason) => Row::Refused(reason),
+            let queued = match made.record(number) {
+                Ok(record) => self.missing.queue(producer, record, waits_for_topic).await,
+                Err(reason) => Ok(Row::Refused(reason)),
             };
+            *row = queued.map_err(|failure| {
+                self.is_lost |= matches!(failure, Failure::Lost(_));
+                failure.error("records cannot be sent")
+            })?;
         }
         Ok(())
     }
@@ -219,6 +202,29 @@ impl Missing {
     /// How long a topic counts as missing, and the number of topics that are remembered.
     const VALID: Duration = Duration::from_secs(60);
     const MOST: usize = 1000;
+
+    /// Queues a record, unless its topic is missing. A topic that is the same for all messages is waited for:
+    /// it may be created, or the user be allowed to use it.
+    async fn queue<P: Producer>(
+        &mut self,
+        producer: &P,
+        record: Outgoing,
+        waits_for_topic: bool,
+    ) -> Result<Row<P::Delivery>, Failure> {
+        if let Some(reason) = self.reason(&record.topic) {
+            return Ok(Row::Refused(reason));
+        }
+        let topic = record.topic.clone();
+        match producer.queue(record).await {
+            Ok(delivery) => Ok(Row::Queued(delivery)),
+            Err(Failure::NoTopic(reason)) if !waits_for_topic => {
+                self.add(topic, reason.clone());
+                Ok(Row::Refused(reason))
+            }
+            Err(Failure::Refused(reason) | Failure::RefusedTogether(reason)) => Ok(Row::Refused(reason)),
+            Err(failure) => Err(failure),
+        }
+    }
 
     fn add(&mut self, topic: String, reason: String) {
         if self.0.len() >= Self::MOST {
