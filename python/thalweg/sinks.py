@@ -18,6 +18,7 @@ __all__ = [
     "discard",
     "file",
     "http",
+    "kafka",
     "measure",
     "objects",
     "proxy",
@@ -68,8 +69,9 @@ def directory(
 
     Args:
         path: The folder. It is created if it does not exist.
-        name: The name of the file in the folder, a template. It may contain subfolders. The default is
-            `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
+        name: The name of the file in the folder: a template with properties of the file, which the page
+            "Configuration" lists. It may contain subfolders. The default is `{folder}{name}`: the file keeps its
+            place relative to the folder that the source reads.
         existing: The action if a file of that name exists. The default is `replace`; for files of a source that
             gets them only once, such as uploads, and beside `remove`, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`
@@ -247,6 +249,86 @@ def http(
     )
 
 
+def kafka(
+    *,
+    brokers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    topic: str,
+    key: str | None = None,
+    partition: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timestamp: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
+    acks: Literal["all", "leader"] | None = None,
+    batch_size: str | int | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+) -> Component:
+    """Sends messages to topics of Kafka, or of a broker that speaks its protocol.
+
+    A message is acknowledged when the broker has confirmed it. While no broker answers, messages wait, and their
+    source with them when the memory is full. A message that the broker refuses, for example because it is too
+    large, leaves by `errors` with the broker's reason.
+
+    A message keeps its place in its partition, and the broker drops what is sent to it twice, as long as the
+    program runs. A restarted run may send messages again that a checkpoint does not cover.
+
+    Args:
+        brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
+            the cluster are found through it.
+        tls: Connect with TLS. By default connections are not encrypted.
+        auth: The user of the connections, for SASL. By default connections have no user.
+        client_id: The name of this program in the broker's logs and quotas. The default is `thalweg`. By default
+            `"thalweg"`.
+        topic: The topic, for example `logs` or `logs-{service}`. Columns in braces are replaced for each message.
+            If the topic does not exist, the broker creates it or does not, as it is configured. Messages for a
+            topic that does not exist wait if all messages have that topic, and leave by `errors` otherwise.
+        key: The field that is the key of the record. Records with the same key are in the same partition, in
+            order. A message without the field has no key. By default no record has a key.
+        partition: The field with the number of the partition. Without it, the hash of the key decides, and
+            records without a key go to any partition.
+        headers: Headers of the record, for example `{host: '{meta.hostname}'}`. Columns in braces are replaced
+            for each message.
+        timestamp: The field with the time of the record. By default it is the time of sending.
+        encode: The format in which messages are sent, for example `json`. By default the payload is sent
+            unchanged.
+        compression: How records are compressed. The default is `none`.
+        acks: Which replicas confirm a record. The default is `all`.
+        batch_size: The largest size of the records that are sent together to one partition, before they are
+            compressed. The broker's limit (`message.max.bytes`) must be larger. The default is 512 KiB. By
+            default `"512KiB"`.
+        timeout: How long the broker may take to confirm. After that the sink reports it, and waits on. The
+            default is 30 s. By default `"30s"`.
+        concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
+            the order of messages is not kept. The default is 1. By default `1`.
+    """
+    return Component(
+        "kafka",
+        _objects.options(
+            {
+                "brokers": brokers,
+                "tls": tls,
+                "auth": auth,
+                "client_id": client_id,
+                "topic": topic,
+                "key": key,
+                "partition": partition,
+                "headers": headers,
+                "timestamp": timestamp,
+                "encode": encode,
+                "compression": compression,
+                "acks": acks,
+                "batch_size": batch_size,
+                "timeout": timeout,
+                "concurrency": concurrency,
+            }
+        ),
+    )
+
+
 def measure(*, every: str | timedelta | None = None) -> Component:
     """Drops all messages, and reports how many arrive per second.
 
@@ -285,9 +367,16 @@ def objects(
     Messages may decide the name: `url` and `name` can contain their columns, as in `day={day}/{host}.parquet`.
     Then each name has objects of its own. A column that is NULL adds nothing. A message whose values make no name
     leaves by the `errors` output: a part of the name would be empty, be `..`, begin with a dot, or be too long.
-    Up to `max_open_files` objects are open at the same time, within a quarter of `memory`. Beyond either, the
-    object that got no message for longest is completed, and further messages of its name go to an object with the
-    next number.
+    In a folder of this machine, so does a message whose name leads through a symbolic link below the constant
+    part of the path, or below another file. Up to `max_open_files` objects are open at the same time, within a
+    quarter of `memory`. Beyond either, the object that got no message for longest is completed, and further
+    messages of its name go to an object with the next number. Without `--state`, the sink remembers the number of
+    each name: 32 bytes of memory.
+
+    No two names have an object in common. A name that ends like a numbered one gets a number for its first object
+    as well: `a-00002.jsonl` becomes `a-00002-00001.jsonl`. With `{number}`, a message is rejected if its values
+    have digits beside the number. If values are on both sides of the number, it is rejected as well if they have
+    other digits that could be the number: `{number:5}` avoids most of that.
 
     An object is visible when it is complete, never in part. Messages are acknowledged when their object is
     complete. With `--state`, they are acknowledged by the next checkpoint, and a full object becomes visible when
@@ -300,8 +389,9 @@ def objects(
     unfinished, and the next run continues it. Once an object is complete, further messages go to
     `all-00002.jsonl` and so on. A run that is asked to stop completes a Parquet table, and an object in a store
     whose parts must have equal sizes. With `--state` and columns in the name, the tables of all names are
-    completed together, when one of them is to be: a checkpoint covers all messages of a batch or none. A service
-    that never ends needs `rotate`: its objects would otherwise never be complete.
+    completed together, when one of them is to be: a checkpoint covers all messages of a batch or none. So if a
+    table ends within a batch, as it does behind `limit`, the next checkpoint completes a small one with the rest.
+    A service that never ends needs `rotate`: its objects would otherwise never be complete.
 
     Args:
         url: The target: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store
@@ -320,7 +410,8 @@ def objects(
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
             `parquet` writes the fields of messages as Parquet tables. The first messages of an object determine
             its columns, unless `columns` lists them. Messages that do not fit leave by the `errors` output, and
-            only these.
+            only these. So do messages whose fields would make more columns than fit in a quarter of `memory`:
+            each column takes about 20 KiB beside its values.
         delimiter: The text after each message. The default is a line feed. A table has none. By default `"\n"`.
         rotate: When to begin a new object of messages. By default all messages go to one object.
         max_open_files: The maximum number of objects that are open at the same time, if messages decide the name.

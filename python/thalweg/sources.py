@@ -23,6 +23,8 @@ __all__ = [
     "http",
     "http_upload",
     "internal_logs",
+    "journald",
+    "kafka",
     "objects",
     "pipe",
     "proxy",
@@ -77,10 +79,10 @@ def exec(
     No shell is involved. The standard input of the program is empty. It waits while the pipeline is busy: the
     capacity of a pipe is all that is buffered.
 
-    If the program exits with a code other than 0, is ended by a signal or exceeds `timeout`, that is logged, and
-    `on_failure` says whether the source continues. The summary of the run counts `program_runs` and
-    `program_failures`. Messages that were read before are delivered. Of a program that was ended by a signal, a
-    last message without its delimiter is rejected: it may be torn.
+    If the program exits with a code other than 0, is ended by a signal or exceeds `timeout`, that is logged with
+    the last lines of its standard error output, and `on_failure` says whether the source continues. The summary
+    of the run counts `program_runs` and `program_failures`. Messages that were read before are delivered. Of a
+    program that was ended by a signal, a last message without its delimiter is rejected: it may be torn.
 
     When the run is asked to stop, the program and the processes that it started get SIGTERM, and SIGKILL after
     `stop_timeout`. Their output until then is read, except a last message that is cut off. When the program ends,
@@ -107,7 +109,7 @@ def exec(
             The default is `error` for a program that runs once, and otherwise `continue`.
         stderr: The destination of the standard error output: `log` (thalweg's own log, the default), `messages`
             (as the standard output) or `ignore`.
-        framing: How the output is cut into messages. By default each line is a message.
+        framing: How the input is cut into messages. By default each line is a message.
         charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
             `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
             `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
@@ -185,7 +187,7 @@ def file(
             is moved to another folder while no run reads it is not read to its end. By default `false`.
         compression: The compression of all files. The default is `auto`, which recognises it by the first bytes
             of each file. By default `"auto"`.
-        framing: How a file is cut into messages. By default each line is a message.
+        framing: How the input is cut into messages. By default each line is a message.
         charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
             `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
             `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
@@ -562,6 +564,163 @@ def internal_logs(
     return Component("internal_logs", _objects.options({"level": level, "max_records": max_records}))
 
 
+def journald(
+    *,
+    units: str | Sequence[str] | None = None,
+    exclude_units: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    identifiers: str | Sequence[str] | None = None,
+    priority: str | None = None,
+    matches: Mapping[str, str | Sequence[str]] | None = None,
+    current_boot_only: bool | None = None,
+    since: str | None = None,
+    directory: str | PathLike[str] | None = None,
+    follow: bool | None = None,
+    program: str | None = None,
+    restart_delay: str | timedelta | None = None,
+    stop_timeout: str | timedelta | None = None,
+    max_message_bytes: str | int | None = None,
+) -> Component:
+    """Reads systemd's journal, and follows it.
+
+    The source runs `journalctl`, which must be installed. Each message is an entry in the journal's export
+    format: the transform `parse_journal` makes fields of it. The user that runs thalweg sees the entries of all
+    users if it is in the group `systemd-journal`.
+
+    With `--state`, a run continues exactly behind the last entry that was delivered, also after it was killed. It
+    then reads the entries of earlier boots too, whatever `current_boot_only` and `since` say: nothing is left
+    out. If `journalctl` ends, it is started again behind the last entry. If it fails before the first entry, the
+    run fails. The standard error output of `journalctl` is logged.
+
+    Args:
+        units: The units whose entries are read, such as `sshd` or `nginx.service`, or patterns. The default is
+            all.
+        exclude_units: The units whose entries are left out, by their full names. `.service` is added to a name
+            without a dot.
+        identifiers: The programs whose entries are read, as they call themselves (`SYSLOG_IDENTIFIER`). The
+            default is all.
+        priority: The lowest priority of entries that are read, such as `warning` or `4`, or a range, such as
+            `0..4`. The default is all.
+        matches: The values that fields must have: `{_TRANSPORT: [kernel, audit]}`. An entry must have one of the
+            values of each field.
+        current_boot_only: Whether a run that does not continue a former one reads the entries since the system
+            was booted only. The default is `true`. By default `true`.
+        since: The time from which a run reads that does not continue a former one, in the forms that `journalctl`
+            knows: `2026-01-31 12:00:00`, `today`, `-1h` or `now`. The default is the beginning.
+        directory: The folder of the journal. The default is the journal of the system.
+        follow: Whether the source waits for more entries. With `false`, it ends with the last entry. The default
+            is `true`. By default `true`.
+        program: The program `journalctl`: a path, or a name that is looked up in the folders of `PATH`. The
+            default is `journalctl`. By default `"journalctl"`.
+        restart_delay: The pause before `journalctl` is started again if it has ended. The default is 1 second. By
+            default `"1s"`.
+        stop_timeout: How long `journalctl` may take to end when the run is stopped. Then it is killed. The
+            default is 5 seconds. By default `"5s"`.
+        max_message_bytes: The maximum size of an entry, at most 1 GiB. The default is 1 MiB. Of a longer entry,
+            the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
+    """
+    return Component(
+        "journald",
+        _objects.options(
+            {
+                "units": units,
+                "exclude_units": exclude_units,
+                "identifiers": identifiers,
+                "priority": priority,
+                "matches": matches,
+                "current_boot_only": current_boot_only,
+                "since": since,
+                "directory": directory,
+                "follow": follow,
+                "program": program,
+                "restart_delay": restart_delay,
+                "stop_timeout": stop_timeout,
+                "max_message_bytes": max_message_bytes,
+            }
+        ),
+    )
+
+
+def kafka(
+    *,
+    brokers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    topics: str | Sequence[str],
+    group: str,
+    instance: str | None = None,
+    start: str | None = None,
+    isolation: Literal["read_committed", "read_uncommitted"] | None = None,
+    protocol: Literal["classic", "consumer"] | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    fetch_size: str | int | None = None,
+    session_timeout: str | timedelta | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads topics of Kafka, or of a broker that speaks its protocol, as a member of a group.
+
+    Run the same configuration several times, and the broker divides the partitions among the runs. A record is
+    committed when its messages are delivered, or rejected and kept with their reasons. So none is lost: a member
+    that ends without committing leaves its records to another one, which may deliver some of them again.
+
+    The order of records within a partition is kept. The payload of a message is the value of the record; that of
+    a record without a value (a tombstone) is empty. `meta.path` is the topic, `meta.position` the offset.
+
+    With `--state`, a partition is resumed where the checkpoint is, or where the group is if that is further.
+
+    Args:
+        brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
+            the cluster are found through it.
+        tls: Connect with TLS. By default connections are not encrypted.
+        auth: The user of the connections, for SASL. By default connections have no user.
+        client_id: The name of this program in the broker's logs and quotas. The default is `thalweg`. By default
+            `"thalweg"`.
+        topics: The topics to read. A topic that begins with `^` is a regular expression: all topics are read
+            whose names match, also those that are created later.
+        group: The name of the group. Members of a group share the partitions.
+        instance: The name of this member. The broker keeps its partitions for it while it restarts, for at most
+            `session_timeout`. By default a restarted member gets partitions as a new one.
+        start: Where to begin in a partition for which the group has committed no offset: `earliest`, `latest`, or
+            a point in time such as `2026-11-25T08:00:00Z`. The default is `earliest`.
+        isolation: Which records of transactions are read. The default is `read_committed`.
+        protocol: How members divide the partitions. The default is `classic`.
+        fields: Parts of the record that become fields of its message, under the same names: `topic`, `partition`,
+            `offset`, `timestamp`, `key`, `tombstone` (true for a record without a value) and headers as
+            `header.trace-id`. Bytes of keys and headers that are not UTF-8 are replaced by U+FFFD.
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        fetch_size: The size of an answer of a broker. A record that is larger is still read. The default is 1/32
+            of the memory, at most 2 MiB. Four of them may be in memory at the same time.
+        session_timeout: With `protocol: classic`: after this time without a sign of life, the partitions of a
+            member go to others. The default is 10 s. By default `"10s"`.
+        end_after_idle: End the source after this time without records, when its partitions are read to their
+            ends. By default it reads until the run is stopped.
+    """
+    return Component(
+        "kafka",
+        _objects.options(
+            {
+                "brokers": brokers,
+                "tls": tls,
+                "auth": auth,
+                "client_id": client_id,
+                "topics": topics,
+                "group": group,
+                "instance": instance,
+                "start": start,
+                "isolation": isolation,
+                "protocol": protocol,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "fetch_size": fetch_size,
+                "session_timeout": session_timeout,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
 def objects(
     *,
     url: str | Sequence[str],
@@ -919,14 +1078,14 @@ def stdin(
 def syslog(
     *,
     address: str | None = None,
-    format: Literal["auto", "rfc3164", "rfc5424"] | None = None,
     framing: Literal["auto", "octet_counting", "lines"] | None = None,
     payload: Literal["raw", "message"] | None = None,
     add_fields: bool | None = None,
+    others: Literal["reject", "accept"] | None = None,
+    format: Literal["auto", "rfc3164", "rfc5424"] | None = None,
     codes: bool | None = None,
     max_fields: int | None = None,
     structured_data: Literal["id_key", "key"] | None = None,
-    others: Literal["reject", "accept"] | None = None,
     prefix: str | None = None,
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
@@ -947,16 +1106,16 @@ def syslog(
     Args:
         address: The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams,
             such as `/dev/log`) or `unix:///PATH` (a stream). The default is `udp://0.0.0.0:514`.
-        format: The format of messages. The default is `auto`.
         framing: How messages are separated in a stream. The default is `auto`. Each datagram is one message.
         payload: The part of a message that becomes the payload. The default is `raw`.
         add_fields: Whether the parts of a message become fields. By default `true`.
+        others: The treatment of lines that are no syslog messages. The default is `reject`.
+        format: The format of messages. The default is `auto`.
         codes: Whether `facility` and `severity` are numbers instead of names. By default `false`.
         max_fields: The largest number of fields for structured data in a batch. Structured data with further
             names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
             default `64`.
         structured_data: The names of the fields for structured data. The default is `id_key`.
-        others: The treatment of lines that are no syslog messages. The default is `reject`.
         prefix: A text put before the name of each field, for example `syslog.`.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
@@ -987,14 +1146,14 @@ def syslog(
         _objects.options(
             {
                 "address": address,
-                "format": format,
                 "framing": framing,
                 "payload": payload,
                 "add_fields": add_fields,
+                "others": others,
+                "format": format,
                 "codes": codes,
                 "max_fields": max_fields,
                 "structured_data": structured_data,
-                "others": others,
                 "prefix": prefix,
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,

@@ -49,16 +49,20 @@ __all__ = [
     "parse_cri",
     "parse_csv",
     "parse_elb",
+    "parse_gelf",
     "parse_grok",
+    "parse_journal",
     "parse_json",
     "parse_key_value",
     "parse_leef",
     "parse_logfmt",
     "parse_nginx",
     "parse_regex",
+    "parse_syslog",
     "parse_timestamp",
     "parse_user_agent",
     "parse_w3c",
+    "parse_xml",
     "reader",
     "redact",
     "remove",
@@ -108,17 +112,13 @@ def add_id(
     With `--state`, the counters of `time`, `sequence` and `sequence_hex` continue in later runs. Without it, they
     start again in each run.
 
+    A run after `kill -9` reads some messages a second time. `hash` gives them the same identifiers as before, and
+    `time` and `uuid` give them others.
+
     Args:
         into: The field that receives the identifier, as text. `payload` replaces the message itself. The default
             is `id`. By default `"id"`.
-        kind: How the identifier is made:
-
-            - `time` (the default): the second in which the message was read, in UTC, and a counter of seven
-              digits, as in `2601020304050000001`.
-            - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
-              identifiers. A message without the field gets none.
-            - `sequence` and `sequence_hex`: a counter, in decimal or hexadecimal digits.
-            - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
+        kind: How the identifier is made. The default is `time`.
         start: The first number of a counter. The default is 1. By default `1`.
         field: For `hash`: the field to hash. The default is the payload.
     """
@@ -623,8 +623,9 @@ def exec(
 
     Args:
         command: The command: a path, or a name that is looked up in the folders of `PATH`.
-        args: The arguments. Names may begin with a dash: write `--` before an argument that is not a whole path,
-            if the command supports it. The default is none.
+        args: The arguments, with properties of the file in braces, which the page "Configuration" lists. Names
+            may begin with a dash: write `--` before an argument that is not a whole path, if the command supports
+            it. The default is none.
         output: The path to which the command writes its result. The file then has that content and that name. By
             default the file continues, with the changes that the command makes to it in its place.
         output_cleanup: How the file at `output` is treated when the run no longer needs it. The default is
@@ -1008,7 +1009,7 @@ def lines(
     Args:
         compression: How the files are compressed: `auto` (the default) detects it from the first bytes of each
             file. By default `"auto"`.
-        framing: Where one message ends and the next begins. By default each line is a message.
+        framing: How the input is cut into messages. By default each line is a message.
         charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
             `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
             `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
@@ -1110,8 +1111,9 @@ def parse_apache(
         format: The format: `combined`, which is the default, `common`, `vhost_combined` (with host and port
             before it), `error` (the log of errors), or the text of a directive `LogFormat`.
 
-            With `error`, the fields are `time`, `module`, `level`, `pid`, `tid`, `client`, `port` and `message`.
-            By default `"combined"`.
+            With `error`, the fields are `time`, `module`, `level`, `pid`, `tid`, `source`, which is a place in
+            Apache's sources, `error`, which is an error of the system, `client`, `port` and `message`. By default
+            `"combined"`.
         types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
             by the `errors` output.
         field: The field to parse. The default is the payload. By default `"payload"`.
@@ -1129,16 +1131,16 @@ def parse_cef(
     """Parses the Common Event Format (CEF).
 
     The values of the header are the fields `cefVersion`, `deviceVendor`, `deviceProduct`, `deviceVersion`,
-    `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. Escapes are
-    decoded. Text before `CEF:`, such as the header of syslog, is ignored. Fields are text unless `types` gives
-    another type. A malformed message leaves by the `errors` output. The format is described at <https://www.micro
-    focus.com/documentation/arcsight/arcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implement
-    ation-standard.pdf>.
+    `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. A key with the
+    name of a field of the header is numbered, as in `name_2`. Escapes are decoded. Text before `CEF:`, such as
+    the header of syslog, is ignored. Fields are text unless `types` gives another type. A malformed message
+    leaves by the `errors` output. The format is described at <https://www.microfocus.com/documentation/arcsight/a
+    rcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implementation-standard.pdf>.
 
     Args:
         translate_custom_fields: True if a custom value is named by its label: `cs1Label=Reason cs1=timeout` is
-            the field `Reason`. A label without a value stays as it is. The default is `false`. By default
-            `false`.
+            the field `Reason`. A label that is the name of another field is numbered, as in `Reason_2`. A label
+            without a value stays as it is. The default is `false`. By default `false`.
         types: The types of fields that are not text: `{spt: int}`. A message with a value that does not fit its
             type leaves by the `errors` output.
         max_fields: The maximum number of different fields. A message with a further field leaves by the `errors`
@@ -1251,8 +1253,9 @@ def parse_elb(
     The fields have the names of AWS's documentation, in lower case and with `_`. An address with a port becomes
     two fields: `client_ip` and `client_port`, `target_ip` and `target_port`, and `backend_ip`, `destination_ip`
     in the same way. `time` is a point in time, also where AWS calls it `timestamp`. The parts of `request` are
-    the fields `request_method`, `request_uri` and `server_protocol`, as in `parse_nginx`. The value `-` is NULL.
-    Values that AWS adds at the end in the future are ignored.
+    the fields `request_method`, `request_uri` and `server_protocol`, as in `parse_nginx`. Names of protocols in a
+    list are separated by commas, without quotes. The value `-` is NULL. Values that AWS adds at the end in the
+    future are ignored.
 
     A line of another format leaves by the `errors` output. The formats are described at
     <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>.
@@ -1264,6 +1267,53 @@ def parse_elb(
         field: The field to parse. The default is the payload. By default `"payload"`.
     """
     return Component("parse_elb", _objects.options({"format": format, "types": types, "field": field}))
+
+
+def parse_gelf(
+    *,
+    strict: bool | None = None,
+    keep_underscores: bool | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    max_fields: int | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses messages in Graylog's Extended Log Format (GELF) 1.1.
+
+    The fields are `version`, `host`, `short_message`, `full_message`, `timestamp`, `level` (a number, as in
+    syslog), the older `facility`, `line` and `file`, and the additional fields of the message. `_user_id` becomes
+    `user_id` (see `keep_underscores`). As the format says, `_id` is left out. Fields that a message does not have
+    are NULL: no time and no level are made up.
+
+    A message leaves by the `errors` output if it is not a JSON object, lacks `version`, `host` or
+    `short_message`, has another version than 1.1, or a field of another type than the format says: additional
+    fields are texts or numbers. `strict: false` accepts such messages. The source `socket` receives GELF over UDP
+    and TCP with `framing: { by: gelf }`. The format is described at
+    <https://go2docs.graylog.org/current/getting_in_log_data/gelf.html>.
+
+    Args:
+        strict: False to accept objects that break the rules of the format, if values fit the types of the fields.
+            The default is `true`. By default `true`.
+        keep_underscores: True to keep the underscore before the names of additional fields. The default is
+            `false`: then only a field keeps it whose name would be that of another field of the format, such as
+            `_host`. By default `false`.
+        types: The types that fields must have: `{port: int}`. A message with a value that does not fit its type
+            leaves by the `errors` output.
+        max_fields: The maximum number of different fields in a batch. A message with further fields leaves by the
+            `errors` output. The default is 1024. By default `1024`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_gelf",
+        _objects.options(
+            {
+                "strict": strict,
+                "keep_underscores": keep_underscores,
+                "types": types,
+                "max_fields": max_fields,
+                "field": field,
+            }
+        ),
+    )
 
 
 def parse_grok(
@@ -1319,6 +1369,35 @@ def parse_grok(
             }
         ),
     )
+
+
+def parse_journal(
+    *,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    max_fields: int | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses entries of systemd's journal in its export format, as the source `journald` gives them.
+
+    Each field of an entry becomes a field of its name: `MESSAGE`, `_SYSTEMD_UNIT`, `SYSLOG_IDENTIFIER`. Fields
+    are text, except that `PRIORITY`, `_PID`, `_UID`, `_GID` and `__MONOTONIC_TIMESTAMP` are numbers, and
+    `__REALTIME_TIMESTAMP` and `_SOURCE_REALTIME_TIMESTAMP` are times. As in the JSON format of the journal, a
+    field that occurs several times is a list, and a value that is not UTF-8 is a list of the numbers of its
+    bytes. An entry of another form leaves by the `errors` output.
+
+    `journalctl --output=export` writes the format, and systemd's `journal-upload` sends it over HTTP: `framing: {
+    by: journal }` of the sources `http` and `socket` finds the entries. It is described at
+    <https://systemd.io/JOURNAL_EXPORT_FORMATS/>, and the fields at
+    <https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html>.
+
+    Args:
+        types: The types that fields must have: `{port: int}`. A message with a value that does not fit its type
+            leaves by the `errors` output.
+        max_fields: The maximum number of different fields in a batch. A message with further fields leaves by the
+            `errors` output. The default is 1024. By default `1024`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component("parse_journal", _objects.options({"types": types, "max_fields": max_fields, "field": field}))
 
 
 def parse_json(
@@ -1514,8 +1593,10 @@ def parse_nginx(
             of errors), or the text of a directive `log_format`.
 
             With `error`, the fields are `time`, `level`, `pid`, `tid`, `connection` and `message`, and `client`,
-            `server`, `request`, `subrequest`, `upstream`, `host` and `referrer` where nginx names them. By
-            default `"combined"`.
+            `server`, `login`, `request`, `subrequest`, `upstream`, `host` and `referrer` where nginx names them.
+            Streams have `bytes_from_client`, `bytes_to_client`, `bytes_from_upstream` and `bytes_to_upstream` as
+            well. A line in which `client` may be one of two values, since a request contained the text of a line,
+            leaves by the `errors` output. By default `"combined"`.
         types: Other types for fields: `{status: text}`. A message with a value that does not fit its type leaves
             by the `errors` output.
         field: The field to parse. The default is the payload. By default `"payload"`.
@@ -1546,6 +1627,51 @@ def parse_regex(
     return Component(
         "parse_regex",
         _objects.options({"pattern": pattern, "types": types, "null_values": null_values, "field": field}),
+    )
+
+
+def parse_syslog(
+    *,
+    format: Literal["auto", "rfc3164", "rfc5424"] | None = None,
+    codes: bool | None = None,
+    max_fields: int | None = None,
+    structured_data: Literal["id_key", "key"] | None = None,
+    prefix: str | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
+
+    The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
+    number), `facility` and `severity` (names), `timestamp`, `message` (the text), and structured data as
+    `sd.ID.KEY`, or in `sd` if there is too much of it (`max_fields`). Parts that a message does not have are
+    NULL. Times without a time zone are UTC. Times without a year are placed within the last twelve months. A
+    message of another form leaves by the `errors` output.
+
+    The source `syslog` receives and parses messages in one step. The formats are described at
+    <https://www.rfc-editor.org/rfc/rfc5424> and <https://www.rfc-editor.org/rfc/rfc3164>.
+
+    Args:
+        format: The format of messages. The default is `auto`.
+        codes: Whether `facility` and `severity` are numbers instead of names. By default `false`.
+        max_fields: The largest number of fields for structured data in a batch. Structured data with further
+            names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
+            default `64`.
+        structured_data: The names of the fields for structured data. The default is `id_key`.
+        prefix: A text put before the name of each field, for example `syslog.`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_syslog",
+        _objects.options(
+            {
+                "format": format,
+                "codes": codes,
+                "max_fields": max_fields,
+                "structured_data": structured_data,
+                "prefix": prefix,
+                "field": field,
+            }
+        ),
     )
 
 
@@ -1666,8 +1792,8 @@ def parse_w3c(
     are fields.
 
     `time` is a point in time, with the date of the field `date`. Without that field, the time of the day is the
-    text `time-of-day`. Statuses, sizes and ports are whole numbers. The value `-` is NULL. The format is
-    described at <https://www.w3.org/TR/WD-logfile.html>.
+    text `time-of-day`. Statuses, sizes and ports are whole numbers, durations are numbers. The value `-` is NULL.
+    The format is described at <https://www.w3.org/TR/WD-logfile.html>.
 
     Args:
         format: The program that wrote the log. The default is `iis`.
@@ -1679,6 +1805,76 @@ def parse_w3c(
     """
     return Component(
         "parse_w3c", _objects.options({"format": format, "fields": fields, "types": types, "field": field})
+    )
+
+
+def parse_xml(
+    *,
+    attribute_prefix: str | None = None,
+    attributes: bool | None = None,
+    text_key: str | None = None,
+    lists: str | Sequence[str] | None = None,
+    infer_types: bool | None = None,
+    remove_namespaces: bool | None = None,
+    keep_root: bool | None = None,
+    flatten: bool | None = None,
+    types: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]] | None = None,
+    max_fields: int | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses XML: one document in each message.
+
+    Each child of the root element becomes a field, and so does each attribute of the root, as `@name`. An element
+    with text alone is that text, without the blanks around it, and an empty element is NULL. An element with
+    attributes or elements in it is a JSON object: `<a b="1">x<c>y</c></a>` is `{"@b": "1", "c": "y", "text":
+    "x"}`. An element that occurs several times is a JSON list of its values. `flatten: true` makes fields of the
+    members of objects. A root element with text alone has the field `text`.
+
+    Values are text, unless `infer_types` or `types` gives another type. CDATA sections are text. Comments and
+    processing instructions are skipped. The entities that XML predefines and references of characters are
+    replaced. A document type is skipped: entities that it declares are unknown, and nothing is ever loaded. A
+    message leaves by the `errors` output if it is not well-formed, has an unknown entity, or nests elements
+    deeper than 60 levels. The format is described at <https://www.w3.org/TR/xml/> and
+    <https://www.w3.org/TR/xml-names/>.
+
+    Args:
+        attribute_prefix: The text before the name of an attribute. The default is `@`. By default `"@"`.
+        attributes: False to leave out all attributes. The default is `true`. By default `true`.
+        text_key: The name of the text of an element that has attributes or elements as well. The default is
+            `text`. Text in several pieces, with elements between them, is a list. By default `"text"`.
+        lists: The names of elements that are lists even if they occur once, or `"*"` for all elements but the
+            root.
+        infer_types: True to make numbers of texts that are numbers as JSON writes them, and booleans of `true`
+            and `false`. A number with a zero in front, such as `007`, stays text. The default is `false`. By
+            default `false`.
+        remove_namespaces: True to remove the prefixes of namespaces: `<soap:Body>` is `Body`. Declarations of
+            namespaces (`xmlns`) are then left out. The default is `false`. By default `false`.
+        keep_root: True to keep the root element, as the only field. The default is `false`. By default `false`.
+        flatten: True to make fields of the members of nested objects, called `outer.inner`. Lists stay JSON. The
+            default is `false`. By default `false`.
+        types: The types that fields must have: `{port: int}`. A message with a value that does not fit its type
+            leaves by the `errors` output.
+        max_fields: The maximum number of different fields in a batch. A message with further fields leaves by the
+            `errors` output. The default is 1024. By default `1024`.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_xml",
+        _objects.options(
+            {
+                "attribute_prefix": attribute_prefix,
+                "attributes": attributes,
+                "text_key": text_key,
+                "lists": lists,
+                "infer_types": infer_types,
+                "remove_namespaces": remove_namespaces,
+                "keep_root": keep_root,
+                "flatten": flatten,
+                "types": types,
+                "max_fields": max_fields,
+                "field": field,
+            }
+        ),
     )
 
 
@@ -1695,7 +1891,8 @@ def redact(
     your own.
 
     Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
-    hidden. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+    hidden. A long message whose search for a `pattern` would take quadratic time leaves by the `errors` output.
+    Numbers that are fields of their own and no texts stay as they are; `cast` them first.
 
     Args:
         fields: The fields in which data is hidden. The default is the payload. A message without one of them
@@ -1707,7 +1904,8 @@ def redact(
             a card with `keep_last: 4`. Blanks and dashes do not count and are left out. Data that is not more
             than twice as long is hidden as a whole. The default is 0. By default `0`.
         secret: The secret of pseudonyms, at least 8 bytes, from a variable or a file. In place of `with`, the
-            first 16 digits of an HMAC-SHA-256 stand for the data: the same ones for the same data.
+            first 16 digits of an HMAC-SHA-256 stand for the data: the same ones for the same data. Spellings of a
+            card, an account, an IP address or the domain of a mail address are the same data.
     """
     return Component(
         "redact",
@@ -1760,10 +1958,13 @@ def rename(value: Mapping[str, str], /) -> Component:
 def rename_file(*, to: str) -> Component:
     """Gives files another name, under which they are written later. Nothing is renamed on the disk.
 
-    A name with slashes leads into folders below the target folder.
+    A name with slashes leads into folders below the file's own folder. With `to: "small/{name}"`, a sink writes
+    `2026/photo.jpg` as `2026/small/photo.jpg`. The option `name` of the sink chooses the whole path below its
+    folder, as in `name: "small/{name}"`.
 
     Args:
-        to: The new name.
+        to: The new name, with properties of the file in braces, such as `{stem}`, `{suffix}`, `{date}` or `{id}`.
+            The page "Configuration" lists all of them.
     """
     return Component("rename_file", _objects.options({"to": to}))
 
@@ -1987,7 +2188,8 @@ def split_fields(
     """Splits a text into fields by position.
 
     The first part becomes the first field of the list, and so on. Fields without a part are NULL; parts without a
-    field are dropped. The text itself stays. A text that is not UTF-8 leaves by the `errors` output.
+    field are dropped. All fields are text: `cast` gives them other types. The text itself stays. A text that is
+    not UTF-8 leaves by the `errors` output.
 
     Args:
         field: The field to read. The default is the payload. A message without the field stays unchanged. By
@@ -2060,7 +2262,9 @@ def template(*, template: str, into: str | None = None, root: str | None = None)
     `{{ name }}` is the value of a field, `{{ payload }}` the payload, and `{{ meta.source }}` (also `path`,
     `time`, `position`) the origin of the message. Dots in the names of fields lead into objects: the fields `a.b`
     and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing. `{% if %}`,
-    `{% for %}` and filters such as `{{ name|upper }}` are available.
+    `{% for %}` and filters such as `{{ name|upper }}` are available. The filters are those of Jinja except
+    `center`, `filesizeformat`, `forceescape`, `random`, `striptags`, `truncate`, `urlencode`, `urlize`,
+    `wordcount`, `wordwrap` and `xmlattr`.
 
     A message for which the template cannot be rendered leaves by the `errors` output. Loops and widths may depend
     on data, so this includes a message that takes more than five million steps, makes a text of more than an
@@ -2179,7 +2383,8 @@ def upload(
         encode: The encoding of messages, for example `json`. By default the payload is written unchanged.
             `parquet` writes the fields of messages as Parquet tables. The first messages of an object determine
             its columns, unless `columns` lists them. Messages that do not fit leave by the `errors` output, and
-            only these.
+            only these. So do messages whose fields would make more columns than fit in a quarter of `memory`:
+            each column takes about 20 KiB beside its values.
         delimiter: The text after each message. The default is a line feed. A table has none. By default `"\n"`.
         rotate: When to begin a new object of messages. By default all messages go to one object.
         max_open_files: The maximum number of objects that are open at the same time, if messages decide the name.
@@ -2225,8 +2430,9 @@ def write(
 
     Args:
         path: The folder. It is created if it does not exist.
-        name: The name of the file in the folder, a template. It may contain subfolders. The default is
-            `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
+        name: The name of the file in the folder: a template with properties of the file, which the page
+            "Configuration" lists. It may contain subfolders. The default is `{folder}{name}`: the file keeps its
+            place relative to the folder that the source reads.
         existing: The action if a file of that name exists. The default is `replace`; for files of a source that
             gets them only once, such as uploads, and beside `remove`, it is `rename`.
         keep: The properties to keep beside the content: `times` (last modified, last read) and `mode`

@@ -132,7 +132,9 @@ mod tests {
         (0..20).for_each(|number| last.keep(number.to_string()));
         assert_eq!(last.text(), "10\n11\n12\n13\n14\n15\n16\n17\n18\n19");
         let mut last = LastLines::default();
-        [&"a".repeat(100), &"b".repeat(4000), &"c".repeat(90)].map(|line| last.keep(line.clone()));
+        for line in ["a".repeat(100), "b".repeat(4000), "c".repeat(90)] {
+            last.keep(line);
+        }
         assert_eq!(last.text(), format!("{}\n{}", "b".repeat(4000), "c".repeat(90)));
     }
 }
