@@ -176,8 +176,9 @@ def description(svg):
 
 
 def masked(text):
-    """The lines without figures that differ from run to run: times, rates and all that have a decimal point."""
-    return [" ".join(DECIMAL.sub("N", FIGURES.sub("N", line)).split()) for line in text.splitlines()]
+    """The lines without what differs from run to run: times, rates, all figures with a decimal point, and the order of the two
+    outputs of a command."""
+    return sorted(" ".join(DECIMAL.sub("N", FIGURES.sub("N", line)).split()) for line in text.splitlines())
 
 
 if __name__ == "__main__":
