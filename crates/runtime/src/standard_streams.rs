@@ -40,7 +40,6 @@ pub fn was_closed(number: u8) -> bool {
 /// # Errors
 /// The reason for a person.
 pub fn input() -> Result<(), &'static str> {
-    const CLOSED_INPUT: &str =
-        "the standard input was closed when the program started. Redirect it from a file, or from `/dev/null`";
+    const CLOSED_INPUT: &str = "the standard input was closed when the program started. Redirect it from a file, or from `/dev/null`";
     if was_closed(0) { Err(CLOSED_INPUT) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 //! [`client`] hides the library that speaks the protocol behind two traits; [`options`] are those that both
 //! components share. Nothing else may use the library.
 //!
-//! See docs/decisions/083-kafka-is-spoken-in-rust.md.
+//! See docs/decisions/084-kafka-is-spoken-in-rust.md.
 
 mod client;
 mod options;

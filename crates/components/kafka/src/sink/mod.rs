@@ -244,7 +244,8 @@ impl Sink for Kafka {
         };
         let bytes = batch.payload_bytes() + batch.rows() * RECORD;
         self.pending.begin(batch, || self.memory.claim(bytes));
-        if let Err(error) = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await {
+        if let Err(error) = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await
+        {
             if self.pending.take_is_lost() {
                 self.producer = None;
             }

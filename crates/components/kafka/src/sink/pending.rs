@@ -54,7 +54,8 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         if !is_known {
             let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
             let missing = std::mem::take(&mut self.missing);
-            *self = Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
+            *self =
+                Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
         }
     }
 

@@ -44,7 +44,12 @@ impl Records {
         Bound {
             payload: batch.payload(),
             // Values of up to twelve bytes are in their views; all others are slices of these.
-            buffers: batch.payload().data_buffers().iter().map(|b| Bytes::from_owner(Shared(b.clone()))).collect(),
+            buffers: batch
+                .payload()
+                .data_buffers()
+                .iter()
+                .map(|b| Bytes::from_owner(Shared(b.clone())))
+                .collect(),
             topic: self.topic.bind(batch),
             key: column(&self.key),
             partition: self.partition.as_deref().and_then(|name| whole_numbers(batch, name)),

@@ -27,14 +27,10 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{
-    Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
-};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use tokio::sync::mpsc;
 
-use crate::client::rust::{
-    AutoOffsetReset, GroupProtocol, IsolationLevel, Receiving, RustConsumer,
-};
+use crate::client::rust::{AutoOffsetReset, GroupProtocol, IsolationLevel, Receiving, RustConsumer};
 use crate::client::{Consumer, Failure, Incoming};
 use crate::options::ClusterOptions;
 use forward::{Field, Forward};
@@ -184,9 +180,8 @@ enum Protocol {
 impl KafkaSource {
     fn patterns(&self) -> Result<Vec<Regex>, Mistake> {
         let patterns = self.topics.iter().filter(|topic| topic.starts_with('^'));
-        let mistake = |error: regex::Error| {
-            Mistake::new("topics", format!("It is not a regular expression: {error}."))
-        };
+        let mistake =
+            |error: regex::Error| Mistake::new("topics", format!("It is not a regular expression: {error}."));
         patterns.map(|pattern| Regex::new(pattern).map_err(mistake)).collect()
     }
 
@@ -283,7 +278,13 @@ impl SourceConfig for KafkaSource {
         let shown = lag.clone();
         context.details.show("lag", move || shown.load(Relaxed));
         let patterns = self.patterns().map_err(|mistake| Error::permanent(mistake.message))?;
-        Ok(Box::new(Kafka { receiving: self.receiving(context), config: self.clone(), patterns, lag, membership: None }))
+        Ok(Box::new(Kafka {
+            receiving: self.receiving(context),
+            config: self.clone(),
+            patterns,
+            lag,
+            membership: None,
+        }))
     }
 }
 
@@ -307,7 +308,8 @@ impl Source for Kafka {
         let membership =
             self.membership.get_or_insert_with(|| Arc::new(Membership::new(out, start, SETTLE_WAIT))).clone();
         let brokers = self.config.cluster.shown();
-        let connected = RustConsumer::connect(&self.config.cluster, &self.receiving, membership.clone()).await;
+        let connected =
+            RustConsumer::connect(&self.config.cluster, &self.receiving, membership.clone()).await;
         let consumer = connected
             .map_err(|failure| failure.error(format!("the brokers `{brokers}` cannot be reached")))?;
         // Answers of the brokers: in the client, in the queue, and being passed on.
@@ -340,7 +342,8 @@ impl Kafka {
             }
         };
         received?;
-        forwarded.map_err(|error| Error::permanent("the passing on of records panicked").caused_by(error))??;
+        forwarded
+            .map_err(|error| Error::permanent("the passing on of records panicked").caused_by(error))??;
         out.end();
         self.settle(consumer, membership, out).await;
         Ok(())
@@ -392,14 +395,16 @@ impl Kafka {
 
     /// Subscribes to the topics: at the start, and later when patterns may match new ones.
     async fn look(&self, consumer: &dyn Consumer, times: &mut Times) -> Result<(), Error> {
-        let is_due = times.looked.is_none_or(|last| !self.patterns.is_empty() && last.elapsed() >= LOOK_EVERY);
+        let is_due =
+            times.looked.is_none_or(|last| !self.patterns.is_empty() && last.elapsed() >= LOOK_EVERY);
         if !is_due {
             return Ok(());
         }
         let mut topics: BTreeSet<String> =
             self.config.topics.iter().filter(|topic| !topic.starts_with('^')).cloned().collect();
         if !self.patterns.is_empty() {
-            let all = consumer.topics().await.map_err(|failure| failure.error("the topics cannot be listed"))?;
+            let all =
+                consumer.topics().await.map_err(|failure| failure.error("the topics cannot be listed"))?;
             topics.extend(all.into_iter().filter(|name| self.patterns.iter().any(|p| p.is_match(name))));
         }
         if !topics.is_empty() && topics != times.topics {

@@ -18,9 +18,8 @@ async fn numbers(source: &testing::RunningSource, wait: Duration) -> Option<Vec<
 }
 
 fn store(kafka: &Kafka, topic: &str, numbers: std::ops::Range<u32>, partitions: u32) {
-    let record = |number: u32| {
-        Record::new(topic, number.to_string()).partition((number % partitions).cast_signed())
-    };
+    let record =
+        |number: u32| Record::new(topic, number.to_string()).partition((number % partitions).cast_signed());
     kafka.store(numbers.map(record)).unwrap();
 }
 
@@ -88,7 +87,9 @@ async fn parts_of_records_are_fields_and_a_later_run_continues_where_the_group_i
     let mut later = testing::read_all::<KafkaSource>(&yaml("h", at), 1 << 16).await.payloads();
     later.sort();
     assert_eq!(later, ["last", "new", "other"]);
-    assert!(testing::read_all::<KafkaSource>(&yaml("i", ", start: latest"), 1 << 16).await.payloads().is_empty());
+    assert!(
+        testing::read_all::<KafkaSource>(&yaml("i", ", start: latest"), 1 << 16).await.payloads().is_empty()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -82,12 +82,19 @@ impl Kind {
 }
 
 /// Returns the length of the longest beginning that `is_right`. It ends with the candidate, or before a blank
-/// or dash: a word or number that follows looks like another group.
+/// or dash: a word or number that follows looks like another group. `None` as well if data begins at a later
+/// group and reaches the end of the candidate, as in `22 4111-1111-1111-1111`.
 fn longest(candidate: &[u8], is_right: fn(&[u8]) -> bool) -> Option<usize> {
-    let ends = candidate.iter().enumerate().rev().filter(|(_, byte)| matches!(byte, b' ' | b'-'));
-    std::iter::once(candidate.len())
-        .chain(ends.map(|(at, _)| at))
-        .find(|&end| candidate.get(..end).is_some_and(is_right))
+    if is_right(candidate) {
+        return Some(candidate.len());
+    }
+    let bytes = candidate.iter().enumerate();
+    let separators = bytes.filter(|(_, byte)| matches!(byte, b' ' | b'-')).map(|(at, _)| at);
+    let begins_later = |at: usize| candidate.get(at + 1..).is_some_and(is_right);
+    if separators.clone().any(begins_later) {
+        return None;
+    }
+    separators.rev().find(|&end| candidate.get(..end).is_some_and(is_right))
 }
 
 /// Computes the check digit of Luhn.
