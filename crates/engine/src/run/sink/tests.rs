@@ -384,14 +384,18 @@ impl Sink for Stepping {
 async fn a_sink_whose_input_never_pauses_flushes_and_takes_the_steps_of_checkpoints() {
     let (saver, asked) = (Saver::new(), Arc::<Mutex<Asked>>::default());
     let sink = Stepping { uncommitted: 0, asked: asked.clone() };
+    let seen = || {
+        let asked = asked.lock();
+        (asked.flushes, asked.steps)
+    };
     let mut writer =
         Writer { state: Some(Arc::default()), commits: Commits::new(saver.saves()), ..writer(sink) };
     writer.take(0, testing::batch(["one"])).await.unwrap();
-    assert_eq!((asked.lock().flushes, asked.lock().steps), (0, 0));
+    assert_eq!(seen(), (0, 0));
     saver.complete(saver.begin());
     writer.pending.flushed = Instant::now().checked_sub(FLUSH_EVERY).unwrap();
     writer.take(1, testing::batch(["two"])).await.unwrap();
-    assert_eq!((asked.lock().flushes, asked.lock().steps), (1, 1));
+    assert_eq!(seen(), (1, 1));
 }
 
 #[tokio::test]
