@@ -131,7 +131,7 @@ fn order_is_kept_with_many_copies_and_any_budget() {
     let house = House::with(&[]);
     let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), 100_000);
-    for memory in ["1", "10kB", "300KiB", "64MiB"] {
+    for memory in ["1B", "10kB", "300KiB", "64MiB"] {
         fs::write(
             folder.join("pipeline.yaml"),
             format!(

@@ -582,7 +582,7 @@ fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
         ),
         (
             "memory: 256\nsources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
-            "`memory` is 256 bytes, in which nothing can be processed.; Did you mean `256MiB`?",
+            "`memory` has no unit, and would be 256 bytes.; Did you mean `256MiB`? Bytes are written `256B`.",
         ),
         (
             "sources: { a: stdin }\npipelines:\n  main:\n    from: a\n\u{a0}\u{a0}  to: z\nsinks: { z: stdout }\n",

@@ -149,15 +149,15 @@ impl Reader<'_> {
         graph
     }
 
-    /// Finds a budget without a unit that is too small for any message: its unit is missing.
+    /// Finds a budget without a unit that is smaller than any that is of use: its unit is missing.
     fn budget(&mut self, root: &Node) {
         let Some((node, bytes)) = root.get("memory").and_then(|node| Some((node, node.as_i64()?))) else {
             return;
         };
         if (1..LEAST_WITHOUT_UNIT).contains(&bytes) {
             self.diagnostics
-                .error(node.span, format!("`memory` is {bytes} bytes, in which nothing can be processed."))
-                .help(format!("Did you mean `{bytes}MiB`?"));
+                .error(node.span, format!("`memory` has no unit, and would be {bytes} bytes."))
+                .help(format!("Did you mean `{bytes}MiB`? Bytes are written `{bytes}B`."));
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Object {
     /// For each batch that is not durable, the number of its last part. In the order of the batches.
     pub(super) batches: VecDeque<u32>,
     pub(super) is_new: bool,
+    /// True if its table is finished: nothing can be added, and it is still to be completed.
+    pub(super) is_ended: bool,
     /// True if the journal knows that a checkpoint covers some of its messages.
     pub(super) is_noted: bool,
     pub(super) since: Instant,
@@ -149,6 +151,7 @@ impl Object {
             is_claimed: false,
             batches: VecDeque::new(),
             is_new: true,
+            is_ended: false,
             is_noted: false,
             since: Instant::now(),
         }

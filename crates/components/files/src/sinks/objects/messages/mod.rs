@@ -414,11 +414,13 @@ impl Messages {
         self.catch_up()?;
         self.drain().await?;
         if self.object.is_new
+            && !self.object.is_ended
             && let Some(options) = &self.table
         {
             self.object.table = Some(Table::new(options, &Schema::empty(), &self.budget)?);
         }
         if let Some(table) = self.object.table.take() {
+            self.object.is_ended = true;
             self.object.undrained = paid(&self.budget, table.finish()?);
             self.drain().await?;
         }
@@ -506,7 +508,9 @@ impl Messages {
     pub(super) fn is_full(&self) -> bool {
         let table = self.object.table.as_ref().map_or(0, Table::unwritten) + self.object.undrained.len();
         let so_far = self.object.offset + (self.object.gathered.len() + table) as u64;
-        self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size)
+        self.object.is_ended
+            || self.is_old()
+            || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size)
     }
 
     pub(super) fn is_old(&self) -> bool {
