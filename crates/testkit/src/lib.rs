@@ -19,7 +19,6 @@
 //!
 //! Code that the program needs must not live here.
 
-pub mod brokers;
 pub mod cases;
 pub mod disk;
 pub mod feed;

@@ -26,8 +26,6 @@ mod files;
 mod gollum;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod hostile;
-#[cfg(feature = "kafka")]
-mod kafka;
 #[cfg(feature = "stores")]
 mod leftovers;
 mod limits;
