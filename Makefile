@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(python)/bin/python
 help:
 	@echo "make demo    run the examples on real input, and show the results"
 	@echo "make dist    build the program to install, and the slim build beside it, in target/dist, and an archive of the program,"
-	@echo "             its man pages, completions and unit (MINUTES); 'make deb' makes a Debian package of them"
+	@echo "             its man pages, completions and unit, optimised across all crates; 'make deb' makes a Debian package of them"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
 	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
