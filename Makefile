@@ -14,12 +14,12 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist deb distribution test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
+.PHONY: help demo build dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
-	@echo "make dist    build the program to install, and the slim build beside it, in target/dist, and an archive of the program,"
-	@echo "             its man pages, completions and unit, optimised across all crates; 'make deb' makes a Debian package of them"
+	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist, and an archive"
+	@echo "             of the program, its man pages, completions and unit; 'make deb' makes a Debian package of them"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
 	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
@@ -53,23 +53,21 @@ build:
 third_party := $(target)/dist/third-party.txt
 package = python3 tools/licenses.py --texts $(third_party) && python3 tools/package.py --third-party $(third_party)
 
-# Programs to install have profiles of their own, `distribution` and `slim`, see docs/decisions/049-one-build-profile.md. Each
-# takes a build of all dependencies. The slim build has only what is for messages, files and the network.
-distribution := $(target)/distribution/thalweg
-dist: distribution
-	strip -o $(target)/dist/thalweg $(distribution)
-	$(distribution) reference --man $(target)/dist/man
-	$(package) tar $(distribution) $(target)/dist
+# Without symbols, which are a quarter of it. The slim build has only what is for messages, files and the network, and is
+# compiled for size (the profile `slim`), which takes a build of all dependencies of its own.
+dist:
+	@mkdir -p $(target)/dist
+	$(CARGO) build --release --locked -p thalweg
+	strip -o $(target)/dist/thalweg $(target)/release/thalweg
+	$(target)/release/thalweg reference --man $(target)/dist/man
+	$(package) tar $(target)/release/thalweg $(target)/dist
 	$(CARGO) build --profile slim --locked -p thalweg --no-default-features
 	cp $(target)/slim/thalweg $(target)/dist/thalweg-slim
 	@ls -l $(target)/dist
 
-deb: distribution
-	$(package) deb $(distribution) $(target)/dist
-
-distribution:
+deb: build
 	@mkdir -p $(target)/dist
-	$(CARGO) build --profile distribution --locked -p thalweg
+	$(package) deb $(target)/release/thalweg $(target)/dist
 
 # In a folder of its own: the other features would make `make test` compile everything again.
 test-slim:
