@@ -18,7 +18,6 @@ __all__ = [
     "discard",
     "file",
     "http",
-    "kafka",
     "measure",
     "objects",
     "proxy",
@@ -244,86 +243,6 @@ def http(
                 "concurrency": concurrency,
                 "tls": tls,
                 "raw_request": raw_request,
-            }
-        ),
-    )
-
-
-def kafka(
-    *,
-    brokers: str | Sequence[str],
-    tls: Mapping[str, Any] | None = None,
-    auth: Mapping[str, Any] | None = None,
-    client_id: str | None = None,
-    topic: str,
-    key: str | None = None,
-    partition: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    timestamp: str | None = None,
-    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
-    acks: Literal["all", "leader"] | None = None,
-    batch_size: str | int | None = None,
-    timeout: str | timedelta | None = None,
-    concurrency: int | None = None,
-) -> Component:
-    """Sends messages to topics of Kafka, or of a broker that speaks its protocol.
-
-    A message is acknowledged when the broker has confirmed it. While no broker answers, messages wait, and their
-    source with them when the memory is full. A message that the broker refuses, for example because it is too
-    large, leaves by `errors` with the broker's reason.
-
-    A message keeps its place in its partition, and the broker drops what is sent to it twice, as long as the
-    program runs. A restarted run may send messages again that a checkpoint does not cover.
-
-    Args:
-        brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
-            the cluster are found through it.
-        tls: Connect with TLS. By default connections are not encrypted.
-        auth: The user of the connections, for SASL. By default connections have no user.
-        client_id: The name of this program in the broker's logs and quotas. The default is `thalweg`. By default
-            `"thalweg"`.
-        topic: The topic, for example `logs` or `logs-{service}`. Columns in braces are replaced for each message.
-            If the topic does not exist, the broker creates it or does not, as it is configured. Messages for a
-            topic that does not exist wait if all messages have that topic, and leave by `errors` otherwise.
-        key: The field that is the key of the record. Records with the same key are in the same partition, in
-            order. A message without the field has no key. By default no record has a key.
-        partition: The field with the number of the partition. Without it, the hash of the key decides, and
-            records without a key go to any partition.
-        headers: Headers of the record, for example `{host: '{meta.hostname}'}`. Columns in braces are replaced
-            for each message.
-        timestamp: The field with the time of the record. By default it is the time of sending.
-        encode: The format in which messages are sent, for example `json`. By default the payload is sent
-            unchanged.
-        compression: How records are compressed. The default is `none`.
-        acks: Which replicas confirm a record. The default is `all`.
-        batch_size: The largest size of the records that are sent together to one partition, before they are
-            compressed. The broker's limit (`message.max.bytes`) must be larger. The default is 512 KiB. By
-            default `"512KiB"`.
-        timeout: How long the broker may take to confirm. After that the sink reports it, and waits on. The
-            default is 30 s. By default `"30s"`.
-        concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
-            the order of messages is not kept. The default is 1. By default `1`.
-    """
-    return Component(
-        "kafka",
-        _objects.options(
-            {
-                "brokers": brokers,
-                "tls": tls,
-                "auth": auth,
-                "client_id": client_id,
-                "topic": topic,
-                "key": key,
-                "partition": partition,
-                "headers": headers,
-                "timestamp": timestamp,
-                "encode": encode,
-                "compression": compression,
-                "acks": acks,
-                "batch_size": batch_size,
-                "timeout": timeout,
-                "concurrency": concurrency,
             }
         ),
     )

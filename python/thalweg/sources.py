@@ -24,7 +24,6 @@ __all__ = [
     "http_upload",
     "internal_logs",
     "journald",
-    "kafka",
     "objects",
     "pipe",
     "proxy",
@@ -635,87 +634,6 @@ def journald(
                 "restart_delay": restart_delay,
                 "stop_timeout": stop_timeout,
                 "max_message_bytes": max_message_bytes,
-            }
-        ),
-    )
-
-
-def kafka(
-    *,
-    brokers: str | Sequence[str],
-    tls: Mapping[str, Any] | None = None,
-    auth: Mapping[str, Any] | None = None,
-    client_id: str | None = None,
-    topics: str | Sequence[str],
-    group: str,
-    instance: str | None = None,
-    start: str | None = None,
-    isolation: Literal["read_committed", "read_uncommitted"] | None = None,
-    protocol: Literal["classic", "consumer"] | None = None,
-    fields: str | Sequence[str] | None = None,
-    max_message_bytes: str | int | None = None,
-    fetch_size: str | int | None = None,
-    session_timeout: str | timedelta | None = None,
-    end_after_idle: str | timedelta | None = None,
-) -> Component:
-    """Reads topics of Kafka, or of a broker that speaks its protocol, as a member of a group.
-
-    Run the same configuration several times, and the broker divides the partitions among the runs. A record is
-    committed when its messages are delivered, or rejected and kept with their reasons. So none is lost: a member
-    that ends without committing leaves its records to another one, which may deliver some of them again.
-
-    The order of records within a partition is kept. The payload of a message is the value of the record; that of
-    a record without a value (a tombstone) is empty. `meta.path` is the topic, `meta.position` the offset.
-
-    With `--state`, a partition is resumed where the checkpoint is, or where the group is if that is further.
-
-    Args:
-        brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
-            the cluster are found through it.
-        tls: Connect with TLS. By default connections are not encrypted.
-        auth: The user of the connections, for SASL. By default connections have no user.
-        client_id: The name of this program in the broker's logs and quotas. The default is `thalweg`. By default
-            `"thalweg"`.
-        topics: The topics to read. A topic that begins with `^` is a regular expression: all topics are read
-            whose names match, also those that are created later.
-        group: The name of the group. Members of a group share the partitions.
-        instance: The name of this member. The broker keeps its partitions for it while it restarts, for at most
-            `session_timeout`. By default a restarted member gets partitions as a new one.
-        start: Where to begin in a partition for which the group has committed no offset: `earliest`, `latest`, or
-            a point in time such as `2026-11-25T08:00:00Z`. The default is `earliest`.
-        isolation: Which records of transactions are read. The default is `read_committed`.
-        protocol: How members divide the partitions. The default is `classic`.
-        fields: Parts of the record that become fields of its message, under the same names: `topic`, `partition`,
-            `offset`, `timestamp`, `key`, `tombstone` (true for a record without a value) and headers as
-            `header.trace-id`. Bytes of keys and headers that are not UTF-8 are replaced by U+FFFD.
-        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
-            output. By default `"1MiB"`.
-        fetch_size: The size of an answer of a broker. A record that is larger is still read. The default is 1/32
-            of the memory, at most 2 MiB. Four of them may be in memory at the same time.
-        session_timeout: With `protocol: classic`: after this time without a sign of life, the partitions of a
-            member go to others. The default is 10 s. By default `"10s"`.
-        end_after_idle: End the source after this time without records, when its partitions are read to their
-            ends. By default it reads until the run is stopped.
-    """
-    return Component(
-        "kafka",
-        _objects.options(
-            {
-                "brokers": brokers,
-                "tls": tls,
-                "auth": auth,
-                "client_id": client_id,
-                "topics": topics,
-                "group": group,
-                "instance": instance,
-                "start": start,
-                "isolation": isolation,
-                "protocol": protocol,
-                "fields": fields,
-                "max_message_bytes": max_message_bytes,
-                "fetch_size": fetch_size,
-                "session_timeout": session_timeout,
-                "end_after_idle": end_after_idle,
             }
         ),
     )
