@@ -176,8 +176,10 @@ fn head(text: &str) -> Option<Head<'_>> {
         message = rest;
         number
     });
-    (is_number(process) && is_number(thread))
-        .then(|| Head { values: [Some(time), Some(level), Some(process), Some(thread), connection], message })
+    (is_number(process) && is_number(thread)).then_some(Head {
+        values: [Some(time), Some(level), Some(process), Some(thread), connection],
+        message,
+    })
 }
 
 /// Divides a text from the counts of bytes at its end, which the log of a stream has.

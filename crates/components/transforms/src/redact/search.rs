@@ -119,6 +119,7 @@ impl Automaton {
 }
 
 /// The data that a finder looks for.
+#[expect(clippy::large_enum_variant, reason = "there are few, and each search reads them")]
 enum Sought {
     Kind(Kind, Automaton),
     Own(Own),

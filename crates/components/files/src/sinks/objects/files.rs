@@ -97,6 +97,7 @@ impl From {
 }
 
 /// Where the bytes of a part are held.
+#[expect(clippy::large_enum_variant, reason = "there is one for each file in progress")]
 enum Room {
     /// In memory as a whole.
     Whole(Arena),

@@ -25,6 +25,7 @@ use crate::stored::failure;
 const OPEN: usize = 64;
 
 /// A step that waits for a checkpoint.
+#[expect(clippy::large_enum_variant, reason = "most steps are of the larger variant")]
 pub(super) enum Step {
     /// An object becomes visible.
     Complete {
