@@ -146,7 +146,7 @@ fn a_long_text_may_have_many_matches() {
 
 #[test]
 fn patterns_that_are_too_large_together_are_a_mistake() {
-    let patterns = vec![r"'\w{200}x'"; 3].join(", ");
+    let patterns = [r"'\w{200}x'"; 3].join(", ");
     let mistakes = testing::options::<Redact>(&format!("pattern: [{patterns}]")).check();
     assert_eq!(
         testing::messages(mistakes),
