@@ -18,14 +18,14 @@ const PIPELINE: &str = "pipelines: { main: { from: in, to: out } }\nsinks: { out
 
 #[test]
 fn a_long_name_is_cut_in_a_message() {
-    let name = "m".repeat(1_000_000);
+    let name = "m".repeat(1000);
     let config = format!(
         "sources: {{ in: {{ generate: {{ {name}: 1 }} }} }}\npipelines: {{ main: {{ from: in, to: out }} }}\n\
          sinks: {{ out: {{ discard: {{}} }} }}\n"
     );
     let said = House::with(&[("c.yaml", &config)]).run(&["check", "c.yaml"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("option `mmm") && said.err.len() < 10_000, "{}", said.err.len());
+    assert!(said.err.contains("`mmm") && !said.err.contains(&name), "{}", said.err.len());
 }
 
 #[test]
@@ -565,7 +565,7 @@ fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
         ),
         (
             "sources: { a: { file: { path: a, start_pattern: x } } }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
-            "`file` has no option `start_pattern`.; It is an option of `framing`: write `framing: { start_pattern: … }`.",
+            "Unknown option `start_pattern`.; It is an option of `framing`: write `framing: { start_pattern: … }`.",
         ),
         (
             "sources: { a: stdin }\npipelines: { main: { from: a, transforms: [dedupe: { fields: [id] }], to: z } }\nsinks: { z: \

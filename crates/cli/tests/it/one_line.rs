@@ -31,37 +31,6 @@ fn without_a_parser_messages_stay_as_they_are() {
     assert_eq!(all.out.as_bytes(), ACCESS);
 }
 
-/// A transform computes for many minutes, on the only worker. Timers of that worker do not fire.
-#[test]
-#[cfg(unix)]
-fn a_signal_ends_a_pipe_whose_transform_computes() {
-    use std::io::Read;
-    use std::process::{Command, Stdio};
-    use std::time::Duration;
-
-    let text = "a".repeat(1_000_000);
-    let house = House::with(&[("in", &text)]);
-    for (drain_timeout, signals, expected) in [
-        ("0.2s", 1, "the drain timeout of 0.2 s expired"),
-        ("1h", 2, "stopped: a component was still waiting for something"),
-    ] {
-        let transform = "redact pattern: '[a-z]+x|a'";
-        let arguments = ["pipe", "--threads", "1", "--drain-timeout", drain_timeout, "-i", "in", transform];
-        let mut command = house.command(&arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        for _ in 0..signals {
-            // Until the transform computes, and longer than signals that are one request.
-            std::thread::sleep(Duration::from_secs(2));
-            let id = child.id().to_string();
-            assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        }
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(3), "{said}");
-        assert!(said.contains(expected), "{said}");
-    }
-}
-
 #[test]
 fn files_are_read_and_written_in_other_formats() {
     let house = House::with(&[("a.csv", "name,n\nx,1\ny,20\n")]);

@@ -114,7 +114,11 @@ impl<'s> Checker<'s> {
             None if node.as_sequence().is_some() && branches.iter().any(is_condition) => {
                 mistake.help("Join several conditions with `AND` in one text.");
             }
-            None if node.as_sequence().is_some_and(|items| items.len() > 1) && !wants("array") => {
+            None if node.as_sequence().is_some_and(|items| items.len() > 1)
+                && wants("string")
+                && !wants("array")
+                && !wants("object") =>
+            {
                 mistake.help("It takes one value.");
             }
             None if wants("string") && written.starts_with(['{', '[']) => {
