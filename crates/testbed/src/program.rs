@@ -51,17 +51,9 @@ impl Program {
         let folder = tempfile::Builder::new().prefix(&format!("thalweg-{name}-")).tempdir()?;
         let data = folder.path().join("data");
         std::fs::create_dir(&data)?;
-        let output = File::create(folder.path().join("output"))?;
         // Bound and released: no server can take over a socket.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut command = command(address, &data);
-        command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
-        let child = command.spawn().map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("`{}` does not start: {error}", command.get_program().display()),
-            )
-        })?;
+        let child = launch(command(address, &data), folder.path())?;
         Ok(Self { child, address, folder })
     }
 
@@ -81,6 +73,24 @@ impl Program {
         }
     }
 
+    /// Kills the server, as a crash does. Its data and its address stay.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
+    /// Starts a killed server again, at its address and with its data.
+    pub fn restart(
+        &mut self,
+        name: &str,
+        command: impl Fn(SocketAddr, &Path) -> Command,
+        ready: impl Fn(SocketAddr, &str) -> bool,
+    ) -> io::Result<()> {
+        self.child = launch(command(self.address, &self.data()), self.folder.path())?;
+        self.wait_for(&ready)
+            .map_err(|why| io::Error::other(format!("`{name}` {why}; its output:\n{}", self.output())))
+    }
+
     /// Returns the folder of the server's data.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
@@ -96,6 +106,15 @@ impl Program {
     pub fn id(&self) -> u32 {
         self.child.id()
     }
+}
+
+/// Starts a server that writes its output into the folder, after that of an earlier one.
+fn launch(mut command: Command, folder: &Path) -> io::Result<Child> {
+    let output = File::options().create(true).append(true).open(folder.join("output"))?;
+    command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
+    command.spawn().map_err(|error| {
+        io::Error::new(error.kind(), format!("`{}` does not start: {error}", command.get_program().display()))
+    })
 }
 
 impl Drop for Program {

@@ -49,6 +49,11 @@ impl Tools {
         self.program("etcd", "etcd/usr/bin/etcd")
     }
 
+    /// Returns the class path of Kafka: all jars of its folder.
+    pub fn kafka(&self) -> io::Result<PathBuf> {
+        self.program("kafka.jars", "kafka/.complete").map(|complete| complete.with_file_name("*"))
+    }
+
     /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
     /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {

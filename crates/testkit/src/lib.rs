@@ -19,6 +19,7 @@
 //!
 //! Code that the program needs must not live here.
 
+pub mod brokers;
 pub mod cases;
 pub mod disk;
 pub mod feed;

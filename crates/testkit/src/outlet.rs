@@ -29,7 +29,7 @@ pub struct Outlet {
     pub takes: Flow,
     /// The transforms before it.
     pub steps: &'static [&'static str],
-    /// The sinks of the configuration. `{address}` is that of the server.
+    /// The sinks of the configuration. `{address}` is that of the server, `{topic}` its topic.
     pub sinks: &'static str,
     /// The value of `to`.
     pub to: &'static str,
@@ -65,6 +65,7 @@ pub struct Output<'a> {
 impl Outlet {
     /// Returns the sinks of the configuration.
     pub fn config(&self, server: Option<&Server>) -> String {
-        self.sinks.replace("{address}", &server.map(Server::address).unwrap_or_default())
+        let address = server.map(Server::address).unwrap_or_default();
+        self.sinks.replace("{address}", &address).replace("{topic}", server.map_or("", Server::topic_name))
     }
 }

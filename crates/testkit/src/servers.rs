@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use thalweg_testbed::S3;
 
+use crate::brokers::Topic;
+
 /// How often a server looks whether it was dropped.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a connection waits for bytes between two such looks.
@@ -80,6 +82,7 @@ pub struct Server {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
     store: Option<S3>,
+    topic: Option<Topic>,
 }
 
 /// The bucket of a server of objects.
@@ -150,7 +153,28 @@ impl Server {
     pub fn s3() -> io::Result<Self> {
         let store = S3::start()?;
         store.create_bucket(BUCKET)?;
-        Ok(Self { address: store.address(), state: Arc::default(), thread: None, store: Some(store) })
+        Ok(Self {
+            address: store.address(),
+            state: Arc::default(),
+            thread: None,
+            store: Some(store),
+            topic: None,
+        })
+    }
+
+    /// Returns a topic of a broker.
+    ///
+    /// # Errors
+    /// If the broker cannot be started.
+    pub fn topic() -> io::Result<Self> {
+        let topic = Topic::new()?;
+        let address = topic.address().parse().map_err(io::Error::other)?;
+        Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })
+    }
+
+    /// Returns the name of the topic, if it is one.
+    pub fn topic_name(&self) -> &str {
+        self.topic.as_ref().map_or("", |topic| &topic.name)
     }
 
     fn tcp(serve: impl Fn(TcpStream, &State) -> io::Result<()> + Send + Sync + 'static) -> io::Result<Self> {
@@ -175,7 +199,7 @@ impl Server {
         let state: Arc<State> = Arc::default();
         let shared = state.clone();
         let thread = Some(std::thread::spawn(move || run(shared)));
-        Self { address, state, thread, store: None }
+        Self { address, state, thread, store: None, topic: None }
     }
 
     /// Returns `HOST:PORT`.
@@ -194,7 +218,17 @@ impl Server {
     }
 
     /// Returns what it accepted so far.
-    pub fn received(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// If a broker does not answer.
+    pub fn received(&self) -> io::Result<Vec<u8>> {
+        match &self.topic {
+            Some(topic) => topic.lines(),
+            None => Ok(self.accepted()),
+        }
+    }
+
+    fn accepted(&self) -> Vec<u8> {
         self.state.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -328,7 +362,7 @@ mod tests {
                 answered.push(number.to_string());
             }
         }
-        let received = String::from_utf8(server.received()).unwrap();
+        let received = String::from_utf8(server.received().unwrap()).unwrap();
         let received: Vec<&str> = received.lines().collect();
         assert!(answered.iter().all(|number| received.contains(&number.as_str())));
         assert!(answered.len() < received.len() && received.len() < 2000, "{}", answered.len());

@@ -12,6 +12,7 @@ use std::time::Instant;
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
+use crate::brokers::broker;
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -161,6 +162,10 @@ impl Notes<'_, '_> {
 fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet, &Notes<'_, '_>) + Sync) {
     let wanted = std::env::var("CASE").unwrap_or_default();
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
+    // Otherwise each scenario would start it.
+    let needs_broker =
+        |(feed, outlet): &(Feed, Outlet)| [feed.component, outlet.component].contains(&"kafka");
+    let _broker = pairs.iter().any(needs_broker).then(broker);
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
@@ -277,7 +282,8 @@ fn case_name(feed: &Feed, outlet: &Outlet) -> String {
 }
 
 fn sources() -> Pairs {
-    let feeds = [feeds::all(), feeds::stored(), feeds::datagrams()].into_iter().flatten();
+    let feeds =
+        [feeds::all(), feeds::stored(), feeds::of_brokers(), feeds::datagrams()].into_iter().flatten();
     let pairs = feeds.map(|feed| (feed, outlets::file()));
     pairs.chain([(feeds::proxy(), outlets::proxy())]).collect()
 }
@@ -285,6 +291,7 @@ fn sources() -> Pairs {
 fn message_sinks() -> Pairs {
     let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Messages);
     let outlets = outlets::all().into_iter().chain(outlets::unreadable()).chain(stored);
+    let outlets = outlets.chain(outlets::of_brokers());
     outlets.map(|outlet| (feeds::file(), outlet)).collect()
 }
 

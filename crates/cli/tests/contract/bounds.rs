@@ -61,7 +61,7 @@ fn what_was_sent_since_the_last_checkpoint_is_sent_again_and_nothing_else() {
     assert_eq!(ended.signal, Some(9), "{}", ended.log);
     let covered = position(&program).and_then(|position| position["made"].as_u64()).unwrap();
     assert!(start(&program, "").wait().unwrap().is_done());
-    let received = String::from_utf8(server.received()).unwrap();
+    let received = String::from_utf8(server.received().unwrap()).unwrap();
     let mut times = vec![0; LINES];
     received.lines().for_each(|line| times[line.parse::<usize>().unwrap()] += 1);
     let (before, since) = times.split_at(usize::try_from(covered).unwrap());

@@ -15,11 +15,13 @@ const EXEMPT: &[(Role, &str, &str)] = &[(
 )];
 
 fn sources() -> BTreeSet<&'static str> {
-    feeds::all().iter().chain(&feeds::datagrams()).map(|feed| feed.component).chain(["proxy"]).collect()
+    let all = [feeds::all(), feeds::of_brokers(), feeds::datagrams()];
+    all.iter().flatten().map(|feed| feed.component).chain(["proxy"]).collect()
 }
 
 fn sinks() -> BTreeSet<&'static str> {
     let all = outlets::all().into_iter().chain(outlets::unreadable()).chain(outlets::of_files());
+    let all = all.chain(outlets::of_brokers());
     all.map(|outlet| outlet.component).chain(["proxy"]).collect()
 }
 
@@ -83,6 +85,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("http_upload", "{ address: ':1', respond: received }", false, false),
     ("internal_logs", "{}", false, true),
     ("journald", "{}", true, true),
+    ("kafka", "{ brokers: 'x:1', topics: x, group: x }", true, false),
     ("objects", "{ url: x/ }", true, true),
     ("pipe", "{ path: x }", false, false),
     ("proxy", "{ address: 'tcp://:1' }", false, false),

@@ -74,8 +74,8 @@ fn every_components_example_runs_in_an_empty_folder() {
     let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
     assert!(known.len() > 20);
     for component in known {
-        let example = component["example"].as_str().unwrap();
-        let house = House::with(&[("example.yaml", example)]);
+        let (example, _broker) = with_broker(component["example"].as_str().unwrap());
+        let house = House::with(&[("example.yaml", &example)]);
         // Some examples wait for a client, and one needs a database that an empty folder does not have. They
         // are only checked.
         let waits = example.trim_start().starts_with("# Runs until it is stopped.");
@@ -88,13 +88,31 @@ fn every_components_example_runs_in_an_empty_folder() {
     }
 }
 
+/// The broker in examples, and the one that stands for it here. It has what the example of the source reads.
+#[cfg(feature = "kafka")]
+fn with_broker(example: &str) -> (String, Option<thalweg_testbed::Kafka>) {
+    const SHOWN: &str = "127.0.0.1:9092";
+    if !example.contains(SHOWN) {
+        return (example.to_owned(), None);
+    }
+    let kafka = thalweg_testbed::Kafka::start(2).unwrap();
+    let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
+    kafka.store((0..100).map(event)).unwrap();
+    (example.replace(SHOWN, &kafka.address().to_string()), Some(kafka))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn with_broker(example: &str) -> (String, Option<()>) {
+    (example.to_owned(), None)
+}
+
 /// A budget that is too small for a component is a mistake that says how much it needs. All others work.
 #[test]
 fn every_components_example_ends_with_almost_no_memory() {
     let known = House::with(&[]).run_well(&["components", "--json"]).out;
     let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
     for component in known {
-        let example = component["example"].as_str().unwrap();
+        let (example, _broker) = with_broker(component["example"].as_str().unwrap());
         // The example of this sink sends to a source of the same run, whose memory it holds.
         let is_loop = component["name"] == "http" && example.contains("received:");
         let waits = example.trim_start().starts_with("# Runs until it is stopped.");

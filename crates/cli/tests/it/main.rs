@@ -26,6 +26,8 @@ mod files;
 mod gollum;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod hostile;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "stores")]
 mod leftovers;
 mod limits;

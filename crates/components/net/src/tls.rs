@@ -133,6 +133,27 @@ impl TlsClient {
         })
     }
 
+    /// Returns the PEM file of the authorities to trust: that of the options, or that of the system. None if
+    /// the system has none.
+    pub fn authorities(&self) -> Option<PathBuf> {
+        self.ca.clone().or_else(|| bundles().next())
+    }
+
+    /// Returns the PEM files of the certificate to present and of its key, if there are any.
+    pub fn identity(&self) -> Option<(PathBuf, PathBuf)> {
+        self.certificate.clone().zip(self.key.clone())
+    }
+
+    /// True if any certificate of a server is accepted.
+    pub fn is_insecure(&self) -> bool {
+        self.insecure
+    }
+
+    /// Returns the name that the server's certificate must carry, if it is not the host.
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
     /// Reads the files and builds the configuration.
     ///
     /// # Errors
@@ -240,9 +261,13 @@ fn roots(path: &Path) -> Result<RootCertStore, Error> {
 /// Returns the certificates that the system trusts. If none are found, the store is empty and every server is
 /// rejected for that reason.
 fn system_roots() -> RootCertStore {
+    bundles().find_map(|path| roots(&path).ok()).unwrap_or_else(RootCertStore::empty)
+}
+
+/// Returns the files in which the system may keep its trusted certificates, as far as they exist.
+fn bundles() -> impl Iterator<Item = PathBuf> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let paths = named.into_iter().chain(BUNDLES.iter().map(PathBuf::from));
-    paths.filter(|path| path.exists()).find_map(|path| roots(&path).ok()).unwrap_or_else(RootCertStore::empty)
+    named.into_iter().chain(BUNDLES.iter().map(PathBuf::from)).filter(|path| path.exists())
 }
 
 /// Accepts any certificate, for `insecure`.

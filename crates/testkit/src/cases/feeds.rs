@@ -7,6 +7,7 @@ use thalweg_engine::Flow;
 use thalweg_testbed::{S3, WebFiles};
 
 use super::clients;
+use crate::brokers::Topic;
 use crate::feed::{Ends, Feed, Nature, Prepared};
 use crate::program::{Launch, Program};
 use crate::records::{Form, Records};
@@ -175,6 +176,19 @@ pub fn stored() -> Vec<Feed> {
     vec![Feed { name: "objects of S3, lines", component: "objects", prepare: uploaded, ..FILE_READER }]
 }
 
+/// Returns the sources that read from a broker.
+pub fn of_brokers() -> Vec<Feed> {
+    vec![
+        Feed { name: "kafka", component: "kafka", prepare: |_, records| topic(records, "classic"), ..READER },
+        Feed {
+            name: "kafka, broker's protocol",
+            component: "kafka",
+            prepare: |_, records| topic(records, "consumer"),
+            ..READER
+        },
+    ]
+}
+
 /// Returns the sources whose records may be lost on the way to them.
 pub fn datagrams() -> Vec<Feed> {
     let socket = |name, component| Feed { name, component, nature: Nature::Datagrams, ..READER };
@@ -228,6 +242,19 @@ fn listening(component: &str, options: &str) -> io::Result<Prepared> {
 /// outlast a pause of a client on a busy machine.
 fn listening_patiently(component: &str, options: &str) -> io::Result<Prepared> {
     Ok(Prepared::of(format!("{component}: {{ {options}, end_after_idle: 1s }}")))
+}
+
+fn topic(records: Records, protocol: &str) -> io::Result<Prepared> {
+    let topic = Topic::new()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    // A name of its own lets a restarted member have its partition at once.
+    let source = format!(
+        "kafka: {{ brokers: '{}', topics: {name}, group: {name}, instance: i, protocol: {protocol}, \
+         end_after_idle: 50ms }}",
+        topic.address(),
+        name = topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 
 fn one_file(program: &Program, records: Records) -> io::Result<Prepared> {

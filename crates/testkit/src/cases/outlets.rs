@@ -214,6 +214,15 @@ fn several() -> Vec<Outlet> {
     ]
 }
 
+/// Returns the sinks of a broker.
+pub fn of_brokers() -> Vec<Outlet> {
+    vec![Outlet {
+        sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s } }",
+        server: Some(Server::topic),
+        ..server("kafka", "kafka")
+    }]
+}
+
 /// Returns the sink that needs the source `proxy`.
 pub fn proxy() -> Outlet {
     Outlet {
@@ -391,7 +400,7 @@ fn uploaded(output: &Output<'_>) -> io::Result<Vec<Vec<u8>>> {
 
 /// Returns the bytes that the server accepted.
 fn accepted(output: &Output<'_>) -> io::Result<Vec<Replica>> {
-    Ok(vec![vec![output.server.map(Server::received).unwrap_or_default()]])
+    Ok(vec![vec![output.server.map(Server::received).transpose()?.unwrap_or_default()]])
 }
 
 /// Returns the messages that a separate run reads from the spool. While the spool is being written, none.

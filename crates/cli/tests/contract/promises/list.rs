@@ -285,6 +285,16 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `kafka` | Continues at the checkpoint, or where the group is if that is further. Offsets are committed when a checkpoint covers them. Another member may have delivered again what this one had not committed. | reads what was added |",
+        &[
+            "source: kafka -> file",
+            "source: kafka, broker's protocol -> file",
+            "kafka: only_what_is_settled_is_committed_and_a_saved_position_comes_before_that_of_the_group",
+            "kafka: members_that_come_and_go_lose_no_record_with_the_classic_protocol",
+            "kafka: members_that_come_and_go_lose_no_record_with_the_protocol_of_the_broker",
+        ],
+    ),
+    shown(
         "| `generate` | continues with its next message | sends nothing |",
         &["source: generate -> file", "local: a_later_run_makes_what_was_still_to_come"],
     ),
@@ -479,6 +489,13 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `kafka` | at least once | the broker's confirmation counts |",
+        &[
+            "message_sink: file -> kafka",
+            "kafka: a_batch_waits_for_a_broker_that_is_killed_and_is_stored_once_and_in_order",
+        ],
+    ),
+    shown(
         "| `socket` with `acknowledge`, `proxy` | at least once | the server's answer counts |",
         &[
             "message_sink: file -> socket, acknowledge",
@@ -605,6 +622,10 @@ pub(super) const PROMISES: &[Promise] = &[
             "matrix: spool -> socket, acknowledge",
             "matrix: generate -> spool",
         ],
+    ),
+    shown(
+        "| `kafka` | once, as long as its partitions stay with this member | at least once |",
+        &["source: kafka -> file", "message_sink: file -> kafka"],
     ),
     shown(
         "| `remote_files` | at least once: all that was read is read again | the same |",

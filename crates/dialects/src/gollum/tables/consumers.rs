@@ -93,7 +93,7 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("PrivateKey", Text, "`tls: { key: … }`"),
         ],
     ),
-    without("consumer.Kafka", "thalweg has no source for Kafka yet; it comes with the connectors."),
+    without("consumer.Kafka", "The source `kafka` reads topics; its options are not translated yet."),
     without("consumer.AwsKinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
     without("consumer.Kinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
     consumer(

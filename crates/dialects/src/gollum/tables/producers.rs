@@ -119,8 +119,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[COMMON, BUFFERED],
     ),
     without("producer.InfluxDB", "thalweg has no sink for InfluxDB yet; it comes with the connectors."),
-    without("producer.Kafka", "thalweg has no sink for Kafka yet; it comes with the connectors."),
-    without("native.KafkaProducer", "thalweg has no sink for Kafka yet; it comes with the connectors."),
+    without("producer.Kafka", "The sink `kafka` writes topics; its options are not translated yet."),
+    without("native.KafkaProducer", "The sink `kafka` writes topics; its options are not translated yet."),
     producer(
         "producer.Proxy",
         "sink `proxy`",

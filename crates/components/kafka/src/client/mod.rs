@@ -1,0 +1,161 @@
+//! The client of Kafka, as far as the components need one.
+//!
+//! Two traits, so that another client can take the place of the present one, and so that no type of a library
+//! whose interface still changes is spread over the components. [`rust`] is the only implementation: see the
+//! decision for what it was compared with.
+
+pub(crate) mod rust;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use thalweg_engine::Error;
+
+/// The reason why a call, or the delivery of a record, failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// This record is never taken.
+    Refused(String),
+    /// This record was in one request with others, of which at least one is never taken.
+    RefusedTogether(String),
+    /// The topic of the record does not exist, or the user may not use it.
+    NoTopic(String),
+    /// A retry may succeed.
+    Temporary(String),
+    /// A retry may succeed with another connection: this one is of no use any more.
+    Lost(String),
+    /// No retry succeeds: a wrong password, for example.
+    Permanent(String),
+}
+
+impl Failure {
+    /// Returns the reason.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Failure::Refused(reason)
+            | Failure::RefusedTogether(reason)
+            | Failure::NoTopic(reason)
+            | Failure::Temporary(reason)
+            | Failure::Lost(reason)
+            | Failure::Permanent(reason) => reason,
+        }
+    }
+
+    /// Returns the error of a call, which `what` names: "the brokers `a:9092` cannot be reached".
+    pub(crate) fn error(self, what: impl Into<String>) -> Error {
+        let error = match self {
+            Failure::Permanent(_) | Failure::Refused(_) | Failure::RefusedTogether(_) => Error::permanent,
+            Failure::NoTopic(_) | Failure::Temporary(_) | Failure::Lost(_) => Error::temporary,
+        };
+        error(what.into()).caused_by(self.reason().to_owned())
+    }
+}
+
+/// The headers of a record: names and values, in order.
+pub(crate) type Headers = Vec<(String, Option<Bytes>)>;
+
+/// A record to send.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) topic: String,
+    /// By default the client chooses: by the hash of the key, or any partition for a record without a key.
+    pub(crate) partition: Option<i32>,
+    pub(crate) key: Option<Bytes>,
+    pub(crate) value: Bytes,
+    /// In milliseconds since 1970. By default it is the time of sending.
+    pub(crate) timestamp: Option<i64>,
+    pub(crate) headers: Headers,
+}
+
+/// Sends records. Records of a partition are stored in the order in which they are queued.
+pub(crate) trait Producer: Send + Sync {
+    /// The outcome of a queued record, once the broker has confirmed or refused it.
+    type Delivery: Future<Output = Result<(), Failure>> + Send + Unpin;
+
+    /// Queues a record. Waits for what must be known of its topic.
+    fn queue(&self, record: Outgoing) -> impl Future<Output = Result<Self::Delivery, Failure>> + Send;
+
+    /// Sends what is queued at once, and waits for all outcomes. It may be dropped: the records stay queued.
+    fn flush(&self) -> impl Future<Output = ()> + Send;
+
+    /// Drops what is queued.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// A partition of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Partition {
+    pub(crate) topic: Arc<str>,
+    pub(crate) number: i32,
+}
+
+impl Partition {
+    /// Returns the name of the partition in checkpoints. A topic has no slash in its name.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.topic, self.number)
+    }
+}
+
+/// A record that was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Incoming {
+    pub(crate) partition: Partition,
+    pub(crate) offset: i64,
+    /// In milliseconds since 1970.
+    pub(crate) timestamp: i64,
+    pub(crate) key: Option<Bytes>,
+    /// None for a tombstone.
+    pub(crate) value: Option<Bytes>,
+    pub(crate) headers: Headers,
+}
+
+/// A member of a group that reads partitions.
+#[async_trait]
+pub(crate) trait Consumer: Send + Sync {
+    /// Reads these topics from now on.
+    async fn subscribe(&self, topics: &[String]) -> Result<(), Failure>;
+
+    /// Returns the names of all topics.
+    async fn topics(&self) -> Result<Vec<String>, Failure>;
+
+    /// Returns the next records, none after `timeout`. Keeps the membership, and calls [`Changes`]. It must
+    /// not be dropped before it returns.
+    async fn poll(&self, timeout: Duration) -> Result<Vec<Incoming>, Failure>;
+
+    /// While it is paused, [`poll`](Self::poll) returns nothing and only keeps the membership.
+    async fn pause(&self, is_paused: bool);
+
+    /// Commits these offsets: those of the first records that are not settled.
+    async fn commit(&self, offsets: &BTreeMap<Partition, i64>) -> Result<(), Failure>;
+
+    /// Returns the offsets that the group committed, without the partitions for which it never did.
+    async fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure>;
+
+    /// Continues a partition at an offset.
+    async fn seek(&self, partition: &Partition, offset: i64) -> Result<(), Failure>;
+
+    /// Continues a partition at the first record that is not older than `timestamp`, or else at its end.
+    async fn seek_to_time(&self, partition: &Partition, timestamp: i64) -> Result<(), Failure>;
+
+    /// Returns how many records of its partitions were not read yet. None if it is not known of all.
+    async fn lag(&self) -> Option<u64>;
+
+    /// Leaves the group.
+    async fn close(&self);
+}
+
+/// Changes of the partitions that a member of a group reads, in the course of [`Consumer::poll`].
+#[async_trait]
+pub(crate) trait Changes: Send + Sync {
+    /// These were added, and nothing of them was read.
+    async fn assigned(&self, consumer: &dyn Consumer, partitions: Vec<Partition>);
+
+    /// These are taken away when the call returns.
+    async fn revoked(&self, consumer: &dyn Consumer, partitions: Vec<Partition>);
+
+    /// These were taken away: another member may have them.
+    async fn lost(&self, partitions: Vec<Partition>);
+}

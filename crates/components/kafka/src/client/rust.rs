@@ -1,0 +1,347 @@
+//! The client in pure Rust, the crate `krafka`.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use krafka::admin::{AdminClient, ListTopicsOptions};
+use krafka::auth::{AuthConfig, TlsConfig};
+use krafka::consumer::{ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition};
+use krafka::error::ErrorCode;
+use krafka::producer::DeliveryHandle;
+use krafka::{CloseOptions, Kafka, KrafkaError, ProtocolErrorKind, Record};
+
+use super::{Changes, Consumer, Failure, Incoming, Outgoing, Partition, Producer};
+use crate::options::{ClusterOptions, Mechanism, TlsFiles};
+
+pub(crate) use krafka::Compression;
+pub(crate) use krafka::consumer::{AutoOffsetReset, GroupProtocol, IsolationLevel};
+pub(crate) use krafka::producer::Acks;
+
+/// The time for a connection, and for a request. A broker that was stopped without its connections being
+/// closed is noticed after this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long records stay queued. They are numbered, so that the broker drops what it has already: a record
+/// that left the queue for another attempt would get a new number. The sink therefore waits instead.
+const DELIVERY_TIMEOUT: Duration = Duration::from_hours(24 * 365);
+
+/// The time to drop what is queued, or to leave a group.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Opens a connection to a cluster.
+async fn connect(options: &ClusterOptions, creates_topics: bool) -> Result<Kafka, Failure> {
+    let mut builder = Kafka::builder(options.brokers.join(","))
+        .client_id(options.client_id.clone())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .request_timeout(REQUEST_TIMEOUT)
+        .allow_auto_create_topics(creates_topics);
+    if let Some(security) = security(options)? {
+        builder = builder.security(security);
+    }
+    builder.connect().await.map_err(failure)
+}
+
+fn security(options: &ClusterOptions) -> Result<Option<AuthConfig>, Failure> {
+    let tls = options.tls().map(|files| tls(&files)).transpose()?;
+    let Some(auth) = &options.auth else { return Ok(tls.map(AuthConfig::ssl)) };
+    let with_password = match auth.mechanism {
+        Mechanism::Plain => AuthConfig::sasl_plain,
+        Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256,
+        Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512,
+    };
+    let security = with_password(auth.user.clone(), auth.password.clone());
+    Ok(Some(match tls {
+        Some(tls) => security.with_tls(tls),
+        None => security,
+    }))
+}
+
+fn tls(files: &TlsFiles) -> Result<TlsConfig, Failure> {
+    let mut config = if files.is_insecure { TlsConfig::insecure() } else { TlsConfig::new() };
+    if let Some(authorities) = &files.authorities {
+        let pem = std::fs::read(authorities).map_err(|error| {
+            Failure::Permanent(format!("cannot read the authorities in `{}`: {error}", authorities.display()))
+        })?;
+        config = config.with_ca_cert_pem(pem);
+    }
+    if let Some((certificate, key)) = &files.identity {
+        config = config.with_client_cert(certificate.display().to_string(), key.display().to_string());
+    }
+    if let Some(name) = &files.server_name {
+        config = config.with_sni_hostname(name.clone());
+    }
+    Ok(config)
+}
+
+/// Returns what an error means for the caller.
+fn failure(error: KrafkaError) -> Failure {
+    let reason = error.to_string();
+    match &error {
+        KrafkaError::Broker { code, .. } => match code {
+            ErrorCode::InvalidRecord | ErrorCode::InvalidTimestamp | ErrorCode::CorruptMessage => {
+                Failure::RefusedTogether(reason)
+            }
+            ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge | ErrorCode::InvalidTopic => {
+                Failure::Refused(reason)
+            }
+            ErrorCode::TopicAuthorizationFailed | ErrorCode::UnknownTopicOrPartition => {
+                Failure::NoTopic(reason)
+            }
+            ErrorCode::UnsupportedCompressionType
+            | ErrorCode::GroupAuthorizationFailed
+            | ErrorCode::ClusterAuthorizationFailed
+            | ErrorCode::SaslAuthenticationFailed => Failure::Permanent(reason),
+            _ => Failure::Temporary(reason),
+        },
+        KrafkaError::UnknownTopic { .. } => Failure::NoTopic(reason),
+        KrafkaError::Auth { .. } => Failure::Permanent(reason),
+        // The client checks a record before it queues it.
+        KrafkaError::Config { .. } | KrafkaError::Serialization { .. } => Failure::Refused(reason),
+        KrafkaError::Protocol { kind, .. } => match kind {
+            ProtocolErrorKind::FrameTooLarge | ProtocolErrorKind::InvalidLength => Failure::Refused(reason),
+            ProtocolErrorKind::UnknownApiVersion | ProtocolErrorKind::UnsupportedMagic => {
+                Failure::Permanent(reason)
+            }
+            _ => Failure::Temporary(reason),
+        },
+        KrafkaError::Fenced { .. } | KrafkaError::Closed { .. } => Failure::Lost(reason),
+        _ => Failure::Temporary(reason),
+    }
+}
+
+/// How records are sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Sending {
+    pub(crate) acks: Acks,
+    pub(crate) compression: Compression,
+    /// The size of a request's records of one partition.
+    pub(crate) batch_size: usize,
+    /// The largest size of all that is queued.
+    pub(crate) queue_size: usize,
+    /// How long a record waits for what must be known of its topic.
+    pub(crate) timeout: Duration,
+}
+
+/// Sends records.
+pub(crate) struct RustProducer(krafka::producer::Producer);
+
+impl RustProducer {
+    /// Connects to a cluster.
+    pub(crate) async fn connect(cluster: &ClusterOptions, sending: &Sending) -> Result<Self, Failure> {
+        let kafka = connect(cluster, true).await?;
+        let builder = kafka
+            .producer()
+            .acks(sending.acks)
+            .idempotent(sending.acks == Acks::All)
+            .compression(sending.compression)
+            .batch_size(sending.batch_size)
+            // A flush follows the last record that is queued together.
+            .linger(Duration::from_millis(100))
+            .buffer_memory(sending.queue_size)
+            .max_block(sending.timeout)
+            .delivery_timeout(DELIVERY_TIMEOUT)
+            .metrics_push(false);
+        builder.build().await.map(Self).map_err(failure)
+    }
+}
+
+/// The outcome of a record.
+pub(crate) struct Delivery(DeliveryHandle);
+
+impl Future for Delivery {
+    type Output = Result<(), Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|outcome| outcome.map(drop).map_err(failure))
+    }
+}
+
+impl Producer for RustProducer {
+    type Delivery = Delivery;
+
+    async fn queue(&self, outgoing: Outgoing) -> Result<Delivery, Failure> {
+        let mut record = Record::new(outgoing.topic, outgoing.value);
+        record.partition = outgoing.partition;
+        record.key = outgoing.key;
+        record.timestamp = outgoing.timestamp;
+        record.headers = outgoing.headers;
+        self.0.enqueue(record).await.map(Delivery).map_err(failure)
+    }
+
+    async fn flush(&self) {
+        // It fails for no reason of its own: each record has its outcome.
+        let _ = self.0.flush().await;
+    }
+
+    async fn close(&self) {
+        let _ = self.0.close_with(CloseOptions::new().timeout(CLOSE_TIMEOUT)).await;
+    }
+}
+
+/// How records are read.
+#[derive(Debug, Clone)]
+pub(crate) struct Receiving {
+    pub(crate) group: String,
+    /// The name of the member, if its membership outlasts a restart.
+    pub(crate) instance: Option<String>,
+    pub(crate) protocol: GroupProtocol,
+    pub(crate) isolation: IsolationLevel,
+    pub(crate) reset: AutoOffsetReset,
+    /// After this time without a sign of life, the member's partitions go to others.
+    pub(crate) session_timeout: Duration,
+    /// The time that a member has to give up partitions.
+    pub(crate) rebalance_timeout: Duration,
+    /// The size of an answer of a broker, unless one record is larger.
+    pub(crate) fetch_size: usize,
+    /// The number of records that are returned at once.
+    pub(crate) records: usize,
+}
+
+/// A member of a group.
+pub(crate) struct RustConsumer(krafka::consumer::Consumer, AdminClient);
+
+impl RustConsumer {
+    /// Connects to a cluster. `changes` receives the partitions that the member reads.
+    pub(crate) async fn connect(
+        cluster: &ClusterOptions,
+        receiving: &Receiving,
+        changes: impl Changes + 'static,
+    ) -> Result<Arc<Self>, Failure> {
+        let kafka = connect(cluster, false).await?;
+        let size = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+        let listener = Arc::new(Listener { consumer: OnceLock::new(), changes });
+        let mut builder = kafka
+            .consumer(receiving.group.clone())
+            .enable_auto_commit(false)
+            .auto_offset_reset(receiving.reset)
+            .isolation_level(receiving.isolation)
+            .group_protocol(receiving.protocol)
+            .max_poll_interval(receiving.rebalance_timeout)
+            .fetch_max_bytes(size(receiving.fetch_size))
+            .max_partition_fetch_bytes(size(receiving.fetch_size))
+            .max_poll_records(size(receiving.records))
+            .max_buffered_records(size(receiving.records))
+            .metrics_push(false)
+            .rebalance_listener(listener.clone());
+        if receiving.protocol == GroupProtocol::Classic {
+            builder = builder
+                .session_timeout(receiving.session_timeout)
+                .heartbeat_interval(receiving.session_timeout / 4);
+        }
+        if let Some(instance) = &receiving.instance {
+            builder = builder.group_instance_id(instance.clone());
+        }
+        let consumer = Arc::new(Self(builder.build().await.map_err(failure)?, kafka.admin()));
+        // It is set once, before anything is polled.
+        let _ = listener.consumer.set(Arc::downgrade(&consumer));
+        Ok(consumer)
+    }
+}
+
+#[async_trait]
+impl Consumer for RustConsumer {
+    async fn subscribe(&self, topics: &[String]) -> Result<(), Failure> {
+        self.0.subscribe(topics).await.map_err(failure)
+    }
+
+    async fn topics(&self) -> Result<Vec<String>, Failure> {
+        self.1.list_topics(ListTopicsOptions::default()).await.map_err(failure)
+    }
+
+    async fn poll(&self, timeout: Duration) -> Result<Vec<Incoming>, Failure> {
+        let records = self.0.poll(timeout).await.map_err(failure)?;
+        Ok(records.into_iter().map(incoming).collect())
+    }
+
+    async fn pause(&self, is_paused: bool) {
+        for (topic, partitions) in self.0.assignment().await {
+            match is_paused {
+                true => self.0.pause(&topic, &partitions).await,
+                false => self.0.resume(&topic, &partitions).await,
+            }
+        }
+    }
+
+    async fn commit(&self, offsets: &BTreeMap<Partition, i64>) -> Result<(), Failure> {
+        let offsets = offsets.iter().map(|(partition, offset)| {
+            (TopicPartition::new(&*partition.topic, partition.number), OffsetAndMetadata::new(*offset))
+        });
+        self.0.commit_offsets(offsets).await.map_err(failure)
+    }
+
+    async fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure> {
+        let asked: Vec<(&str, i32)> = partitions.iter().map(|known| (&*known.topic, known.number)).collect();
+        let found = self.0.committed(&asked).await.map_err(failure)?;
+        let found = found.into_iter().filter(|(_, position)| position.offset >= 0);
+        let named = |(topic, number): (String, i32)| Partition { topic: topic.into(), number };
+        Ok(found.map(|(partition, position)| (named(partition), position.offset)).collect())
+    }
+
+    async fn seek(&self, partition: &Partition, offset: i64) -> Result<(), Failure> {
+        self.0.seek(&partition.topic, partition.number, offset).await.map_err(failure)
+    }
+
+    async fn seek_to_time(&self, partition: &Partition, timestamp: i64) -> Result<(), Failure> {
+        let (topic, number) = (&*partition.topic, partition.number);
+        match self.0.seek_to_timestamp(topic, number, timestamp).await {
+            Err(KrafkaError::NoOffset { .. }) => self.0.seek_to_end(topic, number).await.map_err(failure),
+            sought => sought.map_err(failure),
+        }
+    }
+
+    async fn lag(&self) -> Option<u64> {
+        self.0.lag().await.values().map(|partition| partition.lag).sum()
+    }
+
+    async fn close(&self) {
+        let _ = self.0.close_with(CloseOptions::new().timeout(CLOSE_TIMEOUT)).await;
+    }
+}
+
+fn incoming(record: krafka::ConsumerRecord) -> Incoming {
+    Incoming {
+        partition: Partition { topic: record.topic, number: record.partition },
+        offset: record.offset,
+        timestamp: record.timestamp,
+        key: record.key,
+        value: record.value,
+        headers: record.headers,
+    }
+}
+
+/// Passes the changes of partitions on.
+struct Listener<C> {
+    consumer: OnceLock<Weak<RustConsumer>>,
+    changes: C,
+}
+
+fn partitions(partitions: &[TopicPartition]) -> Vec<Partition> {
+    let known = |partition: &TopicPartition| Partition {
+        topic: partition.topic.as_str().into(),
+        number: partition.partition,
+    };
+    partitions.iter().map(known).collect()
+}
+
+impl<C: Changes> ConsumerRebalanceListener for Listener<C> {
+    async fn on_partitions_assigned(&self, assigned: &[TopicPartition]) {
+        if let Some(consumer) = self.consumer.get().and_then(Weak::upgrade) {
+            self.changes.assigned(&*consumer, partitions(assigned)).await;
+        }
+    }
+
+    async fn on_partitions_revoked(&self, revoked: &[TopicPartition]) {
+        if let Some(consumer) = self.consumer.get().and_then(Weak::upgrade) {
+            self.changes.revoked(&*consumer, partitions(revoked)).await;
+        }
+    }
+
+    async fn on_partitions_lost(&self, lost: &[TopicPartition]) {
+        self.changes.lost(partitions(lost)).await;
+    }
+}

@@ -1,0 +1,280 @@
+//! `kafka`: sends messages to topics.
+//!
+//! A batch of the engine is queued as a whole, sent at once, and is durable when the broker has confirmed
+//! each of its records. One batch is on its way at a time, so order is kept. The batch therefore bounds the
+//! memory: a lease covers it, and a second one its copy in the queue.
+//!
+//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued, however long
+//! no broker answers: the engine receives an error after `timeout`, calls again with the same batch, and the
+//! sink continues to wait. Sending the record again was rejected, because it would be stored twice if the
+//! broker had taken the first one.
+
+mod pending;
+mod records;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_codec::template::Template;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{
+    Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+};
+use thalweg_record::{Batch, Share};
+use thalweg_stream::encode::EncodeConfig;
+
+use crate::client::rust::{self, RustProducer, Sending};
+use crate::client::{Failure, Producer};
+use crate::options::ClusterOptions;
+use pending::Pending;
+use records::{Records, TOPIC_RULE, is_topic};
+
+/// The largest size of the client's queue. It is never reached: only one batch is queued.
+const QUEUE: usize = 1 << 30;
+
+/// The memory of a record in the client's queue, beside its bytes.
+const RECORD: usize = 200;
+
+/// Sends messages to topics of Kafka, or of a broker that speaks its protocol.
+///
+/// A message is acknowledged when the broker has confirmed it. While no broker answers, messages wait, and
+/// their source with them when the memory is full. A message that the broker refuses, for example because it
+/// is too large, leaves by `errors` with the broker's reason.
+///
+/// A message keeps its place in its partition, and the broker drops what is sent to it twice, as long as the
+/// program runs. A restarted run may send messages again that a checkpoint does not cover.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaSink {
+    #[serde(flatten)]
+    cluster: ClusterOptions,
+    /// The topic, for example `logs` or `logs-{service}`. Columns in braces are replaced for each message. If
+    /// the topic does not exist, the broker creates it or does not, as it is configured. Messages for a topic
+    /// that does not exist wait if all messages have that topic, and leave by `errors` otherwise.
+    topic: Template,
+    /// The field that is the key of the record. Records with the same key are in the same partition, in
+    /// order. A message without the field has no key. By default no record has a key.
+    #[serde(default)]
+    key: Option<String>,
+    /// The field with the number of the partition. Without it, the hash of the key decides, and records
+    /// without a key go to any partition.
+    #[serde(default)]
+    partition: Option<String>,
+    /// Headers of the record, for example `{host: '{meta.hostname}'}`. Columns in braces are replaced for
+    /// each message.
+    #[serde(default)]
+    headers: BTreeMap<String, Template>,
+    /// The field with the time of the record. By default it is the time of sending.
+    #[serde(default)]
+    timestamp: Option<String>,
+    /// The format in which messages are sent, for example `json`. By default the payload is sent unchanged.
+    #[serde(default)]
+    encode: EncodeConfig,
+    /// How records are compressed. The default is `none`.
+    #[serde(default)]
+    compression: Compression,
+    /// Which replicas confirm a record. The default is `all`.
+    #[serde(default)]
+    acks: Acks,
+    /// The largest size of the records that are sent together to one partition, before they are compressed.
+    /// The broker's limit (`message.max.bytes`) must be larger. The default is 512 KiB.
+    #[serde(default = "half_a_mebibyte")]
+    batch_size: ByteSize,
+    /// How long the broker may take to confirm. After that the sink reports it, and waits on. The default is
+    /// 30 s.
+    #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
+    timeout: TimeSpan,
+    /// The number of batches of the run that may be on their way at the same time. With more than 1, the
+    /// order of messages is not kept. The default is 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    concurrency: usize,
+}
+
+/// How records are compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Compression {
+    /// Not compressed.
+    #[default]
+    None,
+    /// With gzip.
+    Gzip,
+    /// With Snappy.
+    Snappy,
+    /// With LZ4.
+    Lz4,
+    /// With Zstandard.
+    Zstd,
+}
+
+/// Which replicas confirm a record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Acks {
+    /// All that are in sync. The broker then also drops what is sent to it twice.
+    #[default]
+    All,
+    /// The leader alone. Its records are lost if it fails before others have them.
+    Leader,
+}
+
+fn half_a_mebibyte() -> ByteSize {
+    ByteSize::kib(512)
+}
+
+fn one() -> usize {
+    1
+}
+
+impl KafkaSink {
+    fn sending(&self) -> Sending {
+        Sending {
+            acks: match self.acks {
+                Acks::All => rust::Acks::All,
+                Acks::Leader => rust::Acks::Leader,
+            },
+            compression: match self.compression {
+                Compression::None => rust::Compression::None,
+                Compression::Gzip => rust::Compression::Gzip,
+                Compression::Snappy => rust::Compression::Snappy,
+                Compression::Lz4 => rust::Compression::Lz4,
+                Compression::Zstd => rust::Compression::Zstd,
+            },
+            batch_size: self.batch_size.as_usize().clamp(1, QUEUE),
+            queue_size: QUEUE,
+            timeout: self.timeout.duration(),
+        }
+    }
+}
+
+impl Component for KafkaSink {
+    const NAME: &'static str = "kafka";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { message: '{"id": %6d, "service": "shop"}', count: 100 } }
+pipelines:
+  main: { from: messages, transforms: [parse_json: {}], to: topic }
+sinks:
+  topic: { kafka: { brokers: "127.0.0.1:9092", topic: "events-{service}", key: id } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.cluster.check();
+        mistakes.extend(self.encode.mistakes());
+        if self.topic.is_constant() && !is_topic(self.topic.prefix()) {
+            let mistake = Mistake::new("topic", format!("`{}` is no topic.", self.topic.prefix()));
+            mistakes.push(mistake.help(format!("Its name has {TOPIC_RULE}.")));
+        }
+        if self.timeout.duration().is_zero() {
+            let mistake = Mistake::new("timeout", "No broker can confirm a record in no time.");
+            mistakes.push(mistake.help("For example `30s`."));
+        }
+        mistakes
+    }
+}
+
+impl SinkConfig for KafkaSink {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
+        self.encode.encoder()
+    }
+
+    fn fields(&self) -> Vec<String> {
+        let named = [&self.key, &self.partition, &self.timestamp].into_iter().flatten().cloned();
+        let templates = std::iter::once(&self.topic).chain(self.headers.values());
+        named.chain(templates.flat_map(Template::fields)).collect()
+    }
+
+    fn in_flight(&self) -> InFlight {
+        match self.concurrency {
+            1 => InFlight::One,
+            more => InFlight::Fixed(more),
+        }
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(Kafka {
+            sending: self.sending(),
+            memory: context.memory.clone(),
+            records: Records::new(self),
+            config: self.clone(),
+            producer: None,
+            pending: Pending::default(),
+        }))
+    }
+}
+
+struct Kafka {
+    config: KafkaSink,
+    sending: Sending,
+    memory: Share,
+    records: Records,
+    producer: Option<RustProducer>,
+    pending: Pending<<RustProducer as Producer>::Delivery>,
+}
+
+impl Kafka {
+    /// Connects to the cluster, unless that is done.
+    async fn connect(&mut self) -> Result<(), Error> {
+        if self.producer.is_none() {
+            let connected = RustProducer::connect(&self.config.cluster, &self.sending).await;
+            let brokers = self.config.cluster.shown();
+            let failed =
+                |failure: Failure| failure.error(format!("the brokers `{brokers}` cannot be reached"));
+            self.producer = Some(connected.map_err(failed)?);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sink for Kafka {
+    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
+        self.connect().await
+    }
+
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        self.connect().await?;
+        let Some(producer) = &self.producer else {
+            return Err(Error::permanent("the sink `kafka` was not opened"));
+        };
+        let bytes = batch.payload_bytes() + batch.rows() * RECORD;
+        self.pending.begin(batch, || self.memory.claim(bytes));
+        if let Err(error) = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await
+        {
+            if self.pending.take_is_lost() {
+                self.producer = None;
+            }
+            return Err(error);
+        }
+        for (row, reason) in self.pending.finish() {
+            rejects.reject(row, reason);
+        }
+        Ok(WriteOutcome::Durable)
+    }
+
+    fn drop_batch(&mut self) {
+        // With the producer goes what it has queued: the batch takes another route.
+        if self.pending.is_any()
+            && let Some(producer) = self.producer.take()
+        {
+            tokio::spawn(async move { producer.close().await });
+        }
+        self.pending = Pending::default();
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        if let Some(producer) = self.producer.take() {
+            producer.close().await;
+        }
+        Ok(())
+    }
+}

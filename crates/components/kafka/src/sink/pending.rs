@@ -1,0 +1,250 @@
+//! The records of a batch on their way to the broker.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use arrow_array::{Array, BinaryViewArray};
+use thalweg_engine::Error;
+use thalweg_record::{Batch, Lease};
+
+use super::records::Records;
+use crate::client::{Failure, Outgoing, Producer};
+
+/// The outcomes of the records of a batch. After a temporary error, the engine calls the sink with the same
+/// batch, which is recognised by the address of its payload views.
+pub(super) struct Pending<D> {
+    payload: Option<BinaryViewArray>,
+    rows: Vec<Row<D>>,
+    missing: Missing,
+    /// True if the producer gave up records, or takes none any more.
+    is_lost: bool,
+    /// Covers the copies in the queue.
+    memory: Option<Lease>,
+}
+
+enum Row<D> {
+    /// Not queued yet.
+    Unsent,
+    /// Queued, without an outcome.
+    Queued(D),
+    /// Confirmed.
+    Delivered,
+    /// Refused with others, for a reason that may be that of another record.
+    Suspected,
+    /// Refused.
+    Refused(String),
+}
+
+impl<D> Default for Pending<D> {
+    fn default() -> Self {
+        Self { payload: None, rows: Vec::new(), missing: Missing::default(), is_lost: false, memory: None }
+    }
+}
+
+impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
+    /// Begins a batch, or continues it if it is the same as before.
+    pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
+        let payload = batch.payload();
+        let is_known = self.payload.as_ref().is_some_and(|known| {
+            known.len() == payload.len() && known.views().inner().ptr_eq(payload.views().inner())
+        });
+        if !is_known {
+            let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
+            let missing = std::mem::take(&mut self.missing);
+            *self =
+                Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
+        }
+    }
+
+    /// True if records have no outcome.
+    pub(super) fn is_any(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row, Row::Queued(_)))
+    }
+
+    /// True if another producer is needed, since the last call.
+    pub(super) fn take_is_lost(&mut self) -> bool {
+        std::mem::take(&mut self.is_lost)
+    }
+
+    /// Sends all records of the batch, and waits for their outcomes.
+    ///
+    /// # Errors
+    /// If some have no outcome within `timeout`, or must be sent again.
+    pub(super) async fn send<P: Producer<Delivery = D>>(
+        &mut self,
+        producer: &P,
+        records: &mut Records,
+        batch: &Batch,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        self.queue(producer, records, batch).await?;
+        self.settle(producer, timeout).await?;
+        self.send_suspects(producer, records, batch, timeout).await
+    }
+
+    /// Queues all records that are not queued yet, in order.
+    async fn queue<P: Producer<Delivery = D>>(
+        &mut self,
+        producer: &P,
+        records: &mut Records,
+        batch: &Batch,
+    ) -> Result<(), Error> {
+        if !self.rows.iter().any(|row| matches!(row, Row::Unsent)) {
+            return Ok(());
+        }
+        let waits_for_topic = records.has_one_topic();
+        let mut made = records.bind(batch);
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            if !matches!(row, Row::Unsent) {
+                continue;
+            }
+            let queued = match made.record(number) {
+                Ok(record) => self.missing.queue(producer, record, waits_for_topic).await,
+                Err(reason) => Ok(Row::Refused(reason)),
+            };
+            *row = queued.map_err(|failure| {
+                self.is_lost |= matches!(failure, Failure::Lost(_));
+                failure.error("records cannot be sent")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the outcomes of what is queued.
+    async fn settle<P: Producer<Delivery = D>>(
+        &mut self,
+        producer: &P,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let is_flushed = tokio::time::timeout(timeout, producer.flush()).await.is_ok();
+        let mut error = None;
+        let mut waiting = 0;
+        for row in &mut self.rows {
+            let Row::Queued(delivery) = row else { continue };
+            match outcome(delivery).await {
+                None => waiting += 1,
+                Some(outcome) => match outcome {
+                    Ok(()) => *row = Row::Delivered,
+                    Err(Failure::Refused(reason)) => *row = Row::Refused(reason),
+                    Err(Failure::RefusedTogether(_)) => *row = Row::Suspected,
+                    Err(failure) => {
+                        // The producer tries again by itself: what it gives up is for another one.
+                        self.is_lost = true;
+                        *row = Row::Unsent;
+                        error = Some(failure.error("the broker did not take records"));
+                    }
+                },
+            }
+        }
+        match error {
+            Some(error) => Err(error),
+            None if waiting > 0 && !is_flushed => Err(Error::overloaded(format!(
+                "the broker did not confirm {waiting} records within {} s",
+                timeout.as_secs_f64()
+            ))),
+            // The producer has dropped them: they are queued again.
+            None if waiting > 0 => Err(Error::temporary("records have no outcome")),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends each record by itself that was refused with others: only those that are refused again are to
+    /// blame.
+    async fn send_suspects<P: Producer<Delivery = D>>(
+        &mut self,
+        producer: &P,
+        records: &mut Records,
+        batch: &Batch,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        for number in 0..self.rows.len() {
+            if !matches!(self.rows[number], Row::Suspected) {
+                continue;
+            }
+            let record = records.bind(batch).record(number).map_err(Error::permanent)?;
+            let mut delivery =
+                producer.queue(record).await.map_err(|failure| failure.error("a record cannot be queued"))?;
+            let flushed = tokio::time::timeout(timeout, producer.flush()).await;
+            self.rows[number] = match (outcome(&mut delivery).await, flushed) {
+                (Some(Ok(())), _) => Row::Delivered,
+                (Some(Err(Failure::Refused(reason) | Failure::RefusedTogether(reason))), _) => {
+                    Row::Refused(reason)
+                }
+                (Some(Err(failure)), _) => return Err(failure.error("the broker did not take a record")),
+                (None, _) => {
+                    self.rows[number] = Row::Queued(delivery);
+                    return Err(Error::overloaded("the broker did not confirm a record"));
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Ends the batch, all of whose records have an outcome. Returns the refused rows in order.
+    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
+        let rows = std::mem::take(&mut self.rows);
+        (self.payload, self.memory) = (None, None);
+        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
+            Row::Refused(reason) => Some((number as u32, reason)),
+            _ => None,
+        });
+        refused.collect()
+    }
+}
+
+/// The topics that were missing a short while ago. The client waits for each record of a missing topic.
+#[derive(Default)]
+struct Missing(HashMap<String, (Instant, String)>);
+
+impl Missing {
+    /// How long a topic counts as missing, and the number of topics that are remembered.
+    const VALID: Duration = Duration::from_secs(60);
+    const MOST: usize = 1000;
+
+    /// Queues a record, unless its topic is missing. A topic that is the same for all messages is waited for:
+    /// it may be created, or the user be allowed to use it.
+    async fn queue<P: Producer>(
+        &mut self,
+        producer: &P,
+        record: Outgoing,
+        waits_for_topic: bool,
+    ) -> Result<Row<P::Delivery>, Failure> {
+        if let Some(reason) = self.reason(&record.topic) {
+            return Ok(Row::Refused(reason));
+        }
+        let topic = record.topic.clone();
+        match producer.queue(record).await {
+            Ok(delivery) => Ok(Row::Queued(delivery)),
+            Err(Failure::NoTopic(reason)) if !waits_for_topic => {
+                self.add(topic, reason.clone());
+                Ok(Row::Refused(reason))
+            }
+            Err(Failure::Refused(reason) | Failure::RefusedTogether(reason)) => Ok(Row::Refused(reason)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn add(&mut self, topic: String, reason: String) {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        self.0.insert(topic, (Instant::now(), reason));
+    }
+
+    fn reason(&self, topic: &str) -> Option<String> {
+        let (since, reason) = self.0.get(topic)?;
+        (since.elapsed() < Self::VALID).then(|| reason.clone())
+    }
+}
+
+/// Returns the outcome of a record, if it is known.
+async fn outcome<D: Future + Unpin>(delivery: &mut D) -> Option<D::Output> {
+    poll_fn(|context| match Pin::new(&mut *delivery).poll(context) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}

@@ -1,0 +1,189 @@
+//! The partitions that this member of the group reads, and how far they are settled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_engine::SourceOutput;
+
+use crate::client::{Changes, Consumer, Failure, Incoming, Partition};
+
+/// How often a member that gives up partitions looks whether their records are settled.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The partitions of a member, over all its connections.
+pub(super) struct Membership {
+    /// Only for positions: its routes are ended.
+    positions: SourceOutput,
+    /// Where to begin in a partition without an offset, in milliseconds since 1970.
+    start: Option<i64>,
+    /// How long records on their way are waited for when their partition is taken away.
+    wait: Duration,
+    state: Mutex<State>,
+    /// True from the first assignment of a connection on, which may be one of no partitions.
+    has_begun: AtomicBool,
+    /// True while the member leaves the group: what could be waited for was.
+    is_ending: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// The offset that the group has committed, of each partition that the member reads.
+    owned: BTreeMap<Partition, Option<i64>>,
+    /// The offset after the last record that was passed on, also of partitions that others read now: if such
+    /// a partition comes back, its records on their way must not be read again.
+    passed: BTreeMap<Partition, i64>,
+}
+
+impl Membership {
+    pub(super) fn new(out: &SourceOutput, start: Option<i64>, wait: Duration) -> Self {
+        let mut positions = out.clone();
+        positions.end();
+        let (has_begun, is_ending) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { positions, start, wait, state: Mutex::default(), has_begun, is_ending }
+    }
+
+    /// Begins with a new connection, which has no partitions yet.
+    pub(super) fn begin(&self) {
+        self.is_ending.store(false, Relaxed);
+        self.has_begun.store(false, Relaxed);
+        self.state.lock().owned.clear();
+    }
+
+    /// Ends a connection: what its partitions still owe is not waited for.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Relaxed);
+    }
+
+    /// True if the broker has said which partitions the member reads.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Relaxed)
+    }
+
+    /// Notes records that are passed on.
+    pub(super) fn note(&self, records: &[Incoming]) {
+        let mut state = self.state.lock();
+        for run in records.chunk_by(|a, b| a.partition == b.partition) {
+            if let Some(last) = run.last() {
+                state.passed.insert(last.partition.clone(), last.offset + 1);
+            }
+        }
+    }
+
+    /// Returns the offset before which all records of a partition are settled, and covered by a checkpoint if
+    /// checkpoints are saved.
+    fn settled_in(&self, partition: &Partition) -> Option<i64> {
+        self.positions.committed(&partition.name()).as_ref().and_then(Value::as_i64)
+    }
+
+    /// Returns these offsets for the partitions that the member reads.
+    pub(super) fn settled(&self) -> BTreeMap<Partition, i64> {
+        let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
+        owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?))).collect()
+    }
+
+    /// True if all records are settled that were passed on of the partitions that the member reads.
+    pub(super) fn is_settled(&self) -> bool {
+        let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
+        self.are_settled(&owned)
+    }
+
+    fn are_settled(&self, partitions: &[Partition]) -> bool {
+        let passed = self.state.lock().passed.clone();
+        partitions.iter().all(|partition| match passed.get(partition) {
+            Some(passed) => self.settled_in(partition).is_some_and(|settled| settled >= *passed),
+            None => true,
+        })
+    }
+
+    /// Commits what is settled. If that fails, a later call commits it.
+    pub(super) async fn commit(&self, consumer: &dyn Consumer) {
+        let settled = self.settled();
+        let due: BTreeMap<Partition, i64> = {
+            let state = self.state.lock();
+            let is_new = |(partition, offset): &(Partition, i64)| match state.owned.get(partition) {
+                Some(committed) => committed.is_none_or(|committed| committed < *offset),
+                None => false,
+            };
+            settled.into_iter().filter(is_new).collect()
+        };
+        if due.is_empty() {
+            return;
+        }
+        match consumer.commit(&due).await {
+            Ok(()) => {
+                let mut state = self.state.lock();
+                for (partition, offset) in due {
+                    if let Some(committed) = state.owned.get_mut(&partition) {
+                        *committed = Some(offset);
+                    }
+                }
+            }
+            Err(failure) => tracing::warn!(
+                "`{}`: offsets cannot be committed yet: {}",
+                self.positions.name(),
+                failure.reason()
+            ),
+        }
+    }
+
+    /// Continues a new partition where it is to be continued, and returns the offset that the group
+    /// committed.
+    async fn place(&self, consumer: &dyn Consumer, partition: &Partition, committed: Option<i64>) {
+        let saved = self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64);
+        let passed = self.state.lock().passed.get(partition).copied();
+        let known = saved.max(passed);
+        let sought = match (known, committed, self.start) {
+            (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
+                consumer.seek(partition, known).await
+            }
+            (None, None, Some(time)) => consumer.seek_to_time(partition, time).await,
+            // The client continues where the group is, or as its own option says.
+            _ => Ok(()),
+        };
+        if let Err(failure) = sought {
+            let (name, partition) = (self.positions.name(), partition.name());
+            tracing::warn!("`{name}`: no place in the partition `{partition}`: {}", failure.reason());
+        }
+    }
+}
+
+#[async_trait]
+impl Changes for Arc<Membership> {
+    async fn assigned(&self, consumer: &dyn Consumer, partitions: Vec<Partition>) {
+        self.has_begun.store(true, Relaxed);
+        if partitions.is_empty() {
+            return;
+        }
+        let mut committed = consumer.committed(&partitions).await;
+        // Without an answer, records could be read again that were read already.
+        while matches!(committed, Err(Failure::Temporary(_))) && !self.positions.is_stopping() {
+            tokio::time::sleep(LOOK * 10).await;
+            committed = consumer.committed(&partitions).await;
+        }
+        let committed = committed.unwrap_or_default();
+        for partition in partitions {
+            let committed = committed.get(&partition).copied();
+            self.place(consumer, &partition, committed).await;
+            self.state.lock().owned.insert(partition, committed);
+        }
+    }
+
+    async fn revoked(&self, consumer: &dyn Consumer, partitions: Vec<Partition>) {
+        let begun = Instant::now();
+        while !self.is_ending.load(Relaxed) && !self.are_settled(&partitions) && begun.elapsed() < self.wait {
+            self.positions.save_soon();
+            tokio::time::sleep(LOOK).await;
+        }
+        self.commit(consumer).await;
+        self.state.lock().owned.retain(|partition, _| !partitions.contains(partition));
+    }
+
+    async fn lost(&self, partitions: Vec<Partition>) {
+        self.state.lock().owned.retain(|partition, _| !partitions.contains(partition));
+    }
+}

@@ -1,0 +1,192 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use thalweg_engine::Component;
+use thalweg_engine::testing::{self, Arrived, messages, options, payloads, refused, rows};
+use thalweg_record::Outcome;
+use thalweg_testbed::{Kafka, Record};
+
+use super::KafkaSource;
+
+/// A source that runs, with the numbers of the messages that it sent.
+async fn numbers(source: &testing::RunningSource, wait: Duration) -> Option<Vec<u32>> {
+    let arrived = tokio::time::timeout(wait, source.main.take()).await.ok()??;
+    let Arrived::Messages(mut batch) = arrived.1 else { panic!() };
+    let numbers = payloads(&batch).iter().map(|text| text.parse().unwrap()).collect();
+    batch.take_ack().settle(Outcome::Delivered);
+    Some(numbers)
+}
+
+fn store(kafka: &Kafka, topic: &str, numbers: std::ops::Range<u32>, partitions: u32) {
+    let record =
+        |number: u32| Record::new(topic, number.to_string()).partition((number % partitions).cast_signed());
+    kafka.store(numbers.map(record)).unwrap();
+}
+
+#[test]
+fn options_that_cannot_work_are_mistakes() {
+    for (yaml, expected) in [
+        ("{ brokers: 'a:1', topics: [], group: g }", "There is no topic to read."),
+        ("{ brokers: 'a:1', topics: '^(', group: g }", "It is not a regular expression"),
+        ("{ brokers: 'a:1', topics: t, group: '' }", "The group has no name."),
+        ("{ brokers: 'a:1', topics: t, group: g, fields: header. }", "A record has no `header.`."),
+        ("{ brokers: 'a:1', topics: t, group: g, session_timeout: 1ms }", "A member must have at least"),
+    ] {
+        let found = messages(options::<KafkaSource>(yaml).check());
+        assert!(found.len() == 1 && found[0].contains(expected), "{yaml}: {found:?}");
+    }
+    let found = refused::<KafkaSource>("{ brokers: 'a:1', topics: t, group: g, start: now }");
+    assert!(found.contains("`now` is neither `earliest`"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_records_are_fields_and_a_later_run_continues_where_the_group_is() {
+    let kafka = Kafka::start(2).unwrap();
+    let long = "x".repeat(5000);
+    let record = |value: &str, partition: i32| Record::new("logs-a", value.to_owned()).partition(partition);
+    let stored = [
+        record("first", 0).key("k1").header("trace-id", "t1").timestamp(1_700_000_000_000),
+        record("", 0).key("k2").without_value().timestamp(1_700_000_000_001),
+        record(&long, 0).timestamp(1_700_000_000_002),
+        record("last", 0).timestamp(1_700_000_000_003),
+        record("other", 1).timestamp(1_700_000_001_000),
+    ];
+    tokio::task::block_in_place(|| kafka.store(stored).unwrap());
+    let yaml = |group: &str, more: &str| {
+        format!(
+            "{{ brokers: '{}', topics: '^logs-.$', group: {group}, max_message_bytes: 4999, end_after_idle: 2s, \
+             fields: [topic, partition, offset, timestamp, key, tombstone, header.trace-id]{more} }}",
+            kafka.address()
+        )
+    };
+    let sent = testing::read_all::<KafkaSource>(&yaml("g", ""), 1 << 16).await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    let mut found: Vec<_> = sent.main.iter().flat_map(|batch| rows(batch.fields())).collect();
+    found.sort_by_key(|row| (row["partition"].as_i64(), row["offset"].as_i64()));
+    let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"{"topic":"logs-a","partition":0,"offset":0,"timestamp":1700000000000000,"key":"k1","tombstone":false,"header.trace-id":"t1"}"#,
+            r#"{"topic":"logs-a","partition":0,"offset":1,"timestamp":1700000000001000,"key":"k2","tombstone":true}"#,
+            r#"{"topic":"logs-a","partition":0,"offset":3,"timestamp":1700000000003000,"tombstone":false}"#,
+            r#"{"topic":"logs-a","partition":1,"offset":0,"timestamp":1700000001000000,"tombstone":false}"#,
+        ]
+    );
+    let [error] = &sent.errors[..] else { panic!() };
+    assert_eq!(payloads(error)[0].len(), 4096);
+    assert_eq!(
+        rows(error.fields())[0]["error_reason"],
+        "the message has 5000 bytes, more than `max_message_bytes` (4999)"
+    );
+    let committed = tokio::task::block_in_place(|| kafka.committed("g", "logs-a", 2).unwrap());
+    assert_eq!(committed, [Some(4), Some(1)]);
+    tokio::task::block_in_place(|| kafka.store([record("new", 1)]).unwrap());
+    assert_eq!(testing::read_all::<KafkaSource>(&yaml("g", ""), 1 << 16).await.payloads(), ["new"]);
+    let at = ", start: '2023-11-14T22:13:20.003Z'";
+    let mut later = testing::read_all::<KafkaSource>(&yaml("h", at), 1 << 16).await.payloads();
+    later.sort();
+    assert_eq!(later, ["last", "new", "other"]);
+    assert!(
+        testing::read_all::<KafkaSource>(&yaml("i", ", start: latest"), 1 << 16).await.payloads().is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_is_settled_is_committed_and_a_saved_position_comes_before_that_of_the_group() {
+    let kafka = Kafka::start(1).unwrap();
+    tokio::task::block_in_place(|| store(&kafka, "t", 0..100, 1));
+    let yaml = format!("{{ brokers: '{}', topics: t, group: g, end_after_idle: 1s }}", kafka.address());
+    let source = testing::start::<KafkaSource>(&yaml, 20, BTreeMap::new());
+    // Messages have one or two digits, so a batch of 20 bytes has 15 of them at first.
+    let mut open = Vec::new();
+    let mut taken = 0;
+    while taken < 100 {
+        let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+        taken += batch.rows();
+        open.push(batch);
+    }
+    let second = open.remove(1);
+    let first = open[0].rows();
+    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let committed = || tokio::task::block_in_place(|| kafka.committed("g", "t", 1).unwrap());
+    assert_eq!(committed(), [Some(first as i64)]);
+    second.settle(Outcome::Delivered);
+    assert!(source.finish().await.result.is_none());
+    assert_eq!(committed(), [Some(100)]);
+    tokio::task::block_in_place(|| store(&kafka, "t", 100..130, 1));
+    let saved = BTreeMap::from([("t/0".to_owned(), 120.into())]);
+    let sent = testing::start::<KafkaSource>(&yaml, 1 << 16, saved).finish().await;
+    assert_eq!(sent.payloads(), (120..130).map(|number: u32| number.to_string()).collect::<Vec<_>>());
+}
+
+async fn members_share(protocol: &str) {
+    let mut kafka = Kafka::start(4).unwrap();
+    let count = 4000;
+    tokio::task::block_in_place(|| store(&kafka, "t", 0..count, 4));
+    let yaml = format!(
+        "{{ brokers: '{}', topics: t, group: g, protocol: {protocol}, session_timeout: 2s, fetch_size: 2KiB }}",
+        kafka.relayed_address()
+    );
+    let start = || testing::start::<KafkaSource>(&yaml, 64, BTreeMap::new());
+    let (mut seen, mut repeated) = (BTreeSet::new(), 0);
+    let mut note = |numbers: Vec<u32>| {
+        for number in numbers {
+            repeated += usize::from(!seen.insert(number));
+        }
+        seen.len()
+    };
+    let mut members = vec![start()];
+    let mut step = 0;
+    let begun = std::time::Instant::now();
+    loop {
+        let mut total = 0;
+        for member in &members {
+            if let Some(numbers) = numbers(member, Duration::from_millis(20)).await {
+                total = note(numbers);
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(240), "{total} of {count} after a long time");
+        // A member comes, one leaves without a word, connections are cut, the broker crashes.
+        match (step, total) {
+            (0, 300..) => members.push(start()),
+            (1, 900..) => kafka.cut(),
+            (2, 1500..) => {
+                let left = members.remove(0);
+                left.task.abort();
+                members.push(start());
+            }
+            (3, 2200..) => {
+                kafka.kill().unwrap();
+                tokio::task::block_in_place(|| kafka.restart().unwrap());
+            }
+            (4, 3000..) => {
+                let left = members.remove(0);
+                left.stop.request();
+                assert!(left.finish().await.result.is_none());
+            }
+            _ if total == count as usize => break,
+            _ => continue,
+        }
+        step += 1;
+    }
+    assert!(step >= 4, "{step}");
+    for member in members {
+        member.stop.request();
+        assert!(member.finish().await.result.is_none());
+    }
+    // Those repeat that a member had not committed when it was aborted, when it was cut off, or when it left
+    // while they were in its pipeline.
+    assert!(repeated < count as usize, "{repeated}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_come_and_go_lose_no_record_with_the_classic_protocol() {
+    members_share("classic").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_come_and_go_lose_no_record_with_the_protocol_of_the_broker() {
+    members_share("consumer").await;
+}

@@ -1,0 +1,293 @@
+//! A Kafka broker that is its own controller: the JVM program, from the jars of its project.
+//!
+//! Clients connect to the address that the broker advertises. It therefore has a listener for clients behind
+//! a relay that cuts connections, and, if wanted, one with TLS and passwords. Topics are created when they
+//! are first used.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use krafka::consumer::AutoOffsetReset;
+use krafka::{ConsumerRecord, Record};
+
+use crate::Tools;
+use crate::program::Program;
+use crate::relay::Relay;
+
+/// A running broker. Dropping it stops the broker and removes its data.
+pub struct Kafka {
+    program: Program,
+    relay: Relay,
+    ports: Ports,
+    classes: PathBuf,
+}
+
+/// A listener with TLS and passwords, for SASL with PLAIN and SCRAM: the user `alice` with the password
+/// `secret`.
+#[derive(Debug, Clone)]
+pub struct Secured {
+    /// A PEM file with the private key (PKCS 8) and the certificate of the broker.
+    pub key_and_certificate: PathBuf,
+}
+
+/// The ports beside that of the program's address.
+struct Ports {
+    controller: u16,
+    relayed: u16,
+    secured: u16,
+}
+
+const NAME: &str = "kafka";
+
+impl Kafka {
+    /// Starts a broker whose topics have this number of partitions; this takes about five seconds.
+    ///
+    /// # Errors
+    /// If it is not installed or does not start.
+    pub fn start(partitions: u32) -> io::Result<Self> {
+        Self::start_with(partitions, None)
+    }
+
+    /// As [`start`](Self::start), with a secured listener if its files are given.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(partitions: u32, secured: Option<&Secured>) -> io::Result<Self> {
+        let classes = Tools::find().kafka()?;
+        let relay = Relay::start()?;
+        let free = || Ok::<_, io::Error>(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
+        let ports = Ports { controller: free()?, relayed: free()?, secured: free()? };
+        let command = |address: SocketAddr, data: &Path| {
+            let settings = settings(address, &ports, relay.address(), partitions, data, secured);
+            // The broker fails, and says why, if these steps did.
+            let _ = std::fs::write(data.join("server.properties"), settings);
+            let _ = format(&classes, data);
+            broker(&classes, data)
+        };
+        let program = Program::start(NAME, command, is_ready)?;
+        relay.set_upstream((program.address.ip(), ports.relayed).into());
+        Ok(Self { program, relay, ports, classes })
+    }
+
+    /// Returns the address that the broker listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.program.address
+    }
+
+    /// Returns the address for clients whose connections may be [cut](Self::cut).
+    pub fn relayed_address(&self) -> SocketAddr {
+        self.relay.address()
+    }
+
+    /// Returns the address of the listener with TLS and passwords.
+    pub fn secured_address(&self) -> SocketAddr {
+        (self.program.address.ip(), self.ports.secured).into()
+    }
+
+    /// Cuts the connections of clients of [`relayed_address`](Self::relayed_address).
+    pub fn cut(&self) {
+        self.relay.cut();
+    }
+
+    /// Kills the broker, as a crash does.
+    ///
+    /// # Errors
+    /// If it cannot be killed.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.program.kill()
+    }
+
+    /// Stores records in their topics, in order.
+    ///
+    /// # Errors
+    /// If the broker refuses one.
+    pub fn store(&self, records: impl IntoIterator<Item = Record>) -> io::Result<()> {
+        self.block_on(async |kafka| {
+            let producer = kafka.producer().build().await?;
+            let mut handles = Vec::new();
+            for record in records {
+                handles.push(producer.enqueue(record).await?);
+            }
+            for handle in handles {
+                let _ = handle.await?;
+            }
+            producer.close().await
+        })
+    }
+
+    /// Returns all records of a topic, those of each partition in order. None if there is no such topic.
+    ///
+    /// # Errors
+    /// If the broker does not answer.
+    pub fn records(&self, topic: &str) -> io::Result<Vec<ConsumerRecord>> {
+        self.block_on(async |kafka| {
+            let reader = kafka.consumer_without_group().auto_offset_reset(AutoOffsetReset::Earliest);
+            let reader = reader.build().await?;
+            let known = reader.fetch_metadata(Some(topic)).await?;
+            let partitions = known.topics.iter().flat_map(|topic| topic.partitions.keys().copied());
+            let partitions: Vec<i32> = partitions.collect();
+            let mut ends = 0;
+            for partition in &partitions {
+                let (begin, end) = reader.fetch_watermarks(topic, *partition).await?;
+                ends += usize::try_from(end - begin).unwrap_or_default();
+            }
+            reader.assign(topic, partitions).await?;
+            let mut records = Vec::new();
+            while records.len() < ends {
+                records.extend(reader.poll(Duration::from_millis(200)).await?);
+            }
+            records.sort_by_key(|record| (record.partition, record.offset));
+            reader.close().await?;
+            Ok(records)
+        })
+    }
+
+    /// Returns the offset that a group has committed of each partition of a topic, if there is one.
+    ///
+    /// # Errors
+    /// If the broker does not answer.
+    pub fn committed(&self, group: &str, topic: &str, partitions: u32) -> io::Result<Vec<Option<i64>>> {
+        self.block_on(async |kafka| {
+            let reader = kafka.consumer(group).build().await?;
+            let asked: Vec<(&str, i32)> =
+                (0..partitions.cast_signed()).map(|number| (topic, number)).collect();
+            let found = reader.committed(&asked).await?;
+            let offset = |(topic, number): &(&str, i32)| {
+                found.get(&((*topic).to_owned(), *number)).map(|known| known.offset)
+            };
+            Ok(asked.iter().map(offset).collect())
+        })
+    }
+
+    /// Runs a client of the broker on a runtime of its own, so that tests without one can use it.
+    fn block_on<T>(&self, client: impl AsyncFnOnce(krafka::Kafka) -> krafka::Result<T>) -> io::Result<T> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let address = self.address().to_string();
+        let connected = async {
+            let kafka = krafka::Kafka::builder(address).allow_auto_create_topics(true).connect().await?;
+            client(kafka).await
+        };
+        runtime.block_on(connected).map_err(io::Error::other)
+    }
+
+    /// Starts the broker again after [`kill`](Self::kill).
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let classes = &self.classes;
+        self.program.restart(NAME, |_, data| broker(classes, data), is_ready)
+    }
+}
+
+/// The broker opens its listeners when it can serve clients.
+fn is_ready(address: SocketAddr, _: &str) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// A small JVM that starts fast: the compiler that optimises fully would take a core for seconds.
+fn java(classes: &Path) -> Command {
+    let mut command = Command::new("java");
+    command.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn").arg("-cp").arg(classes);
+    command
+}
+
+fn broker(classes: &Path, data: &Path) -> Command {
+    let mut command = java(classes);
+    command.arg("kafka.Kafka").arg(data.join("server.properties"));
+    command
+}
+
+/// Writes the first records of the cluster: its id, and the passwords of SCRAM.
+fn format(classes: &Path, data: &Path) -> io::Result<()> {
+    let mut command = java(classes);
+    command.args(["kafka.tools.StorageTool", "format", "--cluster-id", "AAAAAAAAQACAAAAAAAAAAQ"]);
+    command.arg("--config").arg(data.join("server.properties"));
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        command.arg("--add-scram").arg(format!("{mechanism}=[name=alice,password=secret]"));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop)
+}
+
+fn settings(
+    address: SocketAddr,
+    ports: &Ports,
+    relay: SocketAddr,
+    partitions: u32,
+    data: &Path,
+    secured: Option<&Secured>,
+) -> String {
+    let Ports { controller, relayed, secured: port } = ports;
+    let logs = data.join("logs");
+    let (also, advertised, extra) = match secured {
+        None => (String::new(), String::new(), String::new()),
+        Some(Secured { key_and_certificate }) => {
+            let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required \
+                         user_alice=\"secret\";";
+            let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+            let listener = "listener.name.secured";
+            (
+                format!(",SECURED://127.0.0.1:{port}"),
+                format!(",SECURED://127.0.0.1:{port}"),
+                format!(
+                    "{listener}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+                     {listener}.plain.sasl.jaas.config={plain}\n\
+                     {listener}.scram-sha-256.sasl.jaas.config={scram}\n\
+                     {listener}.scram-sha-512.sasl.jaas.config={scram}\n\
+                     {listener}.ssl.keystore.type=PEM\n\
+                     {listener}.ssl.keystore.location={}\n",
+                    key_and_certificate.display()
+                ),
+            )
+        }
+    };
+    format!(
+        "process.roles=broker,controller\n\
+         node.id=1\n\
+         controller.quorum.voters=1@127.0.0.1:{controller}\n\
+         listeners=PLAIN://{address},RELAYED://127.0.0.1:{relayed},CONTROLLER://127.0.0.1:{controller}{also}\n\
+         advertised.listeners=PLAIN://{address},RELAYED://{relay}{advertised}\n\
+         listener.security.protocol.map=PLAIN:PLAINTEXT,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL\n\
+         controller.listener.names=CONTROLLER\n\
+         inter.broker.listener.name=PLAIN\n\
+         log.dirs={}\n\
+         num.partitions={partitions}\n\
+         offsets.topic.num.partitions=1\n\
+         offsets.topic.replication.factor=1\n\
+         transaction.state.log.num.partitions=1\n\
+         transaction.state.log.replication.factor=1\n\
+         transaction.state.log.min.isr=1\n\
+         share.coordinator.state.topic.replication.factor=1\n\
+         share.coordinator.state.topic.min.isr=1\n\
+         group.initial.rebalance.delay.ms=0\n\
+         group.min.session.timeout.ms=1000\n\
+         group.consumer.min.session.timeout.ms=1000\n\
+         group.consumer.min.heartbeat.interval.ms=200\n\
+         group.consumer.session.timeout.ms=3000\n\
+         group.consumer.heartbeat.interval.ms=500\n\
+         message.max.bytes=1048588\n\
+         {extra}",
+        logs.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_is_killed_comes_back_at_its_address() {
+        let mut kafka = Kafka::start(1).unwrap();
+        let address = kafka.address();
+        kafka.kill().unwrap();
+        assert!(TcpStream::connect(address).is_err());
+        kafka.restart().unwrap();
+        assert_eq!(kafka.address(), address);
+        assert!(TcpStream::connect(address).is_ok());
+    }
+}
