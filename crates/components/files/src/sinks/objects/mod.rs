@@ -454,7 +454,7 @@ impl Target {
         self.store.is_here() && found().is_ok_and(|found| found.is_dir())
     }
 
-    /// True if the store has an object at this path, or a folder of this machine has anything there.
+    /// True if the store has an object at this path, or is a folder of this machine with a folder there.
     pub(super) async fn exists(&self, path: &str) -> Result<bool, Error> {
         if self.is_folder(path) {
             return Ok(true);
