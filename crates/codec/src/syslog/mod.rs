@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use syslog_loose::{IncompleteDate, Message, Protocol, Variant, parse_message_with_year_exact_tz};
 
-pub use columns::SyslogColumns;
+pub use columns::{SEVERITIES, SyslogColumns};
 
 use crate::framing::MAX_ROWS;
 
