@@ -61,7 +61,8 @@ pub enum StructuredData {
     /// `sd.ID.KEY`.
     #[default]
     IdKey,
-    /// The key alone. The field `structured_data` has the whole text, or `-` if there is none.
+    /// The key alone, or `sd.ID.KEY` if the key is the name of another field. The field `structured_data` has
+    /// the whole text, or `-` if there is none.
     Key,
 }
 

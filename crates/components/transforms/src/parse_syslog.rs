@@ -222,6 +222,23 @@ mod tests {
         );
     }
 
+    /// The column of one sender's key replaced that of all hosts.
+    #[test]
+    fn a_key_with_the_name_of_a_field_does_not_replace_the_field() {
+        let lines = [
+            "<34>1 - one - - - [x@1 hostname=\"forged\" message=\"m\" b=\"c\"] text",
+            "<34>1 - two - - - - text",
+        ];
+        let rows = written(parsed("structured_data: key", &lines));
+        let parts = |row: &serde_json::Value| ["hostname", "message", "b"].map(|name| row[name].clone());
+        assert_eq!(parts(&rows[0]), [json!("one"), json!("text"), json!("c")]);
+        assert_eq!(parts(&rows[1]), [json!("two"), json!("text"), json!(null)]);
+        assert_eq!(
+            (&rows[0]["sd.x@1.hostname"], &rows[0]["sd.x@1.message"]),
+            (&json!("forged"), &json!("m"))
+        );
+    }
+
     #[test]
     fn what_is_of_another_form_leaves_with_a_reason() {
         let given = testing::apply::<ParseSyslog>(
