@@ -261,6 +261,15 @@ mod tests {
         assert_eq!(given.main()[0]["message"], json!("d"));
     }
 
+    /// Each element was read up to the end of the message.
+    #[test]
+    fn many_malformed_elements_are_rejected_in_linear_time() {
+        let line = format!("<1>1 - - - - - {}", "[\" c=\"]".repeat(100_000));
+        let given = parsed("{}", &[&line, "<1>1 - - - - - [a b][c d=\"e\"] text"]);
+        assert_eq!(given.reasons(), ["has too many malformed elements of structured data"]);
+        assert_eq!(given.main()[0]["sd.c.d"], json!("e"));
+    }
+
     #[test]
     fn many_fields_make_small_batches() {
         let lines: Vec<String> =
