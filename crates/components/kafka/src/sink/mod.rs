@@ -4,10 +4,13 @@
 //! each of its records. One batch is on its way at a time, so order is kept. The batch therefore bounds the
 //! memory: a lease covers it, and a second one its copy in the queue.
 //!
-//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued, however long
-//! no broker answers: the engine receives an error after `timeout`, calls again with the same batch, and the
-//! sink continues to wait. Sending the record again was rejected, because it would be stored twice if the
+//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued while no broker
+//! answers: the engine receives an error after `timeout`, calls again with the same batch, and the sink
+//! continues to wait. Sending the record again at once was rejected, because it would be stored twice if the
 //! broker had taken the first one.
+//!
+//! A producer that fails, or gets no answer for minutes, is closed, and the next one sends what was not
+//! confirmed, in order. Records that the broker had taken without confirming them are then stored twice.
 
 mod pending;
 mod records;
@@ -45,8 +48,10 @@ const RECORD: usize = 200;
 /// their source with them when the memory is full. A message that the broker refuses, for example because it
 /// is too large, leaves by `errors` with the broker's reason.
 ///
-/// A message keeps its place in its partition, and the broker drops what is sent to it twice, as long as the
-/// program runs. A restarted run may send messages again that a checkpoint does not cover.
+/// A message keeps its place in its partition. With `acks: all` the broker drops what is sent to it twice after
+/// a lost connection or a restart of the broker. Messages may be stored twice after five minutes without a
+/// broker, after an error that ends the session with the broker, and in a restarted run if no checkpoint
+/// covers them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KafkaSink {
@@ -229,6 +234,14 @@ impl Kafka {
         }
         Ok(())
     }
+
+    /// Closes the producer. The next one sends what this one did not confirm.
+    async fn end_producer(&mut self) {
+        if let Some(producer) = self.producer.take() {
+            producer.close().await;
+            self.pending.recall().await;
+        }
+    }
 }
 
 #[async_trait]
@@ -244,13 +257,14 @@ impl Sink for Kafka {
         };
         let bytes = batch.payload_bytes() + batch.rows() * RECORD;
         self.pending.begin(batch, || self.memory.claim(bytes));
-        if let Err(error) = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await
-        {
-            if self.pending.take_is_lost() {
-                self.producer = None;
-            }
-            return Err(error);
+        let sent = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await;
+        // After a partition had no leader, the client's task does not rest any more until it ends. Nothing is
+        // queued between two batches, so another producer costs no more than its connection.
+        let is_worn = sent.is_ok() && producer.has_retried();
+        if self.pending.take_is_lost() || is_worn {
+            self.end_producer().await;
         }
+        sent?;
         for (row, reason) in self.pending.finish() {
             rejects.reject(row, reason);
         }
