@@ -93,6 +93,10 @@ pub struct KafkaSink {
     /// 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
+    /// How long messages may wait for a broker. After that they leave by `errors`, although the broker may have
+    /// stored some of them. By default they wait until they are stored.
+    #[serde(default)]
+    give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
     /// order of messages is not kept. The default is 1.
     #[serde(default = "one")]
@@ -235,6 +239,28 @@ impl Kafka {
         Ok(())
     }
 
+    /// Sends the pending batch, and waits until each record has an outcome.
+    async fn send(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.connect().await?;
+        let Some(producer) = &self.producer else {
+            return Err(Error::permanent("the sink `kafka` was not opened"));
+        };
+        let sent = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await;
+        // After a partition had no leader, the client's task does not rest any more until it ends. Nothing is
+        // queued between two batches, so another producer costs no more than its connection.
+        let is_worn = sent.is_ok() && producer.has_retried();
+        if self.pending.take_is_lost() || is_worn {
+            self.end_producer().await;
+        }
+        sent
+    }
+
+    /// True if the pending batch has waited for as long as it may.
+    fn is_late(&self) -> bool {
+        let waited = self.pending.waited();
+        self.config.give_up.is_some_and(|most| waited.is_some_and(|waited| waited >= most.duration()))
+    }
+
     /// Closes the producer. The next one sends what this one did not confirm.
     async fn end_producer(&mut self) {
         if let Some(producer) = self.producer.take() {
@@ -251,20 +277,15 @@ impl Sink for Kafka {
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        self.connect().await?;
-        let Some(producer) = &self.producer else {
-            return Err(Error::permanent("the sink `kafka` was not opened"));
-        };
         let bytes = batch.payload_bytes() + batch.rows() * RECORD;
         self.pending.begin(batch, || self.memory.claim(bytes));
-        let sent = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await;
-        // After a partition had no leader, the client's task does not rest any more until it ends. Nothing is
-        // queued between two batches, so another producer costs no more than its connection.
-        let is_worn = sent.is_ok() && producer.has_retried();
-        if self.pending.take_is_lost() || is_worn {
-            self.end_producer().await;
+        match self.send(batch).await {
+            Err(error) if error.kind().is_temporary() && self.is_late() => {
+                self.end_producer().await;
+                self.pending.refuse_rest(&error.full());
+            }
+            sent => sent?,
         }
-        sent?;
         for (row, reason) in self.pending.finish() {
             rejects.reject(row, reason);
         }

@@ -280,7 +280,8 @@ impl SourceConfig for KafkaSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let lag = Arc::new(AtomicU64::new(0));
         let shown = lag.clone();
-        context.details.show("lag", move || shown.load(Relaxed));
+        let help = "Records of its partitions that it has not read yet.";
+        context.details.show_gauge("lag", help, move || shown.load(Relaxed));
         let patterns = self.patterns().map_err(|mistake| Error::permanent(mistake.message))?;
         Ok(Box::new(Kafka {
             receiving: self.receiving(context),
@@ -450,7 +451,10 @@ impl Kafka {
     async fn commit(&self, consumer: &dyn Consumer, membership: &Membership, times: &mut Times) {
         if times.committed.elapsed() >= COMMIT_EVERY {
             membership.commit(consumer).await;
-            self.lag.store(consumer.lag().await.unwrap_or_default(), Relaxed);
+            // Unknown after a change of partitions, until records of each were asked for.
+            if let Some(lag) = consumer.lag().await {
+                self.lag.store(lag, Relaxed);
+            }
             times.committed = Instant::now();
         }
     }
