@@ -4,10 +4,10 @@
 //! each of its records. One batch is on its way at a time, so order is kept. The batch therefore bounds the
 //! memory: a lease covers it, and a second one its copy in the queue.
 //!
-//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued while no broker
-//! answers: the engine receives an error after `timeout`, calls again with the same batch, and the sink
-//! continues to wait. Sending the record again at once was rejected, because it would be stored twice if the
-//! broker had taken the first one.
+//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued while no
+//! broker answers: the engine receives an error after `timeout`, calls again with the same batch, and the
+//! sink continues to wait. Sending the record again at once was rejected, because it would be stored twice if
+//! the broker had taken the first one.
 //!
 //! A producer that fails, or gets no answer for minutes, is closed, and the next one sends what was not
 //! confirmed, in order. Records that the broker had taken without confirming them are then stored twice.
@@ -48,10 +48,10 @@ const RECORD: usize = 200;
 /// their source with them when the memory is full. A message that the broker refuses, for example because it
 /// is too large, leaves by `errors` with the broker's reason.
 ///
-/// A message keeps its place in its partition. With `acks: all` the broker drops what is sent to it twice after
-/// a lost connection or a restart of the broker. Messages may be stored twice after five minutes without a
-/// broker, after an error that ends the session with the broker, and in a restarted run if no checkpoint
-/// covers them.
+/// A message keeps its place in its partition. With `acks: all` the broker drops what is sent to it twice
+/// after a lost connection or a restart of the broker. Messages may be stored twice after five minutes
+/// without a broker, after an error that ends the session with the broker, and in a restarted run if no
+/// checkpoint covers them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KafkaSink {
@@ -93,8 +93,8 @@ pub struct KafkaSink {
     /// 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
-    /// How long messages may wait for a broker. After that they leave by `errors`, although the broker may have
-    /// stored some of them. By default they wait until they are stored.
+    /// How long messages may wait for a broker. After that they leave by `errors`, although the broker may
+    /// have stored some of them. By default they wait until they are stored.
     #[serde(default)]
     give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the

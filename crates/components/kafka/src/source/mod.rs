@@ -46,8 +46,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const KEEP: Duration = Duration::from_millis(20);
 /// How long requests may fail before the source says so, and connects again.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a member without partitions waits for some before it ends. The broker keeps those of a member that
-/// was killed until its session ends, by default for 45 s.
+/// How long a member without partitions waits for some before it ends. The broker keeps those of a member
+/// that was killed until its session ends, by default for 45 s.
 const UNASSIGNED: Duration = Duration::from_mins(1);
 /// The time that a member has to give up partitions, and how long it waits for records on their way.
 const REBALANCE_TIMEOUT: Duration = Duration::from_secs(60);
