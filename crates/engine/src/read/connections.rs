@@ -121,7 +121,10 @@ impl Reader<'_> {
                 copies.iter().filter(|name| *name != removed).map(|name| format!("`{name}`")).collect();
             let section = if matches!(feed, Feed::Source(_)) { "sources" } else { "pipelines" };
             let found = root.get(section).and_then(|node| Some((node.key(&feed.to_string())?, node)));
-            let at = found.and_then(|(key, node)| span_of(node.get(&key.name)?.get("to"), removed));
+            let at = found.and_then(|(key, node)| {
+                let to = node.get(&key.name)?.get("to");
+                spans_of(to).get(&**removed).copied()
+            });
             let span = at.or(found.map(|(key, _)| key.span)).unwrap_or(root.span);
             let message = format!(
                 "`{removal}` removes files of `{feed}` that {} may not have read yet.",
