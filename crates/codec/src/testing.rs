@@ -20,8 +20,10 @@ pub fn with_text(payloads: &[&str], columns: &[(&str, &[Option<&str>])]) -> Batc
     thalweg_record::testing::batch(payloads).set_fields(fields).expect("a value for each payload")
 }
 
-/// Cuts a stream that arrives in pieces. Returns its messages, each with whether it was too long, and the
-/// reason why the rest cannot be used.
+/// The messages of a stream, each with whether it was too long, and the reason why the rest cannot be used.
+pub type Messages = (Vec<(Vec<u8>, bool)>, Option<String>);
+
+/// Cuts a stream that arrives in pieces.
 ///
 /// # Panics
 /// If the buffer between two pieces has far more than two messages of `limit` bytes.
@@ -29,7 +31,7 @@ pub fn cut<'p>(
     mut cutter: StreamCutter,
     limit: usize,
     pieces: impl IntoIterator<Item = &'p [u8]>,
-) -> (Vec<(Vec<u8>, bool)>, Option<String>) {
+) -> Messages {
     let (mut buffer, mut found) = (Vec::new(), Vec::new());
     let mut pieces = pieces.into_iter().peekable();
     loop {

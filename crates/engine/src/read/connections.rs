@@ -182,22 +182,32 @@ impl Reader<'_> {
                 None
             }
             Some(output) => {
-                let outputs: Vec<String> =
-                    pipeline.map(|p| p.outputs().map(|(_, _, label)| label).collect()).unwrap_or_default();
-                if outputs.iter().any(|label| label == output) {
+                let has_it = |pipeline: &Pipeline| {
+                    // The outputs of a step with a mistake, and of those behind it, are unknown.
+                    pipeline.transforms.len() < pipelines.steps(name).len()
+                        || pipeline.outputs().any(|(_, _, label)| label == output)
+                };
+                if pipeline.is_some_and(has_it) {
                     return Some(Feed::Named(name.into(), output.to_owned()));
                 }
-                let mut all: Vec<&str> = outputs.iter().map(String::as_str).collect();
-                all.push("errors");
-                let help = match nearest(output, all.iter().copied()) {
-                    Some(near) => format!("Did you mean `{name}.{near}`?"),
-                    None => format!("It has: {}.", list(&all)),
-                };
-                let message = format!("`{name}` has no output called `{output}`.");
-                self.diagnostics.error(node.span, message).help(help);
+                self.no_output(node, pipeline, name, output);
                 None
             }
         }
+    }
+
+    /// Reports an output that a component does not have.
+    fn no_output(&mut self, node: &Node, pipeline: Option<&Pipeline>, name: &str, output: &str) {
+        let outputs = pipeline.into_iter().flat_map(|pipeline| pipeline.outputs());
+        let mut all: Vec<String> = outputs.map(|(_, _, label)| label).collect();
+        all.push("errors".to_owned());
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let help = match nearest(output, all.iter().copied()) {
+            Some(near) => format!("Did you mean `{name}.{near}`?"),
+            None => format!("It has: {}.", list(&all)),
+        };
+        let message = format!("`{name}` has no output called `{output}`.");
+        self.diagnostics.error(node.span, message).help(help);
     }
 
     fn leftovers(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
@@ -350,6 +360,21 @@ mod tests {
         let long = "p0 → p1 → p2 → p3 → p4 → p5 → p6 → p7 → p8 → p9 → (39990 more) → p0";
         assert_eq!(shown(40_000), long);
     }
+
+    #[test]
+    fn an_output_of_steps_with_a_mistake_is_not_reported_as_missing() {
+        for (transforms, expected) in [("[]", 1), ("[nope]", 0)] {
+            let text =
+                format!("pipelines:\n  p: {{ from: s, transforms: {transforms} }}\n  q: {{ from: p.x }}\n");
+            let document = Document::parse("x.yaml", &text).unwrap();
+            let Err(mistakes) = crate::read(&document, &Registry::new()) else {
+                panic!("there is no source")
+            };
+            let found = mistakes.iter().filter(|mistake| mistake.message == "`p` has no output called `x`.");
+            assert_eq!(found.count(), expected, "{mistakes}");
+        }
+    }
+
     /// Each wrong name was searched for in all of its list, and all known names were listed for it.
     #[test]
     fn many_wrong_names_are_reported_in_linear_time() {
