@@ -152,14 +152,7 @@ impl JsonWriter {
         let Kind::Message(entry) = kind else { return Err(Fault::new("is no map")) };
         let depth = deeper(depth)?;
         let (first_key, first) = (self.keys.len(), self.entries.len());
-        for event in events {
-            let Some(raw) = self.events.raw(event) else { continue };
-            let start = self.keys.len();
-            key_of(schema, entry, raw.bytes(bytes), &mut self.keys)?;
-            self.entries.push(Entry { key: start..self.keys.len(), raw });
-        }
-        let (keys, entries) = (&self.keys, self.entries.get_mut(first..).unwrap_or_default());
-        entries.sort_by(|one, other| keys.get(one.key.clone()).cmp(&keys.get(other.key.clone())));
+        self.collect(schema, entry, (bytes, events))?;
         let end = self.entries.len();
         let mut before = b'{';
         for at in first..end {
@@ -181,6 +174,26 @@ impl JsonWriter {
         out.push(b'}');
         self.keys.truncate(first_key);
         self.entries.truncate(first);
+        Ok(())
+    }
+
+    /// Collects the entries of a map with their keys, in the order of the keys. Entries of one key keep their
+    /// order.
+    fn collect(
+        &mut self,
+        schema: &Schema,
+        entry: usize,
+        (bytes, events): (&[u8], Range<usize>),
+    ) -> Result<(), Fault> {
+        let first = self.entries.len();
+        for event in events {
+            let Some(raw) = self.events.raw(event) else { continue };
+            let start = self.keys.len();
+            key_of(schema, entry, raw.bytes(bytes), &mut self.keys)?;
+            self.entries.push(Entry { key: start..self.keys.len(), raw });
+        }
+        let (keys, entries) = (&self.keys, self.entries.get_mut(first..).unwrap_or_default());
+        entries.sort_by(|one, other| keys.get(one.key.clone()).cmp(&keys.get(other.key.clone())));
         Ok(())
     }
 
