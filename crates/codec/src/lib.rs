@@ -8,6 +8,7 @@
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
 //!   [`journal`], [`timestamps`].
+//! - Decode messages into columns: [`protobuf`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -41,6 +42,7 @@ pub mod names;
 pub mod ordered;
 pub mod part_name;
 pub mod pattern;
+pub mod protobuf;
 pub mod safe_path;
 pub mod stream_framing;
 pub mod syslog;

@@ -25,8 +25,8 @@ pub struct StreamFraming {
     /// The text between two messages; with `ascii`, between the length and the message. The default is
     /// `"\n"`. The escapes are `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
     pub delimiter: Delimiter,
-    /// For `ascii` and the binary lengths: the number of bytes before the length. The length does not include
-    /// them.
+    /// For `ascii`, `varint` and the binary lengths: the number of bytes before the length. The length does
+    /// not include them.
     #[schemars(range(max = 65_536))]
     pub offset: usize,
     /// For binary lengths: the size of the length in bytes, 1, 2, 4 (the default) or 8. For `fixed`: the size
@@ -56,6 +56,9 @@ pub enum By {
     BinaryLe,
     /// Each message begins with its length as a binary number, highest byte first (big-endian).
     BinaryBe,
+    /// Each message begins with its length as an integer of variable length, as Protocol Buffers write a
+    /// stream of messages (`writeDelimitedTo`). `parse_protobuf` parses the messages.
+    Varint,
     /// All messages have the same size.
     Fixed,
     /// Graylog's GELF: in a stream, each message ends with a NUL. In datagrams, chunks are joined, and
@@ -100,7 +103,7 @@ impl StreamFraming {
         }
         let size = self.size.map(ByteSize::bytes);
         match self.by {
-            By::Delimiter | By::Ascii | By::Gelf | By::Journal if size.is_some() => {
+            By::Delimiter | By::Ascii | By::Varint | By::Gelf | By::Journal if size.is_some() => {
                 mistake("`size` has no effect here.", "Leave it out, or change `by`.");
             }
             By::BinaryLe | By::BinaryBe if !matches!(size, None | Some(1 | 2 | 4 | 8)) => {
@@ -135,6 +138,7 @@ impl StreamFraming {
             By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },
             By::BinaryLe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: false },
             By::BinaryBe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: true },
+            By::Varint => Head::Varint { offset: self.offset },
             By::Fixed => Head::Fixed(size.unwrap_or(1)),
         };
         StreamCutter { kind: Kind::Measured(Measured::new(head, limit)), whole: self.whole.unwrap_or(whole) }
@@ -225,6 +229,7 @@ struct Measured {
 enum Head {
     Ascii { offset: usize, delimiter: Vec<u8> },
     Binary { offset: usize, size: usize, is_big: bool },
+    Varint { offset: usize },
     Fixed(usize),
 }
 
@@ -241,6 +246,10 @@ impl Head {
                     false => number.iter().rev().fold(0, add),
                 };
                 Ok(Some((offset + size, plausible(length)?)))
+            }
+            Head::Varint { offset } => {
+                let rest = bytes.get(*offset..).unwrap_or_default();
+                Ok(varint(rest)?.map(|(size, length)| (offset + size, length)))
             }
             Head::Ascii { offset, delimiter } => {
                 let Some(text) = bytes.get(*offset..) else { return Ok(None) };
@@ -263,6 +272,20 @@ impl Head {
             }
         }
     }
+}
+
+/// Returns the size and the value of a length of variable size. `None` if more bytes are needed to tell.
+fn varint(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
+    /// The number of bytes of the largest plausible length.
+    const LONGEST_VARINT: usize = 5;
+    let mut length = 0;
+    for (number, byte) in bytes.iter().take(LONGEST_VARINT).enumerate() {
+        length |= u64::from(byte & 0x7f) << (7 * number);
+        if *byte < 0x80 {
+            return Ok(Some((number + 1, plausible(length)?)));
+        }
+    }
+    if bytes.len() < LONGEST_VARINT { Ok(None) } else { plausible(u64::MAX).map(|_| None) }
 }
 
 fn plausible(length: u64) -> Result<usize, String> {
@@ -349,6 +372,8 @@ mod tests {
         assert_eq!(found("{ by: binary_le, size: 2, offset: 1 }", b"#\x03\x00one"), ["one"]);
         assert_eq!(found("{ by: binary_le }", b"\x03\0\0\0one"), ["one"]);
         assert_eq!(found("{ by: binary_be, size: 8 }", b"\0\0\0\0\0\0\0\x03one"), ["one"]);
+        assert_eq!(found("{ by: varint }", b"\x03one\x00\x83\x00two"), ["one", "", "two"]);
+        assert_eq!(found("{ by: varint, offset: 1, whole: true }", b"#\x03one#\x00"), ["#\x03one", "#\0"]);
         assert_eq!(found("{ by: fixed, size: 3 }", b"onetwo"), ["one", "two"]);
         assert_eq!(found("{ by: gelf }", b"{\"a\":\n1}\0{}\0{}"), ["{\"a\":\n1}", "{}", "{}"]);
         assert_eq!(found("{ by: journal }", b"A=1\nB=2\n\nC=3\n\n"), ["A=1\nB=2", "C=3"]);
@@ -361,6 +386,8 @@ mod tests {
         let (found, wrong) = all("{ by: ascii, delimiter: ' ' }", 4, b"10 0123456789 3 one");
         assert_eq!(found, ["0123…"]);
         assert_eq!(wrong.unwrap(), "does not begin with a length");
+        let (found, wrong) = all("{ by: varint }", 4, b"\x8a\x000123456789\x03one");
+        assert_eq!((found, wrong), (vec!["0123…".to_owned(), "one".to_owned()], None));
         let (found, wrong) = all("{ by: ascii, delimiter: ' ' }", 4, b"10 01234567893 one");
         assert_eq!((found, wrong), (vec!["0123…".to_owned(), "one".to_owned()], None));
     }
@@ -380,6 +407,11 @@ mod tests {
             "begins with a length of more than 1 GiB"
         );
         assert_eq!(wrong("{ by: binary_le, size: 4 }", b"\x03\0"), "is cut off: the stream ended within it");
+        for length in [&b"\x80\x80\x80\x80\x10"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"] {
+            assert_eq!(wrong("{ by: varint }", length), "begins with a length of more than 1 GiB");
+        }
+        assert_eq!(wrong("{ by: varint }", b"\x80"), "is cut off: the stream ended within it");
+        assert_eq!(wrong("{ by: varint }", b"\x03on"), "is cut off: the stream ended within it");
         assert_eq!(wrong("{ by: fixed, size: 3 }", b"oneto"), "is cut off: the stream ended within it");
     }
 
@@ -403,6 +435,7 @@ mod tests {
         );
         assert_eq!(mistakes("{ offset: 1 }"), ["`offset` is for messages that begin with their length."]);
         assert_eq!(mistakes("{ size: 1 }"), ["`size` has no effect here."]);
+        assert_eq!(mistakes("{ by: varint, size: 1 }"), ["`size` has no effect here."]);
         assert_eq!(mistakes("{ by: binary_le, size: 3 }"), ["A length has 1, 2, 4 or 8 bytes."]);
         assert_eq!(
             mistakes("{ by: fixed, size: 101 }"),
@@ -416,13 +449,13 @@ mod tests {
         #[test]
         fn any_bytes_in_any_pieces_give_the_same_and_no_panic(
             input in prop::collection::vec(prop_oneof![0..5u8, b'0'..b'4', Just(b' '), any::<u8>()], 0..60),
-            kind in 0..8usize,
+            kind in 0..9usize,
             chunk in 1..20usize,
         ) {
             let kinds = [
                 "{ by: ascii, delimiter: ' ' }", "{ by: binary_le, size: 1 }", "{ by: binary_be, size: 2, offset: 1 }",
                 "{ by: fixed, size: 3 }", "{ whole: true }", "{ by: binary_le, size: 1, whole: true }",
-                "{ by: gelf }", "{ by: journal }",
+                "{ by: gelf }", "{ by: journal }", "{ by: varint }",
             ];
             let at_once = cut(begin(kinds[kind], 6), &input, input.len());
             prop_assert_eq!(cut(begin(kinds[kind], 6), &input, chunk), at_once);

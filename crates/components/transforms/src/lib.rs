@@ -59,6 +59,7 @@ thalweg_engine::components! {
     transform parse_leef::ParseLeef;
     transform parse_logfmt::ParseLogfmt;
     transform parse_nginx::ParseNginx;
+    transform parse_protobuf::ParseProtobuf;
     transform parse_regex::ParseRegex;
     transform parse_syslog::ParseSyslog;
     transform parse_timestamp::ParseTimestamp;

@@ -47,6 +47,14 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("grok", None, "Use `parse_grok`."),
     ("dissect", None, "Use `parse_regex`, or `split_fields`."),
     ("json", Some(Role::Transform), "Use `parse_json`; to write JSON, give the sink `encode: json`."),
+    (
+        "protobuf",
+        None,
+        "Use `parse_protobuf`, with a descriptor set of `protoc` or `buf`. No encoder writes the format.",
+    ),
+    ("proto", None, "Use `parse_protobuf`, with a descriptor set of `protoc` or `buf`."),
+    ("parse_proto", None, "Use `parse_protobuf`."),
+    ("decode_protobuf", None, "Use `parse_protobuf`."),
     ("csv_to_json", None, "Use `parse_csv`; to write JSON, give the sink `encode: json`."),
     // Formats of logs.
     ("nginx", None, "Use `parse_nginx`."),

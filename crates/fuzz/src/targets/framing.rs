@@ -33,6 +33,8 @@ static FRAMINGS: LazyLock<Vec<StreamFraming>> = LazyLock::new(|| {
         "{ by: gelf }",
         "{ by: journal }",
         "{ delimiter: \"\\n\", whole: true }",
+        "{ by: varint }",
+        "{ by: varint, offset: 2, whole: true }",
     ];
     all.map(options).into()
 });

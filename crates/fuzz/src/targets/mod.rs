@@ -45,6 +45,7 @@ targets! {
     multipart,
     patterns,
     pem,
+    protobuf,
     raw_request,
     redact,
     saved_state,
