@@ -7,7 +7,7 @@
 //! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`stream_framing`] (also
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
-//!   [`journal`], [`timestamps`].
+//!   [`journal`], [`timestamps`]; and binary records: [`avro`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -21,6 +21,7 @@
 //! This crate performs no I/O of its own, waits for nothing, and knows neither the engine nor any component.
 //! It is a library for any program that has bytes and needs columns, or the reverse.
 
+pub mod avro;
 mod block;
 pub mod braces;
 pub mod charset;

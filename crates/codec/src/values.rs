@@ -363,7 +363,7 @@ fn formatted(column: &ArrayRef) -> ArrayRef {
 }
 
 #[inline]
-fn write_int(value: i64, out: &mut Vec<u8>) {
+pub(crate) fn write_int(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
@@ -382,7 +382,7 @@ fn write_bool(value: bool, out: &mut Vec<u8>) {
 }
 
 /// Writes a point in time as RFC 3339 in UTC, with 0, 3, 6 or 9 digits of a second as needed.
-fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
+pub(crate) fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     let nanos = value.rem_euclid(per_second) * (1_000_000_000 / per_second);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
