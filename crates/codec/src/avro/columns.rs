@@ -138,6 +138,10 @@ impl Column {
 
     /// Reads a value. Returns the bytes that it takes beside the value itself. Adds nothing after an error.
     fn read(&mut self, schema: &Schema, cursor: &mut Cursor<'_>, growth: Growth) -> Result<usize, Fault> {
+        // Symbols of enums are copied, and a few bytes may stand for many long ones.
+        if !growth.allows(0, cursor.at()) {
+            return Err(Fault::Large);
+        }
         if let Some(null) = self.null {
             match cursor.long()? {
                 branch if branch == null => {

@@ -6,6 +6,7 @@
 
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Arc;
 
 use flate2::read::DeflateDecoder;
 use thalweg_config::ByteSize;
@@ -46,7 +47,7 @@ pub enum Codec {
 #[derive(Debug)]
 pub struct Header {
     /// The schema of all data.
-    pub schema: Schema,
+    pub schema: Arc<Schema>,
     /// The compression of the blocks.
     pub codec: Codec,
     marker: Marker,
@@ -181,7 +182,7 @@ impl Entries<'_> {
         let schema = self.schema.ok_or("the header of the file has no schema")?;
         let schema = std::str::from_utf8(schema).map_err(|error| error.to_string()).and_then(Schema::parse);
         let schema = schema.map_err(|reason| format!("the schema of the file cannot be used: {reason}"))?;
-        Ok(Header { schema, codec, marker: self.marker, size: self.size })
+        Ok(Header { schema: Arc::new(schema), codec, marker: self.marker, size: self.size })
     }
 }
 

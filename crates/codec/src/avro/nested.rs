@@ -29,7 +29,8 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    fn allows(self, more: usize, read: usize) -> bool {
+    /// True if the datum may have `more` bytes of text, after `read` of its bytes.
+    pub(super) fn allows(self, more: usize, read: usize) -> bool {
         let written = self.written.saturating_add(more);
         written <= self.most && written <= read.saturating_mul(FACTOR).saturating_add(BASE)
     }

@@ -39,7 +39,7 @@ fn read(mut bytes: &[u8]) -> (Codec, usize, Vec<Value>) {
     bytes = &bytes[header.size..];
     let codec = header.codec;
     let (mut blocks, mut all) = (0, Vec::new());
-    let mut columns = DatumColumns::new(Arc::new(header.schema.clone()));
+    let mut columns = DatumColumns::new(header.schema.clone());
     while let Some(block) = header.block(bytes, LIMIT).unwrap() {
         let data = &bytes[block.data.clone()];
         let data = Buffer::from(codec.decompress(data, LIMIT).unwrap().unwrap_or(data.to_vec()));

@@ -291,6 +291,16 @@ fn an_array_of_more_items_than_bytes_ends_early() {
 }
 
 #[test]
+fn long_symbols_are_not_copied_without_end() {
+    let long = json!({"type": "enum", "name": "e", "symbols": ["x".repeat(100_000)]});
+    let field = |number: usize| json!({"name": format!("f{number}"), "type": if number == 0 { long.clone() } else { json!("e") }});
+    let fields: Vec<Value> = (0..1000).map(field).collect();
+    let schema = json!({"type": "record", "name": "r", "fields": fields}).to_string();
+    let reason = first_row(&schema, &[0; 1000]).unwrap_err();
+    assert!(reason.contains("far larger as JSON"), "{reason}");
+}
+
+#[test]
 fn a_recursive_schema_is_read_up_to_a_depth() {
     let list = r#"{"type": "record", "name": "list", "fields": [
         {"name": "n", "type": "int"}, {"name": "next", "type": ["null", "list"]}]}"#;

@@ -180,7 +180,7 @@ impl Containers {
     }
 
     fn open(&self, header: Header, keeps_checkpoints: bool) -> Container {
-        let columns = DatumColumns::new(Arc::new(header.schema.clone())).within(self.text);
+        let columns = DatumColumns::new(header.schema.clone()).within(self.text);
         let fields = columns.fields().to_vec();
         Container {
             rows: (self.batch / (VALUE * fields.len().max(1))).clamp(1, ROWS),

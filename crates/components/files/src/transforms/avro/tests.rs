@@ -200,7 +200,7 @@ proptest! {
     #[test]
     fn a_container_in_pieces_gives_the_same_records_as_in_one(
         blocks in prop::collection::vec(prop::collection::vec("[a-z]{0,20}", 0..6), 0..6),
-        (slice, at_once) in (1..60usize, 1..4usize),
+        (slice, at_once) in (8..200usize, 1..4usize),
         batch_bytes in 1..200usize,
     ) {
         let content = container(&blocks);
