@@ -29,7 +29,7 @@ VALUES = {
     "existing": ("WHAT", "what to do with an object that exists: replace (the default), update, skip or error"),
     "content-type": ("TYPE", "the content type of written objects"),
     "memory": ("SIZE", "the memory for data in flight, for example 1GiB"),
-    "parse": ("FORM", "read rows in this form: csv, lines or jsonl"),
+    "parse": ("FORM", "read rows in this form: avro, csv, lines or jsonl"),
     "encode": ("FORM", "write rows in this form: json, csv, logfmt, text, parquet or raw"),
     "where": ("SQL", "copy only rows for which this SQL condition is true"),
     "delimiter": ("CHARACTER", "the character between the values of CSV"),

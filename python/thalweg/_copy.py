@@ -100,7 +100,7 @@ def copy(
     memory: Size | None = None,
     threads: int | None = None,
     strict: bool = False,
-    parse: Literal["csv", "json", "jsonl", "lines"] | None = None,
+    parse: Literal["avro", "csv", "json", "jsonl", "lines"] | None = None,
     encode: Literal["json", "jsonl", "csv", "logfmt", "text", "parquet", "raw"] | None = None,
     where: str | None = None,
     set: Mapping[str, str] | None = None,  # noqa: A002 (as the option is called)
@@ -150,8 +150,8 @@ def copy(
         threads: The number of cores to use. By default all.
         strict: Raise `NotCopied` also if rows could not be read or written.
         parse: Read rows in this form from the objects, which may be compressed.
-        encode: Write rows in this form. By default CSV stays CSV, JSON stays JSON, and lines are written
-            unchanged.
+        encode: Write rows in this form. By default CSV stays CSV, JSON stays JSON, Avro becomes JSON, and
+            lines are written unchanged.
         where: Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
         set: Fields to set, each to the value of an SQL expression, in this order, after `where`.
         keep: Keep only these fields, in this order, after `set`; `*` matches any characters.

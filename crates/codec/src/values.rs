@@ -363,7 +363,7 @@ fn formatted(column: &ArrayRef) -> ArrayRef {
 }
 
 #[inline]
-fn write_int(value: i64, out: &mut Vec<u8>) {
+pub(crate) fn write_int(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 

@@ -200,7 +200,7 @@ fn target_mismatch(index: &Index<'_>, pipeline: &Pipeline, flow: Flow) -> Option
 fn turning(flow: Flow) -> String {
     let help = match flow {
         Flow::Messages => "`pack` makes files of messages.",
-        Flow::Files => "`lines` and `csv` read messages out of files.",
+        Flow::Files => "`lines`, `csv` and `avro` read messages out of files.",
     };
     help.to_owned()
 }

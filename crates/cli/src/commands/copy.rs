@@ -100,7 +100,8 @@ struct Rows {
     /// several objects become one object.
     #[arg(long, value_name = "FORM")]
     parse: Option<Parse>,
-    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written unchanged.
+    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, Avro becomes JSON, and lines are
+    /// written unchanged.
     #[arg(long, value_name = "FORM")]
     encode: Option<Encode>,
     /// Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
@@ -199,6 +200,8 @@ enum Existing {
 /// The form in which rows are read.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Parse {
+    /// Apache Avro: object container files.
+    Avro,
     /// Comma-separated values; the first record names the columns.
     Csv,
     /// Each line is a row.
@@ -321,6 +324,7 @@ impl From<Symlinks> for copy::ObjectLinks {
 impl From<Parse> for copy::Parse {
     fn from(parse: Parse) -> Self {
         match parse {
+            Parse::Avro => Self::Avro,
             Parse::Csv => Self::Csv,
             Parse::Lines => Self::Lines,
             Parse::Jsonl => Self::Jsonl,

@@ -47,6 +47,7 @@ thalweg_engine::components! {
     transform keep::Keep;
     transform limit::Limit;
     transform parse_apache::ParseApache;
+    transform parse_avro::ParseAvro;
     transform parse_cef::ParseCef;
     transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;

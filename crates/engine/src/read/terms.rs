@@ -56,6 +56,25 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("parse_proto", None, "Use `parse_protobuf`."),
     ("decode_protobuf", None, "Use `parse_protobuf`."),
     ("csv_to_json", None, "Use `parse_csv`; to write JSON, give the sink `encode: json`."),
+    ("decode_avro", None, "Use `parse_avro` for messages, and `avro` for files (`.avro`)."),
+    ("from_avro", None, "Use `parse_avro` for messages, and `avro` for files (`.avro`)."),
+    ("avro_ocf", None, "Use the source `files` or `objects`, and the transform `avro`."),
+    ("ocf", None, "Use the source `files` or `objects`, and the transform `avro`."),
+    (
+        "avro",
+        Some(Role::Source),
+        "Use the source `files` or `objects`, and the transform `avro`; messages are parsed by `parse_avro`.",
+    ),
+    (
+        "avro",
+        Some(Role::Sink),
+        "Avro cannot be written yet. `encode: parquet` of the sink `objects` writes tables.",
+    ),
+    (
+        "schema_registry_decode",
+        None,
+        "Use `parse_avro: { wire_format: confluent, schema_file: … }`. Schemas are not fetched from a registry yet.",
+    ),
     // Formats of logs.
     ("nginx", None, "Use `parse_nginx`."),
     ("ingress", None, "Use `parse_nginx: { format: ingress }`."),

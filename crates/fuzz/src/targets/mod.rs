@@ -14,6 +14,7 @@ macro_rules! targets {
 
 targets! {
     acknowledgements,
+    avro,
     base64,
     cache_journal,
     capyfile,

@@ -204,6 +204,7 @@ fn parse(rows: &Rows, form: Parse, line: &mut Line, command: Span) -> (Vec<Node>
     }
     let lines = || Mapping::new(command).called("lines");
     let transforms = match form {
+        Parse::Avro => vec![parsed.called("avro")],
         Parse::Csv => vec![parsed.called("csv")],
         Parse::Lines => vec![lines()],
         Parse::Jsonl => vec![lines(), parsed.called("parse_json")],

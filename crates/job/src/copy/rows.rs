@@ -9,6 +9,8 @@ use crate::error::LoadError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Parse {
+    /// Apache Avro: object container files.
+    Avro,
     /// Comma-separated values; the first record names the columns.
     Csv,
     /// Each line is a row.
@@ -136,6 +138,9 @@ impl Rows {
                 return usage(format!("`{option}` applies to CSV; add `--parse csv`"));
             }
         }
+        if self.parse == Some(Parse::Avro) && !self.types.is_empty() {
+            return usage("`--type` applies to text, but the columns of Avro have types".to_owned());
+        }
         if self.parse == Some(Parse::Lines) && !self.types.is_empty() {
             return usage(
                 "`--type` applies to columns, but lines have none; parse `csv` or `jsonl`".to_owned(),
@@ -156,6 +161,7 @@ impl Rows {
         let changes = !self.set.is_empty() || !self.keep.is_empty();
         match (self.encode, self.parse) {
             (Some(encode), _) => encode,
+            (None, Some(Parse::Avro)) => Encode::Json,
             (None, Some(Parse::Csv)) => Encode::Csv,
             (None, Some(Parse::Jsonl)) if changes => Encode::Json,
             (None, _) => Encode::Raw,
@@ -196,6 +202,7 @@ mod tests {
             assert_eq!(json.name_for(name), wanted);
         }
         assert_eq!(rows(json!({ "parse": "lines" })).name_for("a.log.zst"), "a.log");
+        assert_eq!(rows(json!({ "parse": "avro" })).name_for("a.avro"), "a.jsonl");
     }
 
     #[test]
@@ -212,6 +219,7 @@ mod tests {
             json!({ "keep": ["a"] }),
             json!({ "parse": "lines", "delimiter": ";" }),
             json!({ "parse": "lines", "type": [["a", "int"]] }),
+            json!({ "parse": "avro", "type": [["a", "int"]] }),
             json!({ "parse": "csv", "encode": "text" }),
             json!({ "parse": "csv", "template": "{a}" }),
             json!({ "parse": "csv", "set": [["", "1"]] }),

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use thalweg_engine::Flow;
 use thalweg_testbed::{S3, WebFiles};
 
-use super::clients;
+use super::{avro, clients};
 use crate::brokers::Topic;
 use crate::feed::{Ends, Feed, Nature, Prepared};
 use crate::program::{Launch, Program};
@@ -18,6 +18,7 @@ pub const FILES: u64 = 5;
 
 const LINES: &[&str] = &["lines: {}"];
 const ROWS: &[&str] = &["csv: { types: { n: int } }", "encode: json"];
+const DATA: &[&str] = &["avro: {}", "encode: json"];
 
 /// A source that reads what lies in the folder, in order, and ends.
 const READER: Feed = Feed {
@@ -93,6 +94,7 @@ pub fn file_readers() -> Vec<Feed> {
             },
             ..FILE_READER
         },
+        Feed { name: "files, avro", steps: DATA, prepare: avro, ..FILE_READER },
         Feed {
             name: "objects, lines",
             component: "objects",
@@ -289,6 +291,14 @@ fn several_files(program: &Program, records: Records, suffix: &str, form: Form) 
     (0..FILES).try_for_each(|file| {
         records.write(&program.path(&file_name(file, suffix)), numbers_of(records, file), form)
     })
+}
+
+/// Writes the records as Avro, in blocks of a few.
+fn avro(program: &Program, records: Records) -> io::Result<Prepared> {
+    (0..FILES).try_for_each(|file| {
+        program.write(&file_name(file, "avro"), avro::container(records, numbers_of(records, file)))
+    })?;
+    Ok(Prepared::of("files: { path: in, order: name }"))
 }
 
 /// The name of one of the files.

@@ -69,6 +69,7 @@ pub const ALL: &[Transform] = &[
     one("limit", "{ rate: 1000000000 }"),
     any("pack", "{ name: 'part-{number}', max_count: 3 }"),
     one("parse_apache", "{ format: common }"),
+    one("parse_avro", r#"{ schema: '{"type": "array", "items": ["null", "string"]}' }"#),
     one("parse_cef", "{}"),
     one("parse_cri", "{}"),
     one("parse_csv", "{ columns: [a, b] }"),

@@ -269,10 +269,12 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: remote_files, lines -> file"],
     ),
     shown(
-        "| `lines`, `csv` | continue within each file, except one of `remote_files` | read the files that the source sends |",
+        "| `lines`, `csv`, `avro` | continue within each file, except one of `remote_files` | read the files that the source sends |",
         &[
             "file_reader: files, lines -> file",
             "file_reader: files, csv -> file",
+            "file_reader: files, avro -> file",
+            "files: a_later_run_continues_at_the_block_that_was_saved",
             "engine: a_file_that_was_read_is_known_until_the_position_of_its_source_has_passed_it",
         ],
     ),
