@@ -15,7 +15,6 @@ mod defaults;
 mod descriptor;
 mod events;
 mod fault;
-mod header;
 mod json;
 mod kind;
 mod plan;
@@ -23,6 +22,7 @@ mod resolve;
 mod schema;
 mod times;
 mod wire;
+mod wire_format;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ use arrow_buffer::Buffer;
 use arrow_schema::ArrowError;
 use thalweg_record::{Batch, Outputs};
 
-pub use header::Header;
 pub use plan::Wanted;
 pub use schema::Schema;
+pub use wire_format::WireFormat;
 
 use crate::columns::{Layout, missing};
 use builder::Builder;
@@ -63,7 +63,7 @@ const USUAL: usize = 64 << 10;
 pub struct Protobuf {
     schema: Arc<Schema>,
     plan: Plan,
-    header: Header,
+    wire_format: WireFormat,
     filling: Filling,
     layout: Layout,
     cells: usize,
@@ -74,12 +74,12 @@ impl Protobuf {
     ///
     /// # Errors
     /// The reason why the schema does not fit the options.
-    pub fn new(schema: Arc<Schema>, wanted: &Wanted, header: Header) -> Result<Self, String> {
+    pub fn new(schema: Arc<Schema>, wanted: &Wanted, wire_format: WireFormat) -> Result<Self, String> {
         let plan = Plan::new(&schema, wanted)?;
         let layout = Layout::new(plan.columns.iter().map(|column| column.field.clone()).collect());
         let writer = JsonWriter::new(&schema);
         let filling = Filling { writer, json: Vec::new(), builders: Vec::new() };
-        Ok(Self { schema, plan, header, filling, layout, cells: CELLS })
+        Ok(Self { schema, plan, wire_format, filling, layout, cells: CELLS })
     }
 
     /// Limits what is made of a batch at once to a part of this memory, in bytes.
@@ -123,8 +123,8 @@ impl Protobuf {
 
     /// Appends the values of a message.
     fn message(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let Self { schema, plan, header, filling, .. } = self;
-        let bytes = header.skip(bytes)?;
+        let Self { schema, plan, wire_format, filling, .. } = self;
+        let bytes = wire_format.skip(bytes)?;
         if u32::try_from(bytes.len()).is_err() {
             return Err("is longer than 4 GiB".to_owned());
         }

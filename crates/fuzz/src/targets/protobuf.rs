@@ -36,7 +36,7 @@ static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
     let chain = |message: &str, rest: &str| transform::<ParseProtobuf>(&yaml(SAMPLES, message, rest));
     vec![
         chain("acme.shop.Order", "defaults: true"),
-        chain("acme.shop.Order", "flatten: true, header: confluent"),
+        chain("acme.shop.Order", "flatten: true, wire_format: confluent"),
         chain("acme.legacy.Record", "flatten: true, defaults: false"),
         chain("acme.edition.Reading", "flatten: false"),
     ]

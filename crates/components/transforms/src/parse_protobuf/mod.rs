@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{missing, reject_all};
 use thalweg_codec::keys::bytes_of;
-use thalweg_codec::protobuf::{Header, Protobuf, Schema, Wanted};
+use thalweg_codec::protobuf::{Protobuf, Schema, Wanted, WireFormat};
 use thalweg_engine::{Component, Context, Error, KnownFields, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, Share};
 
@@ -49,10 +49,10 @@ pub struct ParseProtobuf {
     descriptor_file: PathBuf,
     /// The message type with its package, such as `acme.shop.Order`.
     message: String,
-    /// The header of each message, which is skipped: `none` (the default), or `confluent` for that of
+    /// The bytes before each message, which are skipped: `none` (the default), or `confluent` for that of
     /// Confluent's schema registry.
     #[serde(default)]
-    header: Header,
+    wire_format: WireFormat,
     /// True to make fields of the fields of nested messages, called `outer.inner`. They are NULL if the
     /// nested message is missing. Lists and maps stay JSON, and so do messages of a type within itself. The
     /// default is `false`.
@@ -108,7 +108,7 @@ impl TransformConfig for ParseProtobuf {
             without_defaults: !self.defaults,
             prefix: self.prefix.clone(),
         };
-        let parser = Protobuf::new(types.schema.clone(), &wanted, self.header)
+        let parser = Protobuf::new(types.schema.clone(), &wanted, self.wire_format)
             .map_err(|reason| self.unusable(&reason))?
             .within(context.memory.budget().limit());
         Ok(Box::new(Parser { parser, field: self.field.clone(), waiting: VecDeque::new(), _types: types }))

@@ -251,8 +251,8 @@ fn a_message_that_is_divided_at_each_level_does_not_take_much_memory() {
 #[test]
 fn a_header_of_confluent_is_skipped() {
     let messages: [&[u8]; 3] = [b"\0\0\0\0\x07\0\x08\x07", b"\0\0\0\0\x07\x04\x02\0\x08\x08", b"\x08\x07"];
-    let given = parsed(ORDER, "header: confluent, defaults: false", &messages);
-    assert_eq!(given.reasons(), ["has no header of Confluent's wire format: leave out `header`"]);
+    let given = parsed(ORDER, "wire_format: confluent, defaults: false", &messages);
+    assert_eq!(given.reasons(), ["has no header of Confluent's wire format: leave out `wire_format`"]);
     assert_eq!(written(given), [json!({"id": 7}), json!({"id": 8})]);
 }
 

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use super::kind::unzigzag;
 use super::wire::Reader;
 
-/// The header before a message.
+/// The bytes before a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Header {
+pub enum WireFormat {
     /// Nothing.
     #[default]
     None,
@@ -21,7 +21,7 @@ pub enum Header {
 /// The maximum number of indexes: a type declared in a type has one for each level.
 const MOST_INDEXES: i64 = 100;
 
-impl Header {
+impl WireFormat {
     /// Returns a message without its header.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Header {
         match self {
             Self::None => Ok(message),
             Self::Confluent => after_confluent(message)
-                .ok_or_else(|| "has no header of Confluent's wire format: leave out `header`".to_owned()),
+                .ok_or_else(|| "has no header of Confluent's wire format: leave out `wire_format`".to_owned()),
         }
     }
 }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_header_of_confluent_has_any_number_of_indexes() {
-        let skip = |message: &'static [u8]| Header::Confluent.skip(message);
+        let skip = |message: &'static [u8]| WireFormat::Confluent.skip(message);
         assert_eq!(skip(b"\0\0\0\0\x07\0ab"), Ok(&b"ab"[..]));
         assert_eq!(skip(b"\0\0\0\0\x07\x04\x02\0ab"), Ok(&b"ab"[..]));
         assert_eq!(skip(b"\0\0\0\0\x07\0"), Ok(&b""[..]));
@@ -65,8 +65,8 @@ mod tests {
             b"\0\0\0\0\x07\x01\0",
             b"\0\0\0\0\x07\xff\x7f",
         ] {
-            assert!(Header::Confluent.skip(wrong).is_err(), "{wrong:?}");
+            assert!(WireFormat::Confluent.skip(wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(Header::None.skip(b"\0"), Ok(&b"\0"[..]));
+        assert_eq!(WireFormat::None.skip(b"\0"), Ok(&b"\0"[..]));
     }
 }
