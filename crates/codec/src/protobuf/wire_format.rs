@@ -30,8 +30,9 @@ impl WireFormat {
     pub(super) fn skip(self, message: &[u8]) -> Result<&[u8], String> {
         match self {
             Self::None => Ok(message),
-            Self::Confluent => after_confluent(message)
-                .ok_or_else(|| "has no header of Confluent's wire format: leave out `wire_format`".to_owned()),
+            Self::Confluent => after_confluent(message).ok_or_else(|| {
+                "has no header of Confluent's wire format: leave out `wire_format`".to_owned()
+            }),
         }
     }
 }
