@@ -48,7 +48,8 @@ pub(crate) struct Check {
     pub(crate) is_of_user: bool,
 }
 
-/// The state that the writers of a sink share. It is a part of its configuration, which each of them has a clone of.
+/// The state that the writers of a sink share. It is a part of its configuration, which each of them has a
+/// clone of.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(Arc<Common>);
 

@@ -42,14 +42,16 @@ pub struct InfluxdbConfig {
     /// The retention policy of the database. The default is that of the database.
     #[serde(default)]
     retention_policy: Option<String>,
-    /// The bucket, for version 2 (`/api/v2/write`), or the database of version 3. Needs `auth: { token: … }`.
+    /// The bucket, for version 2 (`/api/v2/write`), or the database of version 3. Needs `auth` with a
+    /// `token`.
     #[serde(default)]
     bucket: Option<String>,
     /// The organisation of the bucket, by its name or id.
     #[serde(default)]
     org: Option<String>,
     /// The measurement, for example `requests` or `{kind}`. Columns in braces are replaced for each message.
-    /// By default the payload is a line of the line protocol, with a time in nanoseconds if it has one.
+    /// By default the payload is a line of the line protocol. Lines should have times: the server gives one
+    /// that has none the time of its arrival, so a line that is sent again is a second point.
     #[serde(default)]
     measurement: Option<Template>,
     /// The fields of a message that are tags of the point. A tag without a value is left out. By default
@@ -64,8 +66,25 @@ pub struct InfluxdbConfig {
     /// and without a value, it is the time when the message was read.
     #[serde(default)]
     time: Option<String>,
+    /// The unit of the times in payloads that are lines. The default is `ns`.
+    #[serde(default)]
+    precision: Option<Precision>,
     #[serde(skip)]
     shared: Shared,
+}
+
+/// The unit of times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Precision {
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds.
+    Us,
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
 }
 
 impl InfluxdbConfig {
@@ -76,7 +95,14 @@ impl InfluxdbConfig {
             false => [("bucket", &self.bucket), ("org", &self.org)],
         };
         let named = names.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
-        let precision = ("precision", "ns".to_owned());
+        let precision = match self.precision {
+            None | Some(Precision::Ns) => "ns",
+            Some(Precision::Us) if is_first => "u",
+            Some(Precision::Us) => "us",
+            Some(Precision::Ms) => "ms",
+            Some(Precision::S) => "s",
+        };
+        let precision = ("precision", precision.to_owned());
         named.chain([precision]).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
@@ -113,6 +139,9 @@ sinks:
         if self.measurement.is_none() && has_columns {
             let message = "Without `measurement`, the payload is a whole line.";
             mistake("measurement", message, "For example `measurement: requests`.");
+        }
+        if self.measurement.is_some() && self.precision.is_some() {
+            mistake("precision", "The times of points are written in nanoseconds.", "Leave it out.");
         }
         mistakes
     }

@@ -90,8 +90,8 @@ async fn each_version_has_its_path() {
             "Basic bWU6cHc=",
         ),
         (
-            "bucket: b, org: 'o o', auth: { token: t }",
-            "POST /api/v2/write?bucket=b&org=o+o&precision=ns",
+            "bucket: b, org: 'o o', precision: us, auth: { token: t }",
+            "POST /api/v2/write?bucket=b&org=o+o&precision=us",
             "Token t",
         ),
     ] {
