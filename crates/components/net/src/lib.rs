@@ -7,6 +7,8 @@
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod fetch;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod net;
 mod progress;
 mod replies;

@@ -36,6 +36,6 @@ pub(crate) use failure::{Failure, Verdict};
 pub(crate) use gather::{Reading, Service};
 pub(crate) use options::StoreOptions;
 pub(crate) use parts::{Encode, Encoded, Parts, one_line};
-pub(crate) use request::{Answer, Request, is_for_now};
+pub(crate) use request::{Answer, Request};
 pub(crate) use rounds::{Piece, Rounds};
 pub(crate) use store::{Check, Shared, Store, Target};

@@ -157,7 +157,7 @@ impl Request {
 }
 
 /// True if a request with this status should be sent again.
-pub(crate) fn is_for_now(status: StatusCode) -> bool {
+fn is_for_now(status: StatusCode) -> bool {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) || status.is_server_error()
 }
 

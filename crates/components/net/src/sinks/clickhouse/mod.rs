@@ -204,8 +204,8 @@ fn place_of(batch: &Batch, row: usize) -> u64 {
 }
 
 /// The HTTP interface of the server.
-struct Inserts {
-    has_tokens: bool,
+pub(crate) struct Inserts {
+    pub(crate) has_tokens: bool,
 }
 
 impl Service for Inserts {

@@ -249,7 +249,7 @@ impl Action<'_> {
 }
 
 /// The bulk interface.
-struct Bulk;
+pub(crate) struct Bulk;
 
 impl Service for Bulk {
     fn read(&self, request: &Request, answer: &Answer, _: &Parts) -> Reading {

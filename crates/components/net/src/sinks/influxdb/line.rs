@@ -1,6 +1,5 @@
 //! Writes messages as lines of the line protocol.
 
-use arrow_array::Array;
 use arrow_schema::{DataType, Field};
 use thalweg_codec::columns::{is_json_field, is_number_field};
 use thalweg_codec::template::{BoundTemplate, Template, column};

@@ -179,7 +179,7 @@ impl SinkConfig for InfluxdbConfig {
 }
 
 /// The interfaces that take points.
-struct Write;
+pub(crate) struct Write;
 
 /// The lines that version 3 has refused.
 #[derive(Deserialize)]

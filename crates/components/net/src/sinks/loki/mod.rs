@@ -270,7 +270,7 @@ impl<'a> Members<'a> {
 }
 
 /// The interface that takes lines.
-struct Push;
+pub(crate) struct Push;
 
 impl Service for Push {
     fn body(&self, parts: &Parts) -> Bytes {
