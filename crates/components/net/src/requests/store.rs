@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Method, StatusCode, Url};
+use reqwest::{Client, Method, Url};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Context, Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Batch, Share};
@@ -12,6 +12,7 @@ use thalweg_runtime::ConcurrencyLimit;
 use tokio::sync::OnceCell;
 
 use super::client::Compression;
+use super::failure::Failure;
 use super::gather::{Gather, Service};
 use super::options::StoreOptions;
 use super::parts::{Encode, Encoded};
@@ -44,8 +45,8 @@ pub(crate) struct Check {
     /// Its path below the URL of the server.
     pub(crate) path: &'static str,
     pub(crate) query: Vec<(String, String)>,
-    /// True if the server refuses it to whom it would refuse messages.
-    pub(crate) is_of_user: bool,
+    /// The statuses by which the server refuses the user. A user who may only write can get others.
+    pub(crate) denied: &'static [u16],
 }
 
 /// The state that the writers of a sink share. It is a part of its configuration, which each of them has a
@@ -73,7 +74,7 @@ pub(crate) struct Store {
     rounds: Rounds,
     memory: Share,
     /// The request that shows whether the server can be used, unless the user wants none.
-    check: Option<(Request, bool)>,
+    check: Option<(Request, &'static [u16])>,
     is_checked: Arc<OnceCell<()>>,
 }
 
@@ -87,6 +88,42 @@ fn below(base: &Url, path: &str, query: &[(String, String)]) -> Url {
     url
 }
 
+impl Common {
+    /// Returns the request to a path of the server.
+    fn request(
+        &self,
+        options: &StoreOptions,
+        method: Method,
+        headers: HeaderMap,
+        path: &str,
+        query: &[(String, String)],
+    ) -> Result<Request, Error> {
+        let compression = if method == Method::GET { Compression::None } else { options.compression };
+        let endpoint = options.endpoint();
+        let mut request = endpoint.request(method, headers, compression, MOST_ANSWER, &self.client)?;
+        request.url = below(&request.url, path, query);
+        Ok(request)
+    }
+
+    /// Returns the sender that the writers share.
+    fn gather(
+        &self,
+        options: &StoreOptions,
+        target: Target,
+        service: impl Service,
+    ) -> Result<Arc<Gather>, Error> {
+        if let Some(gather) = self.gather.get() {
+            return Ok(gather.clone());
+        }
+        let Target { path, query, headers, most_bytes, is_joining, .. } = target;
+        let request = self.request(options, Method::POST, headers, path, &query)?;
+        let limits = options.limits(most_bytes);
+        let is_joining = is_joining && !options.is_in_order();
+        let made = Gather::new(request, Box::new(service), limits, options.limit(), is_joining);
+        Ok(self.gather.get_or_init(|| Arc::new(made)).clone())
+    }
+}
+
 impl Store {
     /// Builds one writer of a sink.
     pub(crate) fn build(
@@ -97,35 +134,16 @@ impl Store {
         service: impl Service,
         encode: impl Encode + 'static,
     ) -> Result<Box<dyn Sink>, Error> {
-        let Target { path, query, headers, most_bytes, is_joining, check } = target;
         let Shared(common) = shared;
-        let endpoint = options.endpoint();
-        let request = |method, headers, compression| {
-            endpoint.request(method, headers, compression, MOST_ANSWER, &common.client)
-        };
-        let gather = match common.gather.get() {
-            Some(gather) => gather.clone(),
-            None => {
-                let mut request = request(Method::POST, headers, options.compression)?;
-                request.url = below(&request.url, path, &query);
-                let limits = options.limits(most_bytes);
-                let is_joining = is_joining && !options.is_in_order();
-                let made = Gather::new(request, Box::new(service), limits, options.limit(), is_joining);
-                common.gather.get_or_init(|| Arc::new(made)).clone()
-            }
-        };
+        let Check { path, query, denied } = &target.check;
         let check = match options.check {
-            true => {
-                let mut request = request(Method::GET, HeaderMap::new(), Compression::None)?;
-                request.url = below(&request.url, check.path, &check.query);
-                Some((request, check.is_of_user))
-            }
+            true => Some((common.request(options, Method::GET, HeaderMap::new(), path, query)?, *denied)),
             false => None,
         };
         let in_order = options.is_in_order();
         let pieces = ConcurrencyLimit::fixed(if in_order { 1 } else { PIECES });
         Ok(Box::new(Self {
-            gather,
+            gather: common.gather(options, target, service)?,
             encode: Box::new(encode),
             rounds: Rounds::new(&context.name, pieces, in_order, options.give_up),
             memory: context.memory.clone(),
@@ -147,13 +165,13 @@ impl Store {
 }
 
 /// Sends the request that shows whether the server can be used.
-async fn check(request: &Request, is_of_user: bool) -> Result<(), Error> {
+async fn check(request: &Request, denied: &[u16]) -> Result<(), Error> {
     let built = request.client.request(request.method.clone(), request.url.clone());
-    let answer = request.send_built(built).await.map_err(|failure| failure.error())?;
-    let is_denied = matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    match is_denied && is_of_user {
+    let answer = request.send_built(built).await.map_err(Failure::error)?;
+    match denied.contains(&answer.status.as_u16()) {
         true => {
-            Err(Error::permanent(format!("{}; correct `auth`, or set `check: false`", request.text(&answer))))
+            let text = request.text(&answer);
+            Err(Error::permanent(format!("{text}; correct `auth`, or set `check: false`")))
         }
         // Any other answer shows that there is a server. Whether it takes messages is seen by its answers.
         false => Ok(()),
@@ -163,8 +181,8 @@ async fn check(request: &Request, is_of_user: bool) -> Result<(), Error> {
 #[async_trait]
 impl Sink for Store {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        if let Some((request, is_of_user)) = &self.check {
-            self.is_checked.get_or_try_init(|| check(request, *is_of_user)).await?;
+        if let Some((request, denied)) = &self.check {
+            self.is_checked.get_or_try_init(|| check(request, denied)).await?;
         }
         Ok(())
     }

@@ -148,7 +148,7 @@ impl SinkConfig for ClickhouseConfig {
             check: Check {
                 path: "/",
                 query: vec![("query".to_owned(), "SELECT 1".to_owned())],
-                is_of_user: true,
+                denied: &[401, 403],
             },
         };
         let inserts = Inserts { has_tokens: self.deduplicate };

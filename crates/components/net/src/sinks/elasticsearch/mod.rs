@@ -137,7 +137,7 @@ impl SinkConfig for ElasticsearchConfig {
             headers,
             most_bytes: ByteSize::mib(5),
             is_joining: true,
-            check: Check { path: "/", query: Vec::new(), is_of_user: true },
+            check: Check { path: "/", query: Vec::new(), denied: &[401] },
         };
         let documents = Documents {
             index: self.index.clone(),

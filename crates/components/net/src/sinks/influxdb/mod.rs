@@ -166,7 +166,7 @@ impl SinkConfig for InfluxdbConfig {
             headers,
             most_bytes: ByteSize::mib(5),
             is_joining: true,
-            check: Check { path: "/ping", query: Vec::new(), is_of_user: false },
+            check: Check { path: "/ping", query: Vec::new(), denied: &[] },
         };
         let columns = self.measurement.clone().map(|measurement| Columns {
             measurement,

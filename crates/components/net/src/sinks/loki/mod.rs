@@ -160,7 +160,7 @@ impl SinkConfig for LokiConfig {
             // The server's limit for what its parts send to each other is 4 MiB.
             most_bytes: ByteSize::mib(1),
             is_joining: true,
-            check: Check { path: "/ready", query: Vec::new(), is_of_user: false },
+            check: Check { path: "/ready", query: Vec::new(), denied: &[] },
         };
         let lines = Lines {
             labels: self.labels.clone().into_iter().collect(),
