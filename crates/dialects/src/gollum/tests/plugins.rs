@@ -67,6 +67,12 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     if kind.name == "producer.InfluxDB" && option == "Password" {
         needed.push(("User", "me"));
     }
+    if option.starts_with("Tls") {
+        needed.push(("TlsEnable", "true"));
+    }
+    if option.starts_with("Sasl") {
+        needed.push(("SaslEnable", "true"));
+    }
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));
     }
