@@ -29,6 +29,8 @@ pub(super) const TARGET: Target = Target {
 const MESSAGES: usize = 3;
 
 fn run(bytes: &[u8]) {
+    // The client of the first call is not counted.
+    store_answer(200, &http::HeaderMap::new(), b"", 0);
     let (status, headers, body) = parts(Input(bytes).0);
     let counts = bounded((4 << 20) + 200 * bytes.len(), || store_answer(status, &headers, &body, MESSAGES));
     for [delivered, refused, again] in counts.iter().skip(1) {
