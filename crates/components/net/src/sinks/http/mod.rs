@@ -42,8 +42,9 @@ const MOST_ANSWER: usize = 64 << 10;
 /// Sends messages as HTTP requests: one message or one batch per request.
 ///
 /// Messages answered with a status of 200 to 299 are delivered. After 429, 408, 500 and above, and without an
-/// answer, the request is retried. As long as other requests succeed, retries wait 0.1 s; otherwise they wait
-/// longer each time. Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any
+/// answer, the request is retried. As long as other requests succeed, retries wait 0.1 s, and longer while
+/// the server has too much to do; otherwise they wait longer each time, and as long as the server asks for
+/// (`Retry-After`). Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any
 /// other status the messages leave by `errors`, with the beginning of the answer. Redirections are not
 /// followed; their messages leave by `errors` too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
