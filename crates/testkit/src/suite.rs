@@ -291,7 +291,7 @@ fn sources() -> Pairs {
 fn message_sinks() -> Pairs {
     let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Messages);
     let outlets = outlets::all().into_iter().chain(outlets::unreadable()).chain(stored);
-    let outlets = outlets.chain(outlets::of_brokers());
+    let outlets = outlets.chain(outlets::of_brokers()).chain(outlets::of_systems());
     outlets.map(|outlet| (feeds::file(), outlet)).collect()
 }
 

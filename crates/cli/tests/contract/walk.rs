@@ -21,7 +21,7 @@ fn sources() -> BTreeSet<&'static str> {
 
 fn sinks() -> BTreeSet<&'static str> {
     let all = outlets::all().into_iter().chain(outlets::unreadable()).chain(outlets::of_files());
-    let all = all.chain(outlets::of_brokers());
+    let all = all.chain(outlets::of_brokers()).chain(outlets::of_systems());
     all.map(|outlet| outlet.component).chain(["proxy"]).collect()
 }
 

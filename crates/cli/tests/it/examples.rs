@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use thalweg_testkit::servers::{Mood, Server, System};
+
 use crate::common::{self, House};
 
 fn examples() -> PathBuf {
@@ -75,6 +77,7 @@ fn every_components_example_runs_in_an_empty_folder() {
     assert!(known.len() > 20);
     for component in known {
         let (example, _broker) = with_broker(component["example"].as_str().unwrap());
+        let (example, _system) = with_system(component["name"].as_str().unwrap(), &example);
         let house = House::with(&[("example.yaml", &example)]);
         // Some examples wait for a client, and some need a file that an empty folder does not have. They are
         // only checked.
@@ -111,6 +114,24 @@ fn with_broker(example: &str) -> (String, Option<()>) {
     (example.to_owned(), None)
 }
 
+/// The systems that sinks write to by HTTP in examples, each with its address there.
+const SYSTEMS: [(&str, System, &str); 4] = [
+    ("clickhouse", System::Lines, "127.0.0.1:8123"),
+    ("elasticsearch", System::Elasticsearch, "127.0.0.1:9200"),
+    ("influxdb", System::Influxdb, "127.0.0.1:8086"),
+    ("loki", System::Loki, "127.0.0.1:3100"),
+];
+
+/// The server that stands for a system in an example.
+fn with_system(name: &str, example: &str) -> (String, Option<Server>) {
+    let Some((_, system, shown)) = SYSTEMS.iter().find(|(system, ..)| *system == name) else {
+        return (example.to_owned(), None);
+    };
+    assert!(example.contains(shown), "{name}");
+    let server = Server::system(*system, Mood::Well).unwrap();
+    (example.replace(shown, &server.address()), Some(server))
+}
+
 /// A budget that is too small for a component is a mistake that says how much it needs. All others work.
 #[test]
 fn every_components_example_ends_with_almost_no_memory() {
@@ -118,6 +139,7 @@ fn every_components_example_ends_with_almost_no_memory() {
     let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
     for component in known {
         let (example, _broker) = with_broker(component["example"].as_str().unwrap());
+        let (example, _system) = with_system(component["name"].as_str().unwrap(), &example);
         // The example of this sink sends to a source of the same run, whose memory it holds.
         let is_loop = component["name"] == "http" && example.contains("received:");
         let waits = example.trim_start().starts_with("# Runs until it is stopped.");

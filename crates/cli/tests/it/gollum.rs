@@ -387,6 +387,14 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
         ),
         (&["websocket"], "HTTPRequest, Address: 'http://localhost:1', RawData: false, Encoding: text/html"),
         (&["websocket"], "HTTPRequest, Address: 'localhost:1'"),
+        (
+            &["websocket"],
+            "ElasticSearch, Servers: 'http://localhost:1', User: u, Password: p, SetGzip: true, StreamProperties: { s: { Index: i, Type: t, TimeBasedIndex: true } }",
+        ),
+        (
+            &["websocket"],
+            "InfluxDB, Host: 'localhost:1', User: u, Password: p, Database: site, RetentionPolicy: week",
+        ),
         (&["kafka"], "Kafka"),
         (
             &["kafka"],
@@ -408,7 +416,7 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
     ];
     for (needs, producer) in producers {
         if !lacks(needs) {
-            checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if producer.starts_with("File") { "" } else { ", ChannelTimeoutMs: 0" }));
+            checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if ["File", "ElasticSearch", "InfluxDB"].iter().any(|batched| producer.starts_with(batched)) { "" } else { ", ChannelTimeoutMs: 0" }));
         }
     }
     if !lacks(&["spool", "internal_logs", "route_by"]) {

@@ -27,6 +27,7 @@ mod plugins;
 mod producers;
 mod settings;
 mod simplify;
+mod stores;
 mod streams;
 pub mod tables;
 #[cfg(test)]

@@ -9,12 +9,13 @@ use super::made::{self, Made};
 use super::modulators::column;
 use super::report::Report;
 use super::settings::Settings;
+use super::stores;
 
 /// True if a producer's work depends on the stream of a message, apart from its modulators.
 pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
-        "producer.Kafka" | "producer.StatsdMetrics" => true,
+        "producer.Kafka" | "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
         _ => false,
     }
 }
@@ -32,11 +33,15 @@ pub(super) fn has_queue(settings: &Settings) -> bool {
 
 /// Returns the sink of a producer for messages of a stream.
 pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Node {
+    if settings.kind.name == "producer.ElasticSearch" {
+        return stores::elasticsearch(settings, stream, report);
+    }
     let mut writing = Writing { settings, report };
     let (kind, options) = match settings.kind.name {
         "producer.Console" => ("stdout", writing.console()),
         "producer.File" => ("file", writing.file(stream)),
         "producer.HTTPRequest" => ("http", writing.http()),
+        "producer.InfluxDB" => ("influxdb", stores::influxdb(settings, writing.report)),
         "producer.Kafka" => ("kafka", writing.kafka(stream)),
         "producer.Proxy" => ("proxy", writing.proxy()),
         "producer.Socket" => ("socket", writing.socket()),

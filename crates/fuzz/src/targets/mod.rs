@@ -16,6 +16,7 @@ targets! {
     acknowledgements,
     avro,
     base64,
+    bulk_answers,
     cache_journal,
     capyfile,
     configuration,

@@ -498,6 +498,18 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `elasticsearch`, `clickhouse`, `loki`, `influxdb` | At least once. The server drops what is sent again: a document by its `id`, an insert by its token, a line or point by its time. | the server's answer counts for each message |",
+        &[
+            "message_sink: file -> elasticsearch",
+            "message_sink: file -> elasticsearch, failing server",
+            "message_sink: file -> clickhouse, failing server",
+            "message_sink: file -> loki, failing server",
+            "message_sink: file -> influxdb, failing server",
+            "net: only_documents_that_find_the_server_busy_are_sent_again",
+            "net: rows_are_inserted_with_a_token_that_a_second_try_repeats",
+        ],
+    ),
+    shown(
         "| `socket` with `acknowledge`, `proxy` | at least once | the server's answer counts |",
         &[
             "message_sink: file -> socket, acknowledge",

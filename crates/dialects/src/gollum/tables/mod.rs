@@ -52,6 +52,8 @@ pub enum Takes {
     List,
     /// A mapping of names to texts.
     Map,
+    /// A mapping of names to settings.
+    Groups,
     /// A list of plugins: names, or names with their settings.
     Plugins,
 }

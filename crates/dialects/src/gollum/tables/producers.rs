@@ -1,6 +1,6 @@
 //! The table of producers.
 
-use super::Takes::{Flag, List, Map, Number, Plugins, Text};
+use super::Takes::{Flag, Groups, List, Map, Number, Plugins, Text};
 use super::cluster::CLUSTER;
 use super::{OptionRule, PluginKind, Role, idle, used};
 
@@ -25,6 +25,8 @@ const BUFFERED: &[OptionRule] = &[
 ];
 
 const BATCHES: &str = "messages are always sent in batches; a batch is written when it arrives";
+
+const RETRIES: &str = "messages that the server cannot take are sent again for as long as it takes";
 
 const BATCHED: &[OptionRule] = &[
     idle("Batch/MaxCount", Number, BATCHES),
@@ -86,9 +88,23 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[used("Console", Text, "`target`: `stdout` or `stderr`")],
         &[COMMON, BUFFERED],
     ),
-    without(
+    producer(
         "producer.ElasticSearch",
-        "thalweg has no sink for Elasticsearch yet; it comes with the connectors.",
+        "sink `elasticsearch`, one for each stream",
+        &[
+            used("Servers", List, "`url`: the first of them"),
+            used("User", Text, "`auth: { user: … }`"),
+            used("Password", Text, "`auth: { password: … }`"),
+            used("SetGzip", Flag, "`compression: gzip`"),
+            used(
+                "StreamProperties",
+                Groups,
+                "`index`, with the time for `TimeBasedIndex`; `Type`, `Mapping` and `Settings` have no effect",
+            ),
+            idle("Retry/Count", Number, RETRIES),
+            idle("Retry/TimeToWaitSec", Number, RETRIES),
+        ],
+        &[COMMON, BATCHED],
     ),
     producer(
         "producer.File",
@@ -122,7 +138,20 @@ pub(super) const KINDS: &[PluginKind] = &[
         ],
         &[COMMON, BUFFERED],
     ),
-    without("producer.InfluxDB", "thalweg has no sink for InfluxDB yet; it comes with the connectors."),
+    producer(
+        "producer.InfluxDB",
+        "sink `influxdb` with `precision: ms`",
+        &[
+            used("Version", Number, "must be more than 90: the line protocol is written"),
+            used("Host", Text, "`url`"),
+            used("User", Text, "`auth: { user: … }`"),
+            used("Password", Text, "`auth: { password: … }`"),
+            used("Database", Text, "`database`; without elements of time"),
+            used("TimeBasedName", Flag, "decides whether `Database` may have elements of time"),
+            used("RetentionPolicy", Text, "`retention_policy`"),
+        ],
+        &[COMMON, BATCHED],
+    ),
     producer(
         "producer.Kafka",
         "sink `kafka`",
