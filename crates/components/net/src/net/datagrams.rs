@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::gelf::{Chunks, Lost};
 use super::listener::Sender;
 use super::{Cut, Cuts, Datagrams, Format};
+use thalweg_codec::charset::Charset;
 use thalweg_codec::framing::KEPT;
 use thalweg_codec::stream_framing::{By, StreamFraming};
 use thalweg_stream::cut::too_long;
@@ -41,7 +42,7 @@ struct Datagram {
 
 /// Receives datagrams until the run stops, or until none arrived for `end_after_idle`. With `framing`, each
 /// datagram is cut into messages, or is a part of a message of GELF. Without it, each is one message, without
-/// line feeds, carriage returns and NULs at its end.
+/// line feeds, carriage returns and NULs at its end. The text is in this character set.
 ///
 /// # Errors
 /// If the socket fails, or the messages cannot be sent.
@@ -49,6 +50,7 @@ pub async fn receive<F: Format>(
     socket: &Datagrams,
     framing: Option<&StreamFraming>,
     limit: ByteSize,
+    charset: Charset,
     end_after_idle: Option<Duration>,
     mut format: F,
     out: &mut SourceOutput,
@@ -58,6 +60,7 @@ pub async fn receive<F: Format>(
         socket,
         framing: framing.filter(|_| !is_gelf),
         limit,
+        charset,
         chunks: is_gelf.then(|| Chunks::new(limit, out.share().budget())),
         peer: None,
     };
@@ -96,6 +99,7 @@ struct Receiver<'a> {
     socket: &'a Datagrams,
     framing: Option<&'a StreamFraming>,
     limit: ByteSize,
+    charset: Charset,
     /// The chunks of incomplete messages, if datagrams are parts of messages of GELF.
     chunks: Option<Chunks>,
     /// The last sender, and its name.
@@ -178,7 +182,7 @@ impl Receiver<'_> {
                 _ => self.socket.name(*sender),
             };
             self.peer = Some((*sender, name.clone()));
-            let mut cut = Cut::of(buffer.clone());
+            let mut cut = Cut { charset: self.charset, ..Cut::of(buffer.clone()) };
             for datagram in group {
                 match &datagram.fault {
                     Some(fault) => cut.rejected.push((datagram.range.clone(), fault.clone().into())),
@@ -214,7 +218,7 @@ fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, l
     };
     let datagram = cut.buffer.slice_with_length(range.start, range.len());
     let moved = |piece: Range<usize>| piece.start + range.start..piece.end + range.start;
-    for found in Cuts::new(datagram, framing.begin(limit, false), limit) {
+    for found in Cuts::new(datagram, framing.begin(limit, false).reading(cut.charset), limit) {
         cut.messages.extend(found.messages.into_iter().map(moved));
         cut.rejected.extend(found.rejected.into_iter().map(|(piece, reason)| (moved(piece), reason)));
     }

@@ -119,7 +119,7 @@ fn the_number_of_columns_is_bounded() {
         messages.push(at..at + length);
         at += length;
     }
-    let cut = crate::net::Cut { buffer: text.into_bytes().into(), messages, rejected: Vec::new() };
+    let cut = crate::net::Cut { messages, ..crate::net::Cut::of(text.into_bytes().into()) };
     let mut parser = Parser::new(&SyslogSource::default());
     let mut rejected = Vec::new();
     let received =
