@@ -91,7 +91,8 @@ impl ViewBuilder {
     /// # Errors
     /// That of `write`.
     pub fn push_written<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        // A value has at most 1 GiB and takes up to three times as much, so the offset of none exceeds 32 bits.
+        // A value has at most 1 GiB and takes up to three times as much, so the offset of none exceeds 32
+        // bits.
         if self.side.len() > BLOCK / 4 {
             self.base.push(Buffer::from_vec(std::mem::take(&mut self.side)));
         }
@@ -397,8 +398,9 @@ pub(crate) mod trusted {
         // test compares both with Arrow's own). The bytes of the latter were at the given offset of the given
         // buffer when the view was made: `locate` and `push_range` check that the range is inside the buffer.
         // `Joined` takes views of the end of its buffer, and cuts off only bytes that a view contains. The
-        // side buffer and the buffer of the writer only grow after that, but for a value that failed and has no view. Each stays below `BLOCK` plus one
-        // value. NULLs are the view 0, the empty inline value. `nulls` was appended to once for each view.
+        // side buffer and the buffer of the writer only grow after that, but for a value that failed and has
+        // no view. Each stays below `BLOCK` plus one value. NULLs are the view 0, the empty inline value.
+        // `nulls` was appended to once for each view.
         unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
     }
 

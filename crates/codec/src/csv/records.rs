@@ -30,8 +30,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// A record in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The range of the record in the searched bytes, without its line end. If the record has a fault, the range is
-    /// its first line, or the start of that line.
+    /// The range of the record in the searched bytes, without its line end. If the record has a fault, the
+    /// range is its first line, or the start of that line.
     pub range: Range<usize>,
     /// The number of the line in the file on which the record begins. Lines count from 1.
     pub line: u64,
@@ -149,8 +149,8 @@ impl Records {
     }
 
     /// Returns the next record that is not empty, or `None` if the buffer has no complete one. `bytes` are
-    /// the searched bytes of the whole buffer. It must only grow until [`advance`](Self::advance) is called. `is_end` is true if the
-    /// file ends with the buffer.
+    /// the searched bytes of the whole buffer. It must only grow until [`advance`](Self::advance) is called.
+    /// `is_end` is true if the file ends with the buffer.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Option<Record> {
         if !self.has_begun {

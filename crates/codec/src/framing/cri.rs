@@ -1,9 +1,9 @@
 //! Joins the lines of container logs that a container runtime has cut.
 //!
-//! A line is `TIME STREAM TAGS TEXT`, where the first tag is `P` (partial) or `F` (full). The lines of `stdout`
-//! and `stderr` alternate, so the parts of a message are not adjacent. They are copied together: a message is
-//! the first line with the tag `F`, followed by the texts of the others. Lines that were not cut stay where
-//! they are in the buffer, and so do lines of another form.
+//! A line is `TIME STREAM TAGS TEXT`, where the first tag is `P` (partial) or `F` (full). The lines of
+//! `stdout` and `stderr` alternate, so the parts of a message are not adjacent. They are copied together: a
+//! message is the first line with the tag `F`, followed by the texts of the others. Lines that were not cut
+//! stay where they are in the buffer, and so do lines of another form.
 //!
 //! A run resumes at the first line of an unfinished message. Some messages between that line and the place
 //! that was reached are done, those of the other stream. They are read again and dropped: a message that ends
@@ -48,7 +48,7 @@ pub(super) enum Joined {
     TooLong(Message),
 }
 
-/// What is known of a stream.
+/// The state of a stream.
 #[derive(Debug, Default)]
 enum Open {
     /// It is between two messages.

@@ -8,7 +8,7 @@ use crate::charset::Charset;
 /// A message or what is rejected: its offset, and its text or the reason.
 pub(super) type Event = (u64, Result<String, String>);
 
-/// What a stream has.
+/// The events of a stream, and its positions.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) events: Vec<Event>,

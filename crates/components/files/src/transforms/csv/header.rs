@@ -20,10 +20,10 @@ impl Csv {
         self
     }
 
-    /// Sets the character set.
+    /// Sets the character set. An unknown one is a mistake of the configuration, and is ignored here.
     #[must_use]
-    pub fn with_charset(mut self, charset: Charset) -> Self {
-        self.charset = charset;
+    pub fn with_charset(mut self, name: &str) -> Self {
+        self.charset = Charset::try_from(name.to_owned()).unwrap_or_default();
         self
     }
 
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(columns(b"a;b c", true), expected);
         assert_eq!(columns(b"a;b c", false), None);
         assert_eq!(columns(b"", true), None);
-        let csv = Csv::default().with_charset(Charset::try_from("utf-16".to_owned()).unwrap());
+        let csv = Csv::default().with_charset("utf-16");
         assert_eq!(csv.columns_in(b"\xfe\xff\0a\0,\0b\0\n".to_vec(), false).unwrap(), ["a", "b"]);
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         packed.write_all(b"a;b c\n").unwrap();

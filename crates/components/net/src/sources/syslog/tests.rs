@@ -146,6 +146,14 @@ async fn the_older_form_is_understood_as_well() {
 }
 
 #[tokio::test]
+async fn messages_of_another_character_set_become_utf_8() {
+    let batch = sent("charset: latin1, payload: message", b"<34>1 - host app - - - caf\xe9").await.unwrap();
+    assert_eq!(payloads(&batch), ["caf\u{e9}"]);
+    let mistakes = messages(options::<SyslogSource>("charset: utf-16").check());
+    assert_eq!(mistakes, ["Syslog messages have their priority in ASCII."]);
+}
+
+#[tokio::test]
 async fn a_datagram_that_is_too_long_is_an_error_with_its_first_bytes() {
     let message = format!("<34>1 - host app - - - {}", "x".repeat(6000));
     for (limit, kept, text) in [(5000, 4096, "5kB"), (100, 100, "100B")] {
