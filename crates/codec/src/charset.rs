@@ -153,14 +153,24 @@ impl Charset {
         let second = text.get(1).copied();
         let has_four_bytes = (self.encoding == GBK || self.encoding == GB18030)
             && second.is_some_and(|byte| byte.is_ascii_digit());
+        let is_alone = match lead {
+            0..=0x80 | 0xff => true,
+            0xa0..=0xdf | 0xfd.. => self.encoding == SHIFT_JIS || lead == 0xa0 && self.encoding == EUC_JP,
+            0x81..=0x8d | 0x90..=0x9f => self.encoding == EUC_JP,
+            _ => false,
+        };
+        if is_alone {
+            return Some(1);
+        }
         let length = match lead {
-            0..=0x80 | 0xff => return Some(1),
-            0xa0..=0xdf | 0xfd.. if self.encoding == SHIFT_JIS => return Some(1),
-            0x81..=0x8d | 0x90..=0xa0 if self.encoding == EUC_JP => return Some(1),
             0x8f if self.encoding == EUC_JP => 3,
             _ if has_four_bytes => 4,
             _ => 2,
         };
+        // A line feed is part of no character, so it is seen even if the bytes after it are not known yet.
+        if text.iter().take(length).skip(1).any(|byte| *byte < FIRST_TRAIL) {
+            return Some(1);
+        }
         let character = text.get(..length)?;
         let is_valid = self.encoding.decode_without_bom_handling_and_without_replacement(character).is_some();
         match (is_valid, second) {
@@ -306,7 +316,7 @@ mod tests {
                 prop_assert!((1..=4).contains(&length));
                 at += length;
             }
-            prop_assert!(bytes.len() - at < 4);
+            prop_assert!(bytes.len() - at < 4 && !bytes[at..].contains(&b'\n'));
             // An error is no panic.
             let _ = decoded(charset, &bytes);
         }

@@ -5,10 +5,10 @@
 //! message is the first line with the tag `F`, followed by the texts of the others. Lines that were not cut
 //! stay where they are in the buffer, and so do lines of another form.
 //!
-//! A run resumes at the first line of an unfinished message. Some messages between that line and the place
-//! that was reached are done, those of the other stream. They are read again and dropped: a message that ends
-//! before that place was sent. So a checkpoint has two offsets, and no text. (Rejected: to keep the parts in
-//! the checkpoint. They may have as many bytes as a message, and are saved twice a second.)
+//! A run resumes at the first line of an unfinished message. Lines between that one and the place that was
+//! reached are read again. Those of finished messages are dropped: each stream has the offset from which its
+//! lines count. So a checkpoint has a few offsets, and no text. (Rejected: to keep the parts in the
+//! checkpoint. They may have as many bytes as a message, and are saved twice a second.)
 
 use std::ops::Range;
 
@@ -20,8 +20,10 @@ use super::{KEPT, Skip, StreamPosition};
 /// The state of joining at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct JoinPosition {
-    /// The offset in bytes up to which messages were sent. Those that end before it are dropped.
+    /// The offset in bytes up to which lines were read. Those of another form count from here.
     pub done: u64,
+    /// The offset in bytes from which the lines of `stdout` count, and those of `stderr`.
+    pub from: [u64; 2],
     /// Whether the message of `stdout`, and that of `stderr`, was too long and its further parts are skipped.
     pub skips: [bool; 2],
 }
@@ -66,30 +68,38 @@ pub(super) struct Joiner {
     /// The maximum size of a message in bytes.
     pub(super) limit: usize,
     done: u64,
+    from: [u64; 2],
     /// `stdout` and `stderr`.
     streams: [Open; 2],
 }
 
 impl Joiner {
     pub(super) fn new(limit: usize, from: Option<JoinPosition>) -> Self {
-        let JoinPosition { done, skips } = from.unwrap_or_default();
+        let JoinPosition { done, from, skips } = from.unwrap_or_default();
         let open = |skips| if skips { Open::Skipping } else { Open::Nothing };
-        Self { limit, done, streams: skips.map(open) }
+        Self { limit, done, from, streams: skips.map(open) }
     }
 
     /// Returns where to resume if the lines before `here` were read.
     pub(super) fn position(&self, here: StreamPosition) -> StreamPosition {
-        let begin = self.begun().map(|message| message.begin).min();
         let skips = self.streams.each_ref().map(|open| matches!(open, Open::Skipping));
         let done = here.offset.max(self.done);
-        let from = match begin {
-            Some(begin) if begin < here.offset => {
-                StreamPosition { offset: begin, skip: Skip::Nothing, ..here }
-            }
-            _ => here,
+        let mut from = self.from;
+        for (from, open) in from.iter_mut().zip(&self.streams) {
+            *from = match open {
+                Open::Parts(message) => message.begin,
+                // Its first line was not read again yet.
+                Open::Nothing | Open::Skipping if *from >= here.offset => *from,
+                Open::Nothing | Open::Skipping => done,
+            };
+        }
+        let begin = from.into_iter().min().unwrap_or(done);
+        let at = match begin < here.offset {
+            true => StreamPosition { offset: begin, skip: Skip::Nothing, ..here },
+            false => here,
         };
-        let is_plain = done == from.offset && skips == [false; 2];
-        StreamPosition { join: (!is_plain).then_some(JoinPosition { done, skips }), ..from }
+        let is_plain = done == at.offset && skips == [false; 2];
+        StreamPosition { join: (!is_plain).then_some(JoinPosition { done, from, skips }), ..at }
     }
 
     fn begun(&self) -> impl Iterator<Item = &Message> {
@@ -106,32 +116,23 @@ impl Joiner {
 
     /// Adds the line at an offset in the stream, of which these are the first bytes if it is too long.
     pub(super) fn join(&mut self, line: &[u8], offset: u64, too_long: bool) -> Joined {
-        match self.next(line, offset, too_long) {
+        let Some(parts) = Line::of(line) else {
             // It was sent before the run stopped.
-            Joined::Single | Joined::Whole(_) | Joined::TooLong(_) if offset < self.done => Joined::Nothing,
-            joined => joined,
+            return if offset < self.done { Joined::Nothing } else { Joined::Single };
+        };
+        if self.from.get(parts.stream).is_some_and(|from| offset < *from) {
+            return Joined::Nothing;
         }
-    }
-
-    fn next(&mut self, line: &[u8], offset: u64, too_long: bool) -> Joined {
-        let Some(Line { stream, tag, text, is_partial }) = Line::of(line) else { return Joined::Single };
-        let Some(open) = self.streams.get_mut(stream) else { return Joined::Single };
-        let after = if is_partial { Open::Skipping } else { Open::Nothing };
+        let Some(open) = self.streams.get_mut(parts.stream) else { return Joined::Single };
+        let after = if parts.is_partial { Open::Skipping } else { Open::Nothing };
         match std::mem::take(open) {
             Open::Nothing if too_long => {
                 *open = after;
                 Joined::Single
             }
-            Open::Nothing if !is_partial => Joined::Single,
+            Open::Nothing if !parts.is_partial => Joined::Single,
             Open::Nothing => {
-                let mut joined = line.to_vec();
-                if let Some(tag) = joined.get_mut(tag) {
-                    *tag = b'F';
-                }
-                if text.is_empty() && !line.ends_with(b" ") {
-                    joined.push(b' ');
-                }
-                *open = Open::Parts(Message { begin: offset, text: joined });
+                *open = Open::Parts(Message { begin: offset, text: parts.as_full(line) });
                 Joined::Nothing
             }
             Open::Skipping => {
@@ -139,7 +140,7 @@ impl Joiner {
                 Joined::Nothing
             }
             Open::Parts(mut message) => {
-                let part = line.get(text).unwrap_or_default();
+                let part = line.get(parts.text).unwrap_or_default();
                 if too_long || message.text.len() + part.len() > self.limit {
                     message.text.extend(part.iter().take(KEPT));
                     message.text.truncate(self.limit.min(KEPT));
@@ -147,7 +148,7 @@ impl Joiner {
                     return Joined::TooLong(message);
                 }
                 message.text.extend_from_slice(part);
-                if !is_partial {
+                if !parts.is_partial {
                     return Joined::Whole(message);
                 }
                 *open = Open::Parts(message);
@@ -216,5 +217,17 @@ impl Line {
             Some(_) => return None,
         };
         Some(Self { stream, tag, text: text..line.len(), is_partial })
+    }
+
+    /// Returns the line with the tag `F` in place of `P`, so that a text can be appended.
+    fn as_full(&self, line: &[u8]) -> Vec<u8> {
+        let mut full = line.to_vec();
+        if let Some(tag) = full.get_mut(self.tag) {
+            *tag = b'F';
+        }
+        if self.text.is_empty() && !line.ends_with(b" ") {
+            full.push(b' ');
+        }
+        full
     }
 }

@@ -123,7 +123,7 @@ fn a_checkpoint_does_not_pass_the_first_line_of_an_unfinished_message() {
     let log = arrow_buffer::Buffer::from(b"t1 stdout P a\nt2 stderr F b\nt3 stdout P c\n".as_slice());
     let options = options(cri(), "utf-8", 1 << 20);
     let batch = options.cutter(StreamPosition::default()).next_batch(&log, After::More);
-    let join = Some(JoinPosition { done: 42, skips: [false, false] });
+    let join = Some(JoinPosition { done: 42, from: [0, 42], skips: [false, false] });
     assert_eq!(batch.next, StreamPosition { offset: 0, join, ..StreamPosition::default() });
     // The message of the other stream is not sent again.
     let stream = read(&options, batch.next, b"t1 stdout P a\nt2 stderr F b\nt3 stdout P c\nt4 stdout F d", 9);
