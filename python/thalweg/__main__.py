@@ -33,6 +33,7 @@ VALUES = {
     "encode": ("FORM", "write rows in this form: json, csv, logfmt, text, parquet or raw"),
     "where": ("SQL", "copy only rows for which this SQL condition is true"),
     "delimiter": ("CHARACTER", "the character between the values of CSV"),
+    "charset": ("NAME", "the character set of the rows, such as latin1, utf-16 or shift_jis"),
     "template": ("TEXT", "the template of a row with --encode text"),
     "mode": ("MODE", "the concurrency: auto, sequential, parallel, parallel=N or channel"),
     "slice_size": ("SIZE", "the size of a read request for rows, for example 8MiB"),

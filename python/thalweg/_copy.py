@@ -107,6 +107,7 @@ def copy(
     keep: Patterns = (),
     type: Mapping[str, str] | None = None,  # noqa: A002 (as the option is called)
     delimiter: str | None = None,
+    charset: str | None = None,
     columns: Patterns = (),
     template: str | None = None,
     unordered: bool = False,
@@ -158,6 +159,7 @@ def copy(
         type: The types of columns: `int`, `float`, `bool`, `timestamp`, `json` or `text`. By default columns of
             CSV are text.
         delimiter: The character between the values of CSV. By default a comma.
+        charset: The character set of the rows, such as `latin1`, `utf-16` or `shift_jis`. Rows are written in UTF-8.
         columns: The names of the columns, for CSV without a header.
         template: The text of a row with `encode="text"`, for example `"{name}: {age}"`.
         unordered: Allow rows to be written in any order.
@@ -199,6 +201,7 @@ def copy(
             "keep": _names("keep", keep),
             "type": _pairs("type", type),
             "delimiter": delimiter,
+            "charset": charset,
             "columns": _names("columns", columns),
             "template": template,
             "unordered": unordered,

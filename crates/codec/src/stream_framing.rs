@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
+use crate::charset::Charset;
 use crate::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, StreamPosition};
 use crate::journal::Entries;
 
@@ -77,6 +78,7 @@ impl StreamFraming {
             },
             start_pattern: self.start_pattern.clone(),
             timeout: self.timeout,
+            join: None,
         }
     }
 
@@ -126,22 +128,21 @@ impl StreamFraming {
     /// Starts a new stream. `whole` is the default of the option `whole`.
     pub fn begin(&self, limit: ByteSize, whole: bool) -> StreamCutter {
         let size = self.size.map(ByteSize::as_usize);
+        let begun =
+            |kind| StreamCutter { kind, whole: self.whole.unwrap_or(whole), charset: Charset::default() };
         let head = match self.by {
             By::Delimiter | By::Gelf => {
-                let cutter = Box::new(Cutter::new(&self.framing(), limit, StreamPosition::default()));
-                return StreamCutter { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
+                let cutter = Cutter::new(&self.framing(), limit, StreamPosition::default());
+                return begun(Kind::Cut(Box::new(cutter)));
             }
-            By::Journal => {
-                let entries = Kind::Entries(Entries::new(limit.as_usize()));
-                return StreamCutter { kind: entries, whole: self.whole.unwrap_or(whole) };
-            }
+            By::Journal => return begun(Kind::Entries(Entries::new(limit.as_usize()))),
             By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },
             By::BinaryLe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: false },
             By::BinaryBe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: true },
             By::Varint => Head::Varint { offset: self.offset },
             By::Fixed => Head::Fixed(size.unwrap_or(1)),
         };
-        StreamCutter { kind: Kind::Measured(Measured::new(head, limit)), whole: self.whole.unwrap_or(whole) }
+        begun(Kind::Measured(Measured::new(head, limit)))
     }
 }
 
@@ -150,6 +151,7 @@ impl StreamFraming {
 pub struct StreamCutter {
     kind: Kind,
     whole: bool,
+    charset: Charset,
 }
 
 #[derive(Debug)]
@@ -165,13 +167,33 @@ impl StreamCutter {
     /// Finds messages of RFC 6587. Each has its length before it, or ends with a line feed; the first byte of
     /// the stream tells which.
     pub fn of_syslog(limit: ByteSize) -> Self {
-        Self { kind: Kind::Undecided(limit), whole: false }
+        Self { kind: Kind::Undecided(limit), whole: false, charset: Charset::default() }
     }
 
     /// Finds messages of RFC 6587 that have their length before them.
     pub fn of_octets(limit: ByteSize) -> Self {
         let head = Head::Ascii { offset: 0, delimiter: b" ".to_vec() };
-        Self { kind: Kind::Measured(Measured::new(head, limit)), whole: false }
+        let kind = Kind::Measured(Measured::new(head, limit));
+        Self { kind, whole: false, charset: Charset::default() }
+    }
+
+    /// Reads a text in this character set: the delimiter is searched in it, and a byte order mark at the
+    /// start is skipped. Messages are not decoded.
+    #[must_use]
+    pub fn reading(self, charset: Charset) -> Self {
+        let kind = match self.kind {
+            Kind::Cut(cutter) => Kind::Cut(Box::new(cutter.reading(charset))),
+            kind => kind,
+        };
+        Self { kind, charset, ..self }
+    }
+
+    /// Returns the character set of the messages, in the order of bytes that the byte order mark tells.
+    pub fn charset(&self) -> Charset {
+        match &self.kind {
+            Kind::Cut(cutter) if !self.charset.is_utf8() => cutter.charset(),
+            _ => self.charset,
+        }
     }
 
     /// Returns the next message, or `None` if the buffer has no complete one. `bytes` is the whole buffer. It
@@ -186,7 +208,8 @@ impl StreamCutter {
                 None => return Ok(None),
                 Some(b'1'..=b'9') => Self::of_octets(limit),
                 Some(_) => StreamFraming::default().begin(limit, false),
-            };
+            }
+            .reading(self.charset);
         }
         match &mut self.kind {
             Kind::Undecided(_) => Ok(None),

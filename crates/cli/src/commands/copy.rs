@@ -121,6 +121,9 @@ struct Rows {
     /// The character between the values of CSV. Without it, a comma.
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<String>,
+    /// The character set of the rows, such as `latin1`, `utf-16` or `shift_jis`. Rows are written in UTF-8.
+    #[arg(long, value_name = "NAME")]
+    charset: Option<String>,
     /// The names of the columns of CSV without a header.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
@@ -294,6 +297,7 @@ impl From<Rows> for copy::Rows {
             keep: rows.keep,
             types: rows.types,
             delimiter: rows.delimiter,
+            charset: rows.charset,
             columns: rows.columns,
             template: rows.template,
             unordered: rows.unordered,

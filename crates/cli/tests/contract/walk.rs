@@ -60,6 +60,24 @@ fn every_component_has_its_suite() {
     );
 }
 
+/// The components that have a maximum size of a message but no character set, and why.
+const WITHOUT_CHARSET: &[(&str, &str)] = &[
+    ("journald", "the journal's export format is UTF-8"),
+    ("kafka", "the messages of a broker are not cut"),
+    ("proxy", "passes bytes on as they are"),
+];
+
+#[test]
+fn every_component_that_cuts_text_has_a_character_set() {
+    let registry = thalweg_components::registry();
+    for known in registry.iter().filter(|known| known.role != Role::Sink) {
+        let options = known.reference().options;
+        let has = |name: &str| options.iter().any(|option| option.name == name);
+        let is_exempt = WITHOUT_CHARSET.iter().any(|(name, _)| *name == known.name);
+        assert_eq!(has("charset"), has("max_message_bytes") && !is_exempt, "{}", known.name);
+    }
+}
+
 #[test]
 fn every_case_is_of_a_registered_component() {
     let registry = thalweg_components::registry();

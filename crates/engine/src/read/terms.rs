@@ -88,7 +88,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "kubernetes_logs",
         None,
-        "Use the source `file` with `path: \"/var/log/containers/*.log\"`, and `parse_cri`.",
+        "Use the source `file` with `path: \"/var/log/pods/*/*/*.log*\"` and `framing: { join: cri }`, and `parse_cri`.",
     ),
     ("cri", None, "Use `parse_cri`."),
     ("docker", Some(Role::Transform), "Use `parse_json`: Docker's `json-file` is JSON."),

@@ -86,6 +86,8 @@ pub struct Rows {
     pub types: Vec<(String, String)>,
     /// The character between the values of CSV.
     pub delimiter: Option<String>,
+    /// The character set of the rows. Written rows are in UTF-8.
+    pub charset: Option<String>,
     /// The names of the columns of CSV without a header.
     pub columns: Vec<String>,
     /// The template of a row that is written as text.
@@ -108,6 +110,7 @@ impl Rows {
             ("--type", !self.types.is_empty()),
             ("--delimiter", self.delimiter.is_some()),
             ("--columns", !self.columns.is_empty()),
+            ("--charset", self.charset.is_some()),
             ("--template", self.template.is_some()),
             ("--unordered", self.unordered),
         ];
@@ -217,6 +220,7 @@ mod tests {
         for options in [
             json!({ "encode": "json" }),
             json!({ "keep": ["a"] }),
+            json!({ "charset": "latin1" }),
             json!({ "parse": "lines", "delimiter": ";" }),
             json!({ "parse": "lines", "type": [["a", "int"]] }),
             json!({ "parse": "avro", "type": [["a", "int"]] }),
