@@ -145,8 +145,8 @@ async fn with_user(options: ConnectOptions, auth: &Auth) -> Result<ConnectOption
     }
 }
 
-/// Returns the pause before an attempt to connect. Pauses differ, so that clients do not come all at once when
-/// a server is back.
+/// Returns the pause before an attempt to connect. Pauses differ, so that clients do not come all at once
+/// when a server is back.
 fn pause(attempt: usize) -> Duration {
     let doublings = u32::try_from(attempt.saturating_sub(2)).unwrap_or(u32::MAX).min(10);
     match attempt {

@@ -60,12 +60,8 @@ impl Auth {
             let mistake = Mistake::new("auth", "`user` and `password` belong together.");
             return Some(mistake.help("Give both, or neither."));
         }
-        let ways = [
-            self.user.is_some(),
-            self.token.is_some(),
-            self.nkey.is_some(),
-            self.credentials_file.is_some(),
-        ];
+        let ways =
+            [self.user.is_some(), self.token.is_some(), self.nkey.is_some(), self.credentials_file.is_some()];
         let given = ways.into_iter().filter(|is_given| *is_given).count();
         (given != 1).then(|| {
             let mistake = Mistake::new("auth", "A connection has one user.");
@@ -89,8 +85,10 @@ impl ServerOptions {
                 .push(mistake.help("For example `nats-1.example.com:4222`; a user has its place in `auth`."));
         }
         if !is_subject(&self.inbox_prefix, Wildcards::Refused) {
-            let mistake =
-                Mistake::new("inbox_prefix", format!("`{}` is no beginning of a subject.", self.inbox_prefix));
+            let mistake = Mistake::new(
+                "inbox_prefix",
+                format!("`{}` is no beginning of a subject.", self.inbox_prefix),
+            );
             mistakes.push(mistake.help("The default is `_INBOX`."));
         }
         mistakes.extend(self.auth.as_ref().and_then(Auth::mistake));
@@ -106,7 +104,8 @@ impl ServerOptions {
 
 /// True for `HOST` and `HOST:PORT`, also with the scheme that other programs write.
 fn is_server(text: &str) -> bool {
-    let address = ["nats://", "tls://"].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let address =
+        ["nats://", "tls://"].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
     let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);
     match address.rsplit_once(':') {
         // The colons of an IPv6 address are between brackets.

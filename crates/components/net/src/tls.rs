@@ -196,9 +196,8 @@ impl TlsClient {
         let verifier = verifier.map_err(|error| {
             Error::permanent("the certificate of the server cannot be verified").caused_by(error)
         })?;
-        let name = ServerName::try_from(name.clone()).map_err(|error| {
-            Error::permanent(format!("`{name}` is no name of a server")).caused_by(error)
-        })?;
+        let name = ServerName::try_from(name.clone())
+            .map_err(|error| Error::permanent(format!("`{name}` is no name of a server")).caused_by(error))?;
         config.dangerous().set_certificate_verifier(Arc::new(CarriesName { verifier, name }));
         Ok(config)
     }

@@ -69,7 +69,10 @@ mod tests {
                 r#"{"type":"x","error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"S","seq":0}"#,
                 Answer::Refused("message size exceeds maximum allowed".to_owned()),
             ),
-            (r#"{"error":{"code":503,"description":"maximum bytes exceeded"}}"#, later("maximum bytes exceeded")),
+            (
+                r#"{"error":{"code":503,"description":"maximum bytes exceeded"}}"#,
+                later("maximum bytes exceeded"),
+            ),
             (r#"{"error":{"code":429,"description":"too many requests"}}"#, later("too many requests")),
             (r#"{"error":{}}"#, later("")),
             (r#"{"error":7}"#, later(no_stream)),

@@ -1,8 +1,8 @@
 //! `nats`: sends messages to subjects, by default to those of streams.
 //!
 //! A batch of the engine is sent as a whole, with a limited number of messages that have no answer yet. It is
-//! durable when a stream has confirmed each message ([`stored`]); without JetStream, when the server has taken
-//! all of them ([`Nats::send_to_core`]). One batch is on its way at a time, so order is kept.
+//! durable when a stream has confirmed each message ([`stored`]); without JetStream, when the server has
+//! taken all of them ([`Nats::send_to_core`]). One batch is on its way at a time, so order is kept.
 //!
 //! Messages are sent by the core's requests, and not by the client's JetStream. That keeps what is needed for
 //! answers that never come, without a limit.
@@ -38,14 +38,15 @@ const MESSAGE: usize = 300;
 
 /// Sends messages to subjects of NATS, by default to those of JetStream's streams.
 ///
-/// A message is acknowledged when a stream has confirmed it. While no server answers, messages wait, and their
-/// source with them when the memory is full. A message that the stream or the server refuses, for example
-/// because it is too large, leaves by `errors` with the server's reason. Messages for a subject that no stream
-/// has wait if all messages have that subject, and leave by `errors` after 10 s otherwise.
+/// A message is acknowledged when a stream has confirmed it. While no server answers, messages wait, and
+/// their source with them when the memory is full. A message that the stream or the server refuses, for
+/// example because it is too large, leaves by `errors` with the server's reason. Messages for a subject that
+/// no stream has wait if all messages have that subject, and leave by `errors` after 10 s otherwise.
 ///
 /// Each message has an id, and a stream stores only one of several messages with the same id that come within
 /// its `duplicate_window` (2 minutes by default). So a message that is sent again, because its confirmation
-/// was lost, is stored once. With `message_id`, that also holds for messages that a restarted run sends again.
+/// was lost, is stored once. With `message_id`, that also holds for messages that a restarted run sends
+/// again.
 ///
 /// With `jetstream: false`, messages go to the present subscribers. They are acknowledged when the server has
 /// taken them. Nothing tells whether a subscriber got them, and those of a batch are sent again if the
@@ -55,8 +56,8 @@ const MESSAGE: usize = 300;
 pub struct NatsSink {
     #[serde(flatten)]
     servers: ServerOptions,
-    /// The subject, for example `logs` or `logs.{service}`. Columns in braces are replaced for each message. A
-    /// message whose subject has spaces, wildcards or an empty word leaves by `errors`.
+    /// The subject, for example `logs` or `logs.{service}`. Columns in braces are replaced for each message.
+    /// A message whose subject has spaces, wildcards or an empty word leaves by `errors`.
     subject: Template,
     /// False to send to the present subscribers, without a stream. The default is true.
     #[serde(default = "yes")]
@@ -135,7 +136,8 @@ sinks:
             mistakes.push(mistake.help("Remove it, or `jetstream: false`."));
         }
         if self.message_id.as_ref().is_some_and(Template::is_constant) {
-            let mistake = Mistake::new("message_id", "A stream keeps one of several messages with the same id.");
+            let mistake =
+                Mistake::new("message_id", "A stream keeps one of several messages with the same id.");
             mistakes.push(mistake.help("Name a column that differs, for example `{id}`."));
         }
         if self.timeout.duration().is_zero() {

@@ -214,8 +214,8 @@ impl Storing {
         false
     }
 
-    /// Returns the error of a batch whose messages have no answers in time. They are sent again: a server that
-    /// failed may have forgotten them, although the connection is the same.
+    /// Returns the error of a batch whose messages have no answers in time. They are sent again: a server
+    /// that failed may have forgotten them, although the connection is the same.
     fn unanswered(&mut self, link: &Link, limits: Limits) -> Error {
         let missing = self.rows.iter().filter(|row| matches!(row, Row::Unsent | Row::Sent)).count();
         self.send_again();

@@ -200,9 +200,8 @@ impl Acknowledgements {
 
     /// Sends acknowledgements again that have no answer.
     async fn repeat(&mut self, link: &Link<'_>) {
-        self.unanswered.retain(|_, unanswered| {
-            unanswered.attempts < ATTEMPTS || unanswered.sent.elapsed() < ANSWER
-        });
+        self.unanswered
+            .retain(|_, unanswered| unanswered.attempts < ATTEMPTS || unanswered.sent.elapsed() < ANSWER);
         if !link.connection.is_connected() {
             return;
         }

@@ -73,9 +73,9 @@ impl Field {
         let places = messages.iter().map(|incoming| incoming.place);
         match self {
             Self::Subject => texts(messages, |message| Some(message.subject.as_str())),
-            Self::Reply => Arc::new(
-                messages.iter().map(|incoming| incoming.reply()).collect::<StringViewArray>(),
-            ),
+            Self::Reply => {
+                Arc::new(messages.iter().map(|incoming| incoming.reply()).collect::<StringViewArray>())
+            }
             Self::Header(name) => texts(messages, |message| {
                 let headers = message.headers.as_ref()?;
                 headers.get(name.as_str()).map(|value| value.as_str())
@@ -117,11 +117,7 @@ pub(super) struct Messages {
 impl Messages {
     pub(super) fn new(fields: &List<String>, max_message_bytes: ByteSize, path: &str) -> Self {
         let fields = fields.iter().filter_map(|name| Some((name.clone(), Field::new(name)?)));
-        Self {
-            fields: fields.collect(),
-            max_message_bytes: max_message_bytes.as_usize(),
-            path: path.into(),
-        }
+        Self { fields: fields.collect(), max_message_bytes: max_message_bytes.as_usize(), path: path.into() }
     }
 
     /// Returns the number of messages that make the next batch of about `bytes` bytes: a message that is too
@@ -249,7 +245,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_message_are_columns() {
-        let names = ["subject", "reply", "sequence", "time", "deliveries", "header.Trace-Id", "header.trace-id"];
+        let names =
+            ["subject", "reply", "sequence", "time", "deliveries", "header.Trace-Id", "header.trace-id"];
         let names: List<String> = names.into_iter().map(str::to_owned).collect();
         let messages = Messages::new(&names, ByteSize::kib(1), "S");
         let place = Place { sequence: 7, delivery: 9, attempt: 2, stored_ns: 1_700_000_000_000_000_999 };

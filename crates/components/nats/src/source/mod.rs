@@ -47,9 +47,9 @@ const PENDING: [usize; 2] = [1000, 50_000];
 /// used as it is. A message is acknowledged when it is delivered, or rejected and kept with its reason. While
 /// it is on its way, the server hears that it is being processed. Run the same configuration several times,
 /// and the server divides the messages among the runs. So none is lost: the messages of a run that ends
-/// without acknowledging them are delivered again, after `ack_timeout`. The order of the others is that of the
-/// stream. With `--state`, a message that the checkpoint covers and that is delivered again is not sent on a
-/// second time.
+/// without acknowledging them are delivered again, after `ack_timeout`. The order of the others is that of
+/// the stream. With `--state`, a message that the checkpoint covers and that is delivered again is not sent
+/// on a second time.
 ///
 /// Without `stream`, the source subscribes to `subjects`. Such messages are delivered at most once: those are
 /// lost that are sent while the source does not run or has no connection, that are on their way when it is
@@ -66,8 +66,8 @@ const PENDING: [usize; 2] = [1000, 50_000];
 pub struct NatsSource {
     #[serde(flatten)]
     servers: ServerOptions,
-    /// The subjects to read, also with the wildcards `*` (one word) and `>` (all further words). With `stream`
-    /// they choose messages of the stream; the default is all.
+    /// The subjects to read, also with the wildcards `*` (one word) and `>` (all further words). With
+    /// `stream` they choose messages of the stream; the default is all.
     #[serde(default)]
     #[schemars(example = &"orders.>")]
     subjects: List<String>,
@@ -91,8 +91,8 @@ pub struct NatsSource {
     #[serde(default)]
     start_sequence: Option<u64>,
     /// How long the server waits for the acknowledgement of a message, or for the news that it is being
-    /// processed, before it delivers the message again. It is for a consumer that is created (`ack_wait`). The
-    /// default is 30 s.
+    /// processed, before it delivers the message again. It is for a consumer that is created (`ack_wait`).
+    /// The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     ack_timeout: TimeSpan,
     /// How long the server waits before it delivers a message again that could not be delivered. The default
@@ -185,7 +185,8 @@ impl NatsSource {
     }
 
     fn mistakes_of_stream(&self) -> Option<Mistake> {
-        if let Some(wrong) = [&self.stream, &self.consumer].into_iter().flatten().find(|name| !is_name(name)) {
+        if let Some(wrong) = [&self.stream, &self.consumer].into_iter().flatten().find(|name| !is_name(name))
+        {
             let option = if self.stream.as_ref() == Some(wrong) { "stream" } else { "consumer" };
             let mistake = Mistake::new(option, format!("`{wrong}` is no name."));
             return Some(mistake.help("It has no spaces, dots, slashes and wildcards."));

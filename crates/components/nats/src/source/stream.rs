@@ -47,11 +47,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the stream or the consumer cannot be read, or nothing takes the messages.
-    pub(super) async fn run(
-        &mut self,
-        connection: &Connection,
-        out: &mut SourceOutput,
-    ) -> Result<(), Error> {
+    pub(super) async fn run(&mut self, connection: &Connection, out: &mut SourceOutput) -> Result<(), Error> {
         let (stream, name) = (&self.stream, &self.consumer);
         let consumer = consumer::open(&self.config, stream, name, self.max_ack_pending, connection).await?;
         let partition: Arc<str> = format!("{stream}/{name}").into();
@@ -86,19 +82,16 @@ impl Stream {
     ) -> Result<(), Error> {
         let mut link = Link::new(connection).await?;
         let requests = Requests::new(consumer, connection, self.fetch_bytes).await?;
-        // What one request brings is in the client, and what the one before brought is being sent on.
+        // Messages of one request are in the client, and those of the one before are being sent on.
         let _requested = out.claim(self.fetch_bytes * 2);
         let mut positions = out.clone();
         positions.end();
         let ack_wait = Some(consumer.cached_info().config.ack_wait).filter(|wait| !wait.is_zero());
-        let times = Times {
-            ack_wait: ack_wait.unwrap_or(ACK_WAIT),
-            retry_delay: self.config.retry_delay.duration(),
-        };
+        let times =
+            Times { ack_wait: ack_wait.unwrap_or(ACK_WAIT), retry_delay: self.config.retry_delay.duration() };
         let (deliveries, floor) = (kept.deliveries.clone(), AtomicU64::new(0));
         let (tell, news) = mpsc::unbounded_channel();
-        let passing =
-            Passing { of: self, consumer, deliveries: &deliveries, floor: &floor, partition, tell };
+        let passing = Passing { of: self, consumer, deliveries: &deliveries, floor: &floor, partition, tell };
         let work = async {
             let keep = kept.keep(&mut link, times, &positions, news);
             tokio::join!(passing.run(requests, out), keep).0
@@ -182,7 +175,7 @@ impl Passing<'_> {
     async fn pass_on(&self, arrived: Vec<Message>, out: &mut SourceOutput) -> Result<(), Error> {
         let new = self.new_ones(arrived);
         let mut rest = &new[..];
-        // What is left is given back.
+        // The others are given back.
         while !rest.is_empty() && !out.is_stopping() {
             let count = self.of.messages.batch(rest, out.batch_bytes()).min(out.left());
             let (batch, after) = rest.split_at(count);

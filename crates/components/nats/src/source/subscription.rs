@@ -21,7 +21,7 @@ use crate::connection::Connection;
 
 /// How often the source warns that it drops messages.
 const WARN_EVERY: Duration = Duration::from_secs(10);
-/// What a message takes beside its bytes.
+/// The memory of a message in the queue, beside its bytes.
 const MESSAGE: usize = 200;
 /// The number of messages that are taken from the queue at once.
 const AT_ONCE: usize = 4096;
@@ -92,7 +92,9 @@ impl Subscription<'_> {
                     }
                 }
                 Ok(None) => return Err(Error::temporary("the subscriptions have ended")),
-                Err(_) if self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= idle.duration()) => {
+                Err(_)
+                    if self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= idle.duration()) =>
+                {
                     return Ok(());
                 }
                 Err(_) => {}
