@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The number of messages that wait in the client to be written.
 const QUEUE: usize = 256;
 /// The number of messages of a subscription that wait in the client to be taken.
-pub(crate) const SUBSCRIPTION: usize = 8192;
+const SUBSCRIPTION: usize = 8192;
 /// How often a component looks whether there is a connection.
 const LOOK: Duration = Duration::from_millis(20);
 

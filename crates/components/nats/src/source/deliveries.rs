@@ -6,7 +6,8 @@
 //!
 //! A checkpoint has the numbers of all messages that were sent on and that the server may still deliver
 //! again. A resumed run acknowledges them without sending them on. The server says up to which number all
-//! messages are acknowledged, so the numbers before that are forgotten.
+//! messages are acknowledged, so the numbers before that are forgotten: after a while, because a server that
+//! crashes forgets the last acknowledgements, or at once if they are many ranges.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,9 @@ use serde_json::{Value, json};
 
 use super::place::Place;
 use super::sequences::Sequences;
+
+/// The number of ranges that are kept for a while. Each checkpoint has them.
+const MANY: usize = 500;
 
 /// The meaning of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,9 +126,13 @@ impl Deliveries {
         self.open.values().map(|open| open.reply.clone()).collect()
     }
 
-    /// Forgets the numbers up to which the server has all acknowledgements.
-    pub(super) fn forget_through(&mut self, sequence: u64) {
-        self.known.remove_through(sequence);
+    /// Forgets the numbers up to which the server has had all acknowledgements for a while, or up to which it
+    /// has them now, if there are many ranges.
+    pub(super) fn forget_through(&mut self, before: u64, now: u64) {
+        self.known.remove_through(before);
+        if self.known.ranges() > MANY {
+            self.known.remove_through(now);
+        }
     }
 }
 
@@ -152,7 +160,9 @@ mod tests {
         assert_eq!(deliveries.replies(), [reply("r3")]);
         assert_eq!(deliveries.settle(&[5]), [reply("r3")]);
         assert_eq!(deliveries.arrive(&place(5, 4, 4), &reply("r4")), Arrival::Settled);
-        deliveries.forget_through(5);
+        deliveries.forget_through(4, 5);
+        assert_eq!(deliveries.arrive(&place(5, 4, 4), &reply("r4")), Arrival::Settled);
+        deliveries.forget_through(5, 5);
         assert_eq!(deliveries.arrive(&place(5, 5, 5), &reply("r5")), Arrival::New);
     }
 
@@ -181,6 +191,16 @@ mod tests {
         let places = [place(10, 1, 1), place(14, 2, 1), place(20, 4, 1), place(30, 5, 2), place(40, 6, 1)];
         let saved = deliveries.send(&places);
         assert_eq!(saved["known"], json!([[10, 14], [20, 20], [30, 30], [40, 40]]));
+    }
+
+    #[test]
+    fn of_many_ranges_only_those_are_kept_that_the_server_may_need() {
+        let mut deliveries = Deliveries::new("c".to_owned(), None);
+        let places: Vec<Place> = (0..1001).map(|number| place(2 * number, 3 * number, 1)).collect();
+        deliveries.send(&places);
+        assert_eq!(deliveries.known.ranges(), 1001);
+        deliveries.forget_through(0, 1998);
+        assert_eq!(deliveries.send([])["known"], json!([[2000, 2000]]));
     }
 
     #[test]

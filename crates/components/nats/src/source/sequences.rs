@@ -52,6 +52,11 @@ impl Sequences {
         }
     }
 
+    /// Returns the number of ranges.
+    pub(super) fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// True if the set has the number.
     pub(super) fn contains(&self, number: u64) -> bool {
         self.ranges.range(..=number).next_back().is_some_and(|(_, end)| *end >= number)

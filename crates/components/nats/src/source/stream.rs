@@ -23,6 +23,9 @@ use crate::connection::Connection;
 
 /// How often the source asks how far the consumer is.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How long the numbers of acknowledged messages are remembered, at least: longer than a server takes to store
+/// acknowledgements.
+const REMEMBER: Duration = Duration::from_secs(30);
 /// The time that servers wait for an acknowledgement if a consumer does not say it.
 const ACK_WAIT: Duration = Duration::from_secs(30);
 
@@ -89,7 +92,7 @@ impl Stream {
         let ack_wait = Some(consumer.cached_info().config.ack_wait).filter(|wait| !wait.is_zero());
         let times =
             Times { ack_wait: ack_wait.unwrap_or(ACK_WAIT), retry_delay: self.config.retry_delay.duration() };
-        let (deliveries, floor) = (kept.deliveries.clone(), AtomicU64::new(0));
+        let (deliveries, floor) = (kept.deliveries.clone(), Floor::default());
         let (tell, news) = mpsc::unbounded_channel();
         let passing = Passing { of: self, consumer, deliveries: &deliveries, floor: &floor, partition, tell };
         let work = async {
@@ -103,15 +106,28 @@ impl Stream {
     }
 
     /// Notes how far the consumer is.
-    async fn watch(&self, consumer: &PullConsumer, floor: &AtomicU64) -> Infallible {
+    async fn watch(&self, consumer: &PullConsumer, floor: &Floor) -> Infallible {
+        let mut held = (Instant::now(), 0);
         loop {
             if let Ok(info) = consumer.get_info().await {
+                let now = info.ack_floor.stream_sequence;
                 self.lag.store(info.num_pending, Relaxed);
-                floor.store(info.ack_floor.stream_sequence, Relaxed);
+                floor.now.store(now, Relaxed);
+                if held.0.elapsed() >= REMEMBER {
+                    floor.before.store(held.1, Relaxed);
+                    held = (Instant::now(), now);
+                }
             }
             tokio::time::sleep(WATCH_EVERY).await;
         }
     }
+}
+
+/// The numbers up to which the server has all acknowledgements: now, and some time ago.
+#[derive(Default)]
+struct Floor {
+    now: AtomicU64,
+    before: AtomicU64,
 }
 
 /// Passes on what a consumer delivers.
@@ -119,8 +135,7 @@ struct Passing<'a> {
     of: &'a Stream,
     consumer: &'a PullConsumer,
     deliveries: &'a Mutex<Deliveries>,
-    /// The number up to which the server has all acknowledgements.
-    floor: &'a AtomicU64,
+    floor: &'a Floor,
     partition: Arc<str>,
     tell: mpsc::UnboundedSender<News>,
 }
@@ -143,7 +158,7 @@ impl Passing<'_> {
     async fn read(&self, requests: &mut Requests<'_>, out: &mut SourceOutput) -> Result<(), Error> {
         let mut active = Instant::now();
         while !out.is_stopping() {
-            let floor = self.floor.load(Relaxed);
+            let (before, now) = (self.floor.before.load(Relaxed), self.floor.now.load(Relaxed));
             let arrived = requests.next().await?;
             if arrived.is_empty() {
                 if self.is_idle(active).await {
@@ -156,7 +171,7 @@ impl Passing<'_> {
             if requests.is_drained {
                 // A message that was delivered again before its acknowledgement came would be sent on again
                 // if its number were forgotten before it was taken.
-                self.deliveries.lock().forget_through(floor);
+                self.deliveries.lock().forget_through(before, now);
             }
         }
         Ok(())
