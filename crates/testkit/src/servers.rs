@@ -172,12 +172,23 @@ impl Server {
         })
     }
 
-    /// Returns a topic of a broker.
+    /// Returns a topic of Kafka.
     ///
     /// # Errors
     /// If the broker cannot be started.
     pub fn topic() -> io::Result<Self> {
-        let topic = Topic::new()?;
+        Self::of_topic(Topic::new()?)
+    }
+
+    /// Returns a stream of NATS.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn stream() -> io::Result<Self> {
+        Self::of_topic(Topic::of_nats()?)
+    }
+
+    fn of_topic(topic: Topic) -> io::Result<Self> {
         let address = topic.address().parse().map_err(io::Error::other)?;
         Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })
     }

@@ -104,6 +104,8 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("internal_logs", "{}", false, true),
     ("journald", "{}", true, true),
     ("kafka", "{ brokers: 'x:1', topics: x, group: x }", true, false),
+    ("nats", "{ servers: x, stream: S, consumer: c }", true, false),
+    ("nats", "{ servers: x, subjects: x }", false, false),
     ("objects", "{ url: x/ }", true, true),
     ("pipe", "{ path: x }", false, false),
     ("proxy", "{ address: 'tcp://:1' }", false, false),

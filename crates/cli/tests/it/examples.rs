@@ -96,21 +96,24 @@ fn needs_file(component: &serde_json::Value) -> bool {
     component["name"] == "geoip" || component["name"] == "parse_protobuf"
 }
 
-/// The broker in examples, and the one that stands for it here. It has what the example of the source reads.
-#[cfg(feature = "kafka")]
-fn with_broker(example: &str) -> (String, Option<thalweg_testbed::Kafka>) {
-    const SHOWN: &str = "127.0.0.1:9092";
-    if !example.contains(SHOWN) {
-        return (example.to_owned(), None);
+/// The brokers in examples, and those that stand for them here, which live as long as they are held. They
+/// have what the examples of the sources read.
+fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
+    const KAFKA: &str = "127.0.0.1:9092";
+    const NATS: &str = "127.0.0.1:4222";
+    if cfg!(feature = "kafka") && example.contains(KAFKA) {
+        let kafka = thalweg_testbed::Kafka::start(2).unwrap();
+        let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
+        kafka.store((0..100).map(event)).unwrap();
+        return (example.replace(KAFKA, &kafka.address().to_string()), Some(Box::new(kafka)));
     }
-    let kafka = thalweg_testbed::Kafka::start(2).unwrap();
-    let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
-    kafka.store((0..100).map(event)).unwrap();
-    (example.replace(SHOWN, &kafka.address().to_string()), Some(kafka))
-}
-
-#[cfg(not(feature = "kafka"))]
-fn with_broker(example: &str) -> (String, Option<()>) {
+    if cfg!(feature = "nats") && example.contains(NATS) {
+        let nats = thalweg_testbed::Nats::start().unwrap();
+        nats.create_stream("EVENTS", &["events.>"]).unwrap();
+        let event = |number| thalweg_testbed::NatsMessage::new("events.shop", format!("event {number}"));
+        nats.store((0..100).map(event)).unwrap();
+        return (example.replace(NATS, &nats.address().to_string()), Some(Box::new(nats)));
+    }
     (example.to_owned(), None)
 }
 

@@ -165,7 +165,11 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("cache", None, "`dedupe` remembers keys. There is no other cache."),
     // Systems.
     ("redis", None, "There is no connector for Redis yet."),
-    ("nats", None, "There is no connector for NATS yet."),
+    ("nats", None, "This program was built without NATS, its feature `nats`."),
+    ("jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
+    ("nats_jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
+    ("nats_stream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
+    ("nats_kv", None, "Use the source `nats` with `stream: KV_name` and `start: last_per_subject`."),
     ("mqtt", None, "There is no connector for MQTT yet. `mosquitto_sub` can feed the source `stdin`."),
     ("amqp", None, "There is no connector for AMQP yet."),
     ("rabbitmq", None, "There is no connector for RabbitMQ yet."),

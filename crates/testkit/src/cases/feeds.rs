@@ -188,6 +188,14 @@ pub fn of_brokers() -> Vec<Feed> {
             prepare: |_, records| topic(records, "consumer"),
             ..READER
         },
+        Feed {
+            name: "nats, stream",
+            component: "nats",
+            // Messages that were not acknowledged come again after later ones.
+            keeps_order: false,
+            prepare: |_, records| stream(records),
+            ..READER
+        },
     ]
 }
 
@@ -253,6 +261,18 @@ fn topic(records: Records, protocol: &str) -> io::Result<Prepared> {
     let source = format!(
         "kafka: {{ brokers: '{}', topics: {name}, group: {name}, instance: i, protocol: {protocol}, \
          end_after_idle: 50ms }}",
+        topic.address(),
+        name = topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn stream(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_nats()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    // A run that is killed leaves messages that come again after this time.
+    let source = format!(
+        "nats: {{ servers: '{}', stream: {name}, consumer: c, ack_timeout: 1s, end_after_idle: 50ms }}",
         topic.address(),
         name = topic.name,
     );

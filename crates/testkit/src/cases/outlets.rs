@@ -263,11 +263,18 @@ fn several() -> Vec<Outlet> {
 
 /// Returns the sinks of a broker.
 pub fn of_brokers() -> Vec<Outlet> {
-    vec![Outlet {
-        sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s } }",
-        server: Some(Server::topic),
-        ..server("kafka", "kafka")
-    }]
+    vec![
+        Outlet {
+            sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s } }",
+            server: Some(Server::topic),
+            ..server("kafka", "kafka")
+        },
+        Outlet {
+            sinks: "out: { nats: { servers: '{address}', subject: '{topic}', timeout: 5s } }",
+            server: Some(Server::stream),
+            ..server("nats, stream", "nats")
+        },
+    ]
 }
 
 /// Returns the sink that needs the source `proxy`.

@@ -297,6 +297,16 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `nats` with `stream` | The server delivers messages again that were not acknowledged; those of the checkpoint are not sent on. Messages are acknowledged when a checkpoint covers them. Another run with the same consumer may have delivered what this one had not acknowledged. | reads what was added |",
+        &[
+            "source: nats, stream -> file",
+            "nats: only_what_is_settled_is_acknowledged_however_long_that_takes",
+            "nats: what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again",
+            "nats: processes_that_share_a_consumer_lose_no_message",
+            "cli: processes_that_share_a_consumer_and_are_killed_lose_no_message",
+        ],
+    ),
+    shown(
         "| `generate` | continues with its next message | sends nothing |",
         &["source: generate -> file", "local: a_later_run_makes_what_was_still_to_come"],
     ),
@@ -322,6 +332,10 @@ pub(super) const PROMISES: &[Promise] = &[
             "source: proxy -> proxy",
             "cli: every_source_says_whether_its_messages_come_again",
         ],
+    ),
+    shown(
+        "| `nats` without `stream` | What was received and not written is lost, and so is what is sent while no run is connected. | - |",
+        &["nats: a_subscription_gets_what_is_sent_while_it_runs_also_after_the_server_was_away"],
     ),
     shown(
         "| `stdin` | What was read and not written is lost. If it is a named pipe, a record that was read in part is torn: the next run takes its rest for the first record. | - |",
@@ -510,6 +524,21 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `nats` | At least once. With `message_id`, once within the `duplicate_window` of the stream. | the stream's confirmation counts |",
+        &[
+            "message_sink: file -> nats, stream",
+            "nats: a_batch_waits_for_a_server_that_is_away_and_is_stored_once_and_in_order",
+            "nats: what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_reason",
+        ],
+    ),
+    shown(
+        "| `nats` with `jetstream: false` | At least once, as far as the server took it. Nothing tells whether a subscriber got it. | - |",
+        &[
+            "nats: subscribers_have_messages_without_a_stream_when_they_are_acknowledged",
+            "nats: a_batch_for_subscribers_waits_for_a_server_that_is_away",
+        ],
+    ),
+    shown(
         "| `socket` with `acknowledge`, `proxy` | at least once | the server's answer counts |",
         &[
             "message_sink: file -> socket, acknowledge",
@@ -642,6 +671,10 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: kafka -> file", "message_sink: file -> kafka"],
     ),
     shown(
+        "| `nats` with `stream` | once, as long as no other run uses the consumer | at least once |",
+        &["source: nats, stream -> file", "message_sink: file -> nats, stream"],
+    ),
+    shown(
         "| `remote_files` | at least once: all that was read is read again | the same |",
         &[
             "cli: every_source_into_every_sink",
@@ -661,7 +694,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
         &[
             "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
             "cli: every_source_into_every_sink",
