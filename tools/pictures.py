@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes pictures of the terminal: what the program prints, with its colours, as SVG in docs/pictures.
+"""Takes pictures of the terminal: the output of the program, with its colours, as SVG in docs/pictures.
 
     tools/pictures.py PROGRAM            takes all pictures
     tools/pictures.py PROGRAM --check    fails if the program prints something other than what a picture shows
@@ -116,7 +116,7 @@ def main():
 
 
 def shown(program, examples, files, commands):
-    """The commands and what they print."""
+    """The commands and their output."""
     text = Text()
     with tempfile.TemporaryDirectory() as folder:
         for name in examples:
@@ -133,7 +133,7 @@ def shown(program, examples, files, commands):
 
 
 def printed(program, command, folder):
-    """What a command prints to a terminal."""
+    """The output of a command to a terminal."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
@@ -141,7 +141,7 @@ def printed(program, command, folder):
         os.execvp("bash", ["bash", "-c", command])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     output = b""
-    # A terminal that nobody writes to any more cannot be read on Linux.
+    # On Linux, a terminal without a writer cannot be read.
     while data := read(terminal):
         output += data
     os.waitpid(child, 0)
@@ -176,8 +176,8 @@ def description(svg):
 
 
 def masked(text):
-    """The lines without what differs from run to run: times, rates, all figures with a decimal point, and the order of the two
-    outputs of a command."""
+    """The lines in order, without times, rates and all figures with a decimal point: these differ from run to run, as does the
+    order of the two outputs of a command."""
     return sorted(" ".join(DECIMAL.sub("N", FIGURES.sub("N", line)).split()) for line in text.splitlines())
 
 

@@ -330,29 +330,10 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_config::testing::{messages, options};
 
-    /// Returns the messages as text, with `…` after those that are too long, and the reason why the rest
-    /// cannot be used.
-    fn cut(mut cutter: StreamCutter, input: &[u8], chunk: usize) -> (Vec<String>, Option<String>) {
-        let (mut buffer, mut found) = (Vec::new(), Vec::new());
-        let mut chunks = input.chunks(chunk.max(1)).peekable();
-        loop {
-            buffer.extend_from_slice(chunks.next().unwrap_or_default());
-            let after = if chunks.peek().is_none() { After::End } else { After::More };
-            loop {
-                match cutter.next(&buffer, after) {
-                    Ok(Some(piece)) => {
-                        let text = String::from_utf8_lossy(&buffer[piece.range]).into_owned();
-                        found.push(if piece.too_long { text + "…" } else { text });
-                    }
-                    Ok(None) => break,
-                    Err(reason) => return (found, Some(reason)),
-                }
-            }
-            buffer.drain(..cutter.advance());
-            if after == After::End {
-                return (found, None);
-            }
-        }
+    use crate::testing::cut_texts;
+
+    fn cut(cutter: StreamCutter, input: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+        cut_texts(cutter, 100, input, size)
     }
 
     fn begin(yaml: &str, limit: u64) -> StreamCutter {

@@ -137,13 +137,13 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
 }
 
 /// Returns the place of the first blank of Unicode, such as a no-break space, that indents a line.
-fn unseen_indentation(text: &str) -> Option<usize> {
+fn unseen_indentation(text: &str) -> Option<Span> {
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         let indentation = line.len() - line.trim_start_matches(char::is_whitespace).len();
         let blank = line.get(..indentation)?.char_indices().find(|(_, character)| !character.is_ascii());
-        if let Some((at, _)) = blank {
-            return Some(start + at);
+        if let Some((at, character)) = blank {
+            return Some(Span::new(start + at, start + at + character.len_utf8()));
         }
         start += line.len();
     }
@@ -188,9 +188,9 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
         );
     }
 
-    if let Some(start) = unseen_indentation(text.get(..line_start + line.len())?) {
+    if let Some(span) = unseen_indentation(text.get(..line_start + line.len())?) {
         return mistake(
-            Span::new(start, start + 2),
+            span,
             "The indentation has a character that looks like a space and is none.",
             "Indent with spaces. Such characters come from a copy of a web page or a document.",
         );
@@ -350,4 +350,20 @@ fn place(text: &str, at: usize) -> Span {
         None => word.len(),
     };
     Span::new(at + skipped, at + skipped + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_blank_that_is_no_space_is_found_in_indentations_only() {
+        for (text, expected) in [
+            ("a:\n  \u{a0}b: c", Some(Span::new(5, 7))),
+            ("a:\n \u{3000} b: c\n\u{a0}d", Some(Span::new(4, 7))),
+            ("a: \u{a0}b\n  c: d\u{a0}", None),
+        ] {
+            assert_eq!(unseen_indentation(text), expected, "{text:?}");
+        }
+    }
 }

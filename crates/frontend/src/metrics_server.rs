@@ -195,16 +195,10 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
     for (name, help, value) in COUNTERS {
         head(&mut out, &format!("component_{name}"), help);
         for component in &counts {
-            let _ = writeln!(
-                out,
-                "thalweg_component_{name}{{component=\"{}\",kind=\"{}\",role=\"{}\"}} {}",
-                escaped(&component.name),
-                component.kind,
-                component.role,
-                value(component)
-            );
+            line(&mut out, name, component, value(component));
         }
     }
+    gauges(&mut out, &counts);
     let budget = handle.budget();
     let totals = [
         ("budget_limit_bytes", "The memory for data in flight.", budget.limit() as f64),
@@ -224,6 +218,31 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
     head(&mut out, "build_info", "The version of thalweg.");
     let _ = writeln!(out, "thalweg_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     out
+}
+
+/// Shows the gauges that components have of their own, those of one name together.
+fn gauges(out: &mut String, counts: &[ComponentCounts]) {
+    let all =
+        counts.iter().flat_map(|component| component.gauges.iter().map(move |gauge| (gauge, component)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(gauge, _)| gauge.name);
+    for same in all.chunk_by(|(a, _), (b, _)| a.name == b.name) {
+        for (number, (gauge, component)) in same.iter().enumerate() {
+            if number == 0 {
+                head(out, &format!("component_{}", gauge.name), gauge.help);
+            }
+            line(out, gauge.name, component, gauge.value as f64);
+        }
+    }
+}
+
+fn line(out: &mut String, name: &str, component: &ComponentCounts, value: f64) {
+    let ComponentCounts { name: of, kind, role, .. } = component;
+    let _ = writeln!(
+        out,
+        "thalweg_component_{name}{{component=\"{}\",kind=\"{kind}\",role=\"{role}\"}} {value}",
+        escaped(of)
+    );
 }
 
 fn head(out: &mut String, name: &str, help: &str) {

@@ -60,10 +60,10 @@ pub(crate) fn parse(url: &str) -> Result<Location, StoreError> {
     if let Some((scheme, rest)) = url.split_once(":/").filter(|(scheme, rest)| {
         SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) && !rest.starts_with('/')
     }) {
-        let why = format!(
-            "a `/` is missing: write `{scheme}://{rest}`, or `./{scheme}:/…` for a file of this name"
-        );
-        return Err(StoreError::NotAUrl { url: without_secrets(url), why });
+        // Secrets are found behind both slashes only.
+        let shown = without_secrets(&format!("{scheme}://{rest}"));
+        let why = format!("a `/` is missing: write `{shown}`, or `./{scheme}:/…` for a file of this name");
+        return Err(StoreError::NotAUrl { url: shown.replacen("//", "/", 1), why });
     }
     let place = match scheme.as_str() {
         "http" | "https" => http(&scheme, rest),
@@ -294,6 +294,21 @@ mod tests {
             let refused = parse(url).err().unwrap().to_string();
             let reason = "a bucket has no user name and password; give them as options after `?`";
             assert_eq!(refused, format!("`{scheme}://b/k` cannot be used: {reason}"));
+        }
+    }
+
+    #[test]
+    fn a_url_with_one_slash_is_shown_without_its_secrets() {
+        for (url, given, meant) in [
+            ("http:/me:letmein@h/x?token=abc", "http:/h/x?…", "http://h/x?…"),
+            ("s3:/b/k?secret_access_key=abc", "s3:/b/k?…", "s3://b/k?…"),
+            ("S3:/b/k", "S3:/b/k", "S3://b/k"),
+        ] {
+            let (scheme, _) = given.split_once(':').unwrap();
+            let expected = format!(
+                "`{given}` cannot be used: a `/` is missing: write `{meant}`, or `./{scheme}:/…` for a file of this name"
+            );
+            assert_eq!(parse(url).err().unwrap().to_string(), expected);
         }
     }
 

@@ -352,6 +352,11 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
             "HTTP, Address: ':8080', Htpasswd: htpasswd, BasicRealm: r, ReadTimeoutSec: 5, WithHeaders: false",
         ),
         (&["http", "socket"], "HTTP, Address: ':8080'"),
+        (&["kafka"], "Kafka"),
+        (
+            &["kafka"],
+            "Kafka, Servers: ['a:1', 'b:2'], Topic: t, GroupId: g, ClientId: c, DefaultOffset: oldest, DefaultFetchSizeByte: 4096, SetMetadata: true, TlsEnable: true, TlsServerName: a, TlsInsecureSkipVerify: true, SaslEnable: true, SaslUsername: u, SaslPassword: p",
+        ),
         (&["generate"], "Profiler, Runs: 3, Batches: 2, DelayMs: 7, TemplateCount: 3"),
         (&["proxy"], "Proxy, Address: ':5880', Partitioner: binary_be, Size: 2, Offset: 1"),
         (&["socket"], "Socket, Partitioner: ascii, Delimiter: ':', Acknowledge: OK, AckTimeoutSec: 3"),
@@ -382,6 +387,11 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
         ),
         (&["websocket"], "HTTPRequest, Address: 'http://localhost:1', RawData: false, Encoding: text/html"),
         (&["websocket"], "HTTPRequest, Address: 'localhost:1'"),
+        (&["kafka"], "Kafka"),
+        (
+            &["kafka"],
+            "Kafka, Servers: 'a:1', Topics: { s: t }, KeyFrom: k, Compression: zip, RequiredAcks: 1, TimeoutMs: 500, SaslEnable: true, SaslUser: u, SaslPassword: p",
+        ),
         (
             &["proxy"],
             "Proxy, Address: 'localhost:1', TimeoutSec: 2, ConnectionBufferSizeKB: 64, Partitioner: ascii, Delimiter: ':'",

@@ -222,6 +222,23 @@ mod tests {
         );
     }
 
+    /// The column of one sender's key replaced that of all hosts.
+    #[test]
+    fn a_key_with_the_name_of_a_field_does_not_replace_the_field() {
+        let lines = [
+            "<34>1 - one - - - [x@1 hostname=\"forged\" message=\"m\" b=\"c\"] text",
+            "<34>1 - two - - - - text",
+        ];
+        let rows = written(parsed("structured_data: key", &lines));
+        let parts = |row: &serde_json::Value| ["hostname", "message", "b"].map(|name| row[name].clone());
+        assert_eq!(parts(&rows[0]), [json!("one"), json!("text"), json!("c")]);
+        assert_eq!(parts(&rows[1]), [json!("two"), json!("text"), json!(null)]);
+        assert_eq!(
+            (&rows[0]["sd.x@1.hostname"], &rows[0]["sd.x@1.message"]),
+            (&json!("forged"), &json!("m"))
+        );
+    }
+
     #[test]
     fn what_is_of_another_form_leaves_with_a_reason() {
         let given = testing::apply::<ParseSyslog>(
@@ -242,6 +259,15 @@ mod tests {
             ]
         );
         assert_eq!(given.main()[0]["message"], json!("d"));
+    }
+
+    /// Each element was read up to the end of the message.
+    #[test]
+    fn many_malformed_elements_are_rejected_in_linear_time() {
+        let line = format!("<1>1 - - - - - {}", "[\" c=\"]".repeat(100_000));
+        let given = parsed("{}", &[&line, "<1>1 - - - - - [a b][c d=\"e\"] text"]);
+        assert_eq!(given.reasons(), ["has too many malformed elements of structured data"]);
+        assert_eq!(given.main()[0]["sd.c.d"], json!("e"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Terms of other programs that are not the name of a component here.
 //!
-//! A user who searches for `aggregate` or `kafka` learns more from a sentence than from the list of all
+//! A user who searches for `aggregate` or `redis` learns more from a sentence than from the list of all
 //! components.
 
 use crate::registry::Role;
@@ -137,11 +137,6 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("enrich", None, "There is no lookup in a table yet; `geoip` looks addresses up."),
     ("cache", None, "`dedupe` remembers keys. There is no other cache."),
     // Systems.
-    (
-        "kafka",
-        None,
-        "There is no connector for Kafka yet. A client can connect it by a pipe: `kcat -C -t topic | thalweg run …` with the source `stdin`, or the sink `stdout`.",
-    ),
     ("redis", None, "There is no connector for Redis yet."),
     ("nats", None, "There is no connector for NATS yet."),
     ("mqtt", None, "There is no connector for MQTT yet. `mosquitto_sub` can feed the source `stdin`."),

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use arrow_buffer::Buffer;
 use thalweg_codec::framing::{After, CutOptions, StreamPosition};
 use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
+use thalweg_codec::testing;
 use thalweg_config::ByteSize;
 use thalweg_config::testing::options;
 
@@ -140,30 +141,9 @@ fn begin(choice: usize) -> StreamCutter {
 /// Returns the messages of a stream that arrives in pieces, each with whether it was too long, and whether
 /// the stream became unusable.
 fn cut(choice: usize, pieces: &[&[u8]]) -> (Vec<(Vec<u8>, bool)>, bool) {
-    let mut cutter = begin(choice);
-    let (mut buffer, mut found) = (Vec::new(), Vec::new());
-    for number in 0..pieces.len().max(1) {
-        let piece = pieces.get(number).copied().unwrap_or_default();
-        buffer.extend_from_slice(piece);
-        let after = if number + 1 >= pieces.len() { After::End } else { After::More };
-        loop {
-            match cutter.next(&buffer, after) {
-                Ok(Some(message)) => {
-                    assert!(
-                        message.range.len() <= LIMIT + 8 + 20,
-                        "a message of {} bytes",
-                        message.range.len()
-                    );
-                    found.push((buffer[message.range].to_vec(), message.too_long));
-                }
-                Ok(None) => break,
-                Err(_) => return (found, true),
-            }
-        }
-        let done = cutter.advance();
-        buffer.drain(..done);
-        let most = 2 * LIMIT + 64 + piece.len();
-        assert!(buffer.len() <= most, "{} bytes are held", buffer.len());
+    let (found, wrong) = testing::cut(begin(choice), LIMIT, pieces.iter().copied());
+    for (message, _) in &found {
+        assert!(message.len() <= LIMIT + 8 + 20, "a message of {} bytes", message.len());
     }
-    (found, false)
+    (found, wrong.is_some())
 }

@@ -7,13 +7,11 @@
 
 use std::collections::VecDeque;
 
-use thalweg_redact::{longest_secret, redacted_start};
-use thalweg_stream::command::ProcessOutput;
+use thalweg_redact::redacted_start;
+use thalweg_stream::command::{ProcessOutput, longest_secret_or_address};
 
 /// The most of a line that is logged, in bytes.
 const LINE_BYTES: usize = 4 << 10;
-/// The longest address in which a secret is found at the cut, in bytes.
-const ADDRESS_BYTES: usize = 4 << 10;
 /// The most of the last lines that is kept, in bytes.
 const LAST_BYTES: usize = 4 << 10;
 /// The most lines that are kept.
@@ -46,7 +44,7 @@ struct Lines {
 
 impl Lines {
     fn new() -> Self {
-        Self { line: Vec::new(), most: LINE_BYTES + longest_secret().max(ADDRESS_BYTES) }
+        Self { line: Vec::new(), most: LINE_BYTES + longest_secret_or_address() }
     }
 
     fn take(&mut self, bytes: &[u8], show: &mut impl FnMut(String)) {

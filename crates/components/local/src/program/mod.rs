@@ -140,6 +140,31 @@ impl Run {
         }
     }
 
+    /// Reads more output. Returns the number of bytes, and what follows them. Without bytes, the output has
+    /// ended, or paused for the time `quiet`.
+    async fn more(
+        &self,
+        output: &mut ProcessOutput,
+        into: &mut [u8],
+        quiet: Option<Duration>,
+        end: &mut watch::Receiver<Option<End>>,
+    ) -> Result<(usize, After), Error> {
+        let came = tokio::select! {
+            came = output.read(into) => came,
+            () = tokio::time::sleep(quiet.unwrap_or_default()), if quiet.is_some() => {
+                return Ok((0, After::Quiet));
+            }
+        };
+        match came {
+            Ok(0) => Ok((0, how(end).await)),
+            Ok(read) => Ok((read, After::More)),
+            Err(error) => {
+                let message = format!("cannot read the output of `{}`", self.path);
+                Err(Error::permanent(message).caused_by(error))
+            }
+        }
+    }
+
     /// Reads the output to its end, and sends the messages.
     async fn read(
         &self,
@@ -157,19 +182,8 @@ impl Run {
                 front.copy_from_slice(&carry);
             }
             let quiet = messages.quiet().filter(|_| carried > 0);
-            let came = tokio::select! {
-                came = output.read(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
-                () = tokio::time::sleep(quiet.unwrap_or_default()), if quiet.is_some() => None,
-            };
-            let (read, after) = match came {
-                Some(Ok(read)) if read > 0 => (read, After::More),
-                Some(Ok(_)) => (0, how(&mut end).await),
-                Some(Err(error)) => {
-                    let message = format!("cannot read the output of `{}`", self.path);
-                    return Err(Error::permanent(message).caused_by(error));
-                }
-                None => (0, After::Quiet),
-            };
+            let free = memory.get_mut(carried..).unwrap_or_default();
+            let (read, after) = self.more(&mut output, free, quiet, &mut end).await?;
             let is_end = read == 0 && after != After::Quiet;
             let buffer = arenas.freeze(memory, carried + read);
             messages.send(&buffer, after, out).await?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use arrow_buffer::Buffer;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, SourceOutput};
+use thalweg_record::Budget;
 use tokio::time::Instant;
 
 use super::gelf::{Chunks, Lost};
@@ -55,15 +56,7 @@ pub async fn receive<F: Format>(
     mut format: F,
     out: &mut SourceOutput,
 ) -> Result<(), Error> {
-    let is_gelf = framing.is_some_and(|framing| framing.by == By::Gelf);
-    let mut receiver = Receiver {
-        socket,
-        framing: framing.filter(|_| !is_gelf),
-        limit,
-        charset,
-        chunks: is_gelf.then(|| Chunks::new(limit, out.share().budget())),
-        peer: None,
-    };
+    let mut receiver = Receiver::new(socket, framing, limit, charset, out.share().budget());
     let mut last = Instant::now();
     let mut is_over = false;
     while !is_over {
@@ -106,7 +99,25 @@ struct Receiver<'a> {
     peer: Option<(Sender, Arc<str>)>,
 }
 
-impl Receiver<'_> {
+impl<'a> Receiver<'a> {
+    fn new(
+        socket: &'a Datagrams,
+        framing: Option<&'a StreamFraming>,
+        limit: ByteSize,
+        charset: Charset,
+        budget: &Budget,
+    ) -> Self {
+        let is_gelf = framing.is_some_and(|framing| framing.by == By::Gelf);
+        Self {
+            socket,
+            framing: framing.filter(|_| !is_gelf),
+            limit,
+            charset,
+            chunks: is_gelf.then(|| Chunks::new(limit, budget)),
+            peer: None,
+        }
+    }
+
     /// Returns when the oldest incomplete message expires.
     fn expiry(&self) -> Option<Instant> {
         self.chunks.as_ref().and_then(Chunks::next_expiry)
@@ -128,10 +139,15 @@ impl Receiver<'_> {
 
     /// Appends the waiting datagrams to `memory`, as far as the largest one would still fit; or, of GELF, the
     /// messages that they complete. Returns the number of datagrams.
+    ///
+    /// A message for which `memory` has grown is the last one. Otherwise a few datagrams that are large when
+    /// they are decompressed would hold up the thread.
     fn collect(&mut self, memory: &mut Vec<u8>, datagrams: &mut Vec<Datagram>) -> io::Result<usize> {
+        let capacity = memory.capacity();
         for count in 0..MOST {
             let is_full = self.chunks.as_ref().is_some_and(|chunks| chunks.lost.len() >= MOST_LOST);
-            if is_full || ROOM.saturating_sub(memory.len()) < LARGEST {
+            let has_grown = memory.capacity() > capacity;
+            if is_full || has_grown || ROOM.saturating_sub(memory.len()) < LARGEST {
                 return Ok(count);
             }
             memory.reserve(LARGEST);
@@ -226,4 +242,37 @@ fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, l
 
 fn broken(out: &SourceOutput, error: &io::Error) -> Error {
     Error::temporary(format!("the socket of `{}` is broken: {error}", out.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_datagram_that_is_large_when_it_is_decompressed_is_the_last_of_its_round() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(&vec![0_u8; 4 << 20]).unwrap();
+        let large = encoder.finish().unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        for _ in 0..3 {
+            client.send_to(&large, socket.local_addr().unwrap()).await.unwrap();
+        }
+        let (socket, limit) = (Datagrams::Udp(socket), ByteSize(2 << 20));
+        let chunks = Some(Chunks::new(limit, &Budget::new(64 << 20)));
+        let mut receiver = Receiver { socket: &socket, framing: None, limit, chunks, peer: None };
+        let mut counts = Vec::new();
+        while counts.iter().sum::<usize>() < 3 {
+            socket.ready().await.unwrap();
+            let count = receiver.collect(&mut Vec::with_capacity(ROOM), &mut Vec::new()).unwrap();
+            // The system may say too early that there is a datagram.
+            counts.extend((count > 0).then_some(count));
+        }
+        assert_eq!(counts, [1, 1, 1]);
+        assert_eq!(receiver.chunks.unwrap().lost.len(), 3);
+    }
 }

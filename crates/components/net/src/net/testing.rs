@@ -59,6 +59,17 @@ impl Server {
         take(&self.source.errors).await
     }
 
+    /// Delivers batches of the `main` output until they have this number of messages. Returns the payloads.
+    pub(crate) async fn delivered(&self, count: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            let batch = self.next().await;
+            found.extend(thalweg_engine::testing::payloads(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        found
+    }
+
     /// Stops the source and waits until it has ended. Returns what it sent meanwhile.
     pub(crate) async fn stop(self) -> thalweg_engine::testing::Sent {
         self.source.stop.request();

@@ -91,7 +91,7 @@ impl Command {
             pipe: Some(pipe),
             last: VecDeque::new(),
             most: self.max_output_bytes,
-            secret: longest_secret(),
+            secret: longest_secret_or_address(),
         };
         let timeout = async {
             match self.timeout {
@@ -276,7 +276,7 @@ struct Output {
     last: VecDeque<u8>,
     /// The most bytes that are shown.
     most: usize,
-    /// The bytes that are kept before these, in which a secret may begin that ends in them.
+    /// The bytes that are kept before these, in which a secret or its address may begin that ends in them.
     secret: usize,
 }
 
@@ -321,6 +321,15 @@ impl Output {
 pub fn check_environment<'a>(mut names: impl Iterator<Item = &'a String>) -> Option<Mistake> {
     let name = names.find(|name| name.is_empty() || name.contains(['=', '\0']))?;
     Some(Mistake::new("env", format!("`{name}` is not a valid name of an environment variable.")))
+}
+
+/// The longest address in which a secret is found at a cut, in bytes.
+const ADDRESS_BYTES: usize = 4 << 10;
+
+/// Returns the number of bytes beyond a cut of a text that are needed to find each secret that crosses it. A
+/// password in an address is found by the beginning of the address.
+pub fn longest_secret_or_address() -> usize {
+    longest_secret().max(ADDRESS_BYTES)
 }
 
 /// Returns the path of a program of this name in the folders of `PATH`.
@@ -368,6 +377,13 @@ mod tests {
         let mut command = shell("echo begin swordfish-is-the-word end; exit 1");
         command.max_output_bytes = 12;
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … ${WORD} end");
+    }
+
+    #[tokio::test]
+    async fn a_password_is_replaced_although_its_address_begins_before_the_kept_output() {
+        let mut command = shell("printf 'https://%0900d:letmein@host/a/long/path' 0; exit 1");
+        command.max_output_bytes = 20;
+        assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … …@host/a/long/path");
     }
 
     #[tokio::test]

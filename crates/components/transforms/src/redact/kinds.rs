@@ -97,7 +97,8 @@ fn longest(candidate: &[u8], is_right: fn(&[u8]) -> bool) -> Option<usize> {
     separators.rev().find(|&end| candidate.get(..end).is_some_and(is_right))
 }
 
-/// Computes the check digit of Luhn.
+/// Computes the check digit of Luhn. The first digit is checked as well, since the text may be a part of a
+/// candidate.
 fn is_card(text: &[u8]) -> bool {
     let digits = || text.iter().filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'));
     let count = digits().count();
@@ -108,11 +109,18 @@ fn is_card(text: &[u8]) -> bool {
             _ => digit * 2 / 10 + digit * 2 % 10,
         })
         .sum();
-    (13..=19).contains(&count) && sum.is_multiple_of(10)
+    matches!(text.first(), Some(b'2'..=b'6')) && (13..=19).contains(&count) && sum.is_multiple_of(10)
 }
 
-/// Computes the remainder of the number that the letters and digits stand for, the first four last.
+/// Computes the remainder of the number that the letters and digits stand for, the first four last: the
+/// country and two digits, which are checked as well, since the text may be a part of a candidate.
 fn is_iban(text: &[u8]) -> bool {
+    let are_all = |range: Range<usize>, is_part: fn(&u8) -> bool| {
+        text.get(range).is_some_and(|part| part.iter().all(is_part))
+    };
+    if !are_all(0..2, u8::is_ascii_alphabetic) || !are_all(2..4, u8::is_ascii_digit) {
+        return false;
+    }
     let values = || text.iter().filter_map(|byte| char::from(*byte).to_digit(36));
     let remainder = values()
         .skip(4)

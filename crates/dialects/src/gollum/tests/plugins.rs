@@ -62,6 +62,12 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     if option.starts_with("Rotation/") || option.starts_with("Prune/") {
         needed.push(("Rotation/Enable", "true"));
     }
+    if option.starts_with("Tls") {
+        needed.push(("TlsEnable", "true"));
+    }
+    if option.starts_with("Sasl") {
+        needed.push(("SaslEnable", "true"));
+    }
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));
     }

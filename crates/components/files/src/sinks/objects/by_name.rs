@@ -47,7 +47,7 @@ pub(super) struct ByName {
     /// Numbers the objects of all names.
     ids: Arc<AtomicU64>,
     /// The numbers of the next objects of names without a writer, by their hashes. If checkpoints are kept,
-    /// only of those that the journal does not have yet. Otherwise 32 bytes for each name of the run.
+    /// only of those that the journal does not have yet. Otherwise at most 80 bytes for each name of the run.
     /// (Rejected: a maximum. The first object of a forgotten name would be replaced.)
     numbers: HashMap<u128, u64>,
     /// Counts the batches, to tell which writer was used last.

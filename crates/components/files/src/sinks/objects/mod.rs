@@ -64,7 +64,7 @@ pub use existing::Finder;
 /// through a symbolic link below the constant part of the path, or below another file. Up to `max_open_files`
 /// objects are open at the same time, within a quarter of `memory`. Beyond either, the object that got no
 /// message for longest is completed, and further messages of its name go to an object with the next number.
-/// Without `--state`, the sink remembers the number of each name: 32 bytes of memory.
+/// Without `--state`, the sink remembers the number of each name, in at most 80 bytes of memory.
 ///
 /// No two names have an object in common. A name that ends like a numbered one gets a number for its first
 /// object as well: `a-00002.jsonl` becomes `a-00002-00001.jsonl`. With `{number}`, a message is rejected if
@@ -454,7 +454,7 @@ impl Target {
         self.store.is_here() && found().is_ok_and(|found| found.is_dir())
     }
 
-    /// True if the store has an object at this path, or a folder of this machine has anything there.
+    /// True if the store has an object at this path, or is a folder of this machine with a folder there.
     pub(super) async fn exists(&self, path: &str) -> Result<bool, Error> {
         if self.is_folder(path) {
             return Ok(true);

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::framing::{DEFAULT_LIMIT, check_limit};
+use thalweg_codec::syslog::SEVERITIES;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_stream::command::{Command, Errors};
@@ -96,9 +97,6 @@ impl Default for JournaldSource {
     }
 }
 
-/// The names of priorities, the highest first.
-const PRIORITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
-
 impl Component for JournaldSource {
     const NAME: &'static str = "journald";
     const EXAMPLE: &'static str = "\
@@ -145,7 +143,7 @@ fn is_range(text: &str) -> bool {
 }
 
 fn is_priority(text: &str) -> bool {
-    PRIORITIES.contains(&text) || text.parse::<usize>().is_ok_and(|number| number < PRIORITIES.len())
+    SEVERITIES.contains(&text) || text.parse::<usize>().is_ok_and(|number| number < SEVERITIES.len())
 }
 
 impl JournaldSource {

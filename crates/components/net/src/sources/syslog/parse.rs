@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use thalweg_codec::syslog::{Parsed, SyslogColumns, SyslogOptions};
 use thalweg_engine::{Reading, Received};
 use thalweg_record::ViewBuilder;
@@ -36,6 +36,20 @@ impl Parser {
             others: config.others,
         }
     }
+
+    /// Parses a message that arrived at `now`. Another line counts as a message of its sender, if `others`
+    /// accepts it.
+    fn parsed<'a>(
+        &self,
+        raw: &'a [u8],
+        peer: &'a str,
+        now: DateTime<Utc>,
+    ) -> Result<Parsed<'a>, &'static str> {
+        match (self.options.parse(raw, now), self.others) {
+            (Err(_), Others::Accept) => Ok(Parsed::line(raw, host(peer), now)),
+            (parsed, _) => parsed,
+        }
+    }
 }
 
 impl Format for Parser {
@@ -57,12 +71,7 @@ impl Format for Parser {
         let now = Utc::now();
         for range in messages {
             let raw = cut.buffer.get(range.clone()).unwrap_or_default();
-            let parsed = self.options.parse(raw, now);
-            let parsed = match (parsed, self.others) {
-                (Err(_), Others::Accept) => Ok(Parsed::line(raw, host(peer), now)),
-                (parsed, _) => parsed,
-            };
-            match parsed {
+            match self.parsed(raw, peer, now) {
                 Ok(parsed) => {
                     match self.payload {
                         Payload::Raw => payload.push(raw),

@@ -315,6 +315,25 @@ impl Messages {
         }
     }
 
+    /// Adds the fields of a batch to the table of the object.
+    async fn write_rows(
+        &mut self,
+        batch: &Batch,
+        options: &TableOptions,
+        rejects: &mut Rejects,
+    ) -> Result<(), Error> {
+        self.drain().await?;
+        let table = match &mut self.object.table {
+            Some(table) => table,
+            None => {
+                let table = Table::new(options, batch.fields().schema_ref(), &self.budget)?;
+                self.object.table.insert(table)
+            }
+        };
+        self.object.undrained = paid(&self.budget, table.write(batch, rejects)?);
+        Ok(())
+    }
+
     /// Adds the bytes that a table returned. This must happen before the next write to the table, which could
     /// not be undone if adding failed.
     async fn drain(&mut self) -> Result<(), Error> {
@@ -579,20 +598,8 @@ impl Sink for Messages {
             // Early, so that the choice is in the saved state before the object is visible.
             self.claim().await?;
         }
-        match &self.table {
-            Some(options) => {
-                let options = options.clone();
-                self.drain().await?;
-                let table = match &mut self.object.table {
-                    Some(table) => table,
-                    None => self.object.table.insert(Table::new(
-                        &options,
-                        batch.fields().schema_ref(),
-                        &self.budget,
-                    )?),
-                };
-                self.object.undrained = paid(&self.budget, table.write(batch, rejects)?);
-            }
+        match self.table.clone() {
+            Some(options) => self.write_rows(batch, &options, rejects).await?,
             None => {
                 let header = match self.object.is_new {
                     true => self.encode.header(&batch.fields().schema()),

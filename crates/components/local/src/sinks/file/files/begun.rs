@@ -130,26 +130,47 @@ impl Files {
     }
 
     /// Removes the pieces that were begun after the saved state, if their messages are sent again. Those that
-    /// the state has stay: they are cut. Returns all notes.
+    /// the state has stay: they are cut. Returns the notes without those of other pieces that were begun
+    /// before: a service has one for each piece since its start.
     pub(super) fn settle_noted(&mut self, saved: &[Saved]) -> Result<Vec<Note>, Error> {
         let Some(journal) = self.settings.journal.clone() else { return Ok(Vec::new()) };
         let known = saved.iter().map(|entry| entry.noted).max().unwrap_or(0);
-        let entries = journal.entries(PREFIX)?.into_iter();
-        let notes: Vec<Note> = entries.filter_map(|(_, value)| serde_json::from_value(value).ok()).collect();
-        let last = journal.entries(LAST)?.into_iter().next().and_then(|(_, last)| last.as_u64()).unwrap_or(0);
-        self.noted.set(notes.iter().map(|note| note.order).max().unwrap_or(0).max(known).max(last));
         let kept = Kept::new(saved, known);
-        let others: Vec<&Note> = notes.iter().filter(|note| !kept.has(note)).collect();
+        let last = journal.entries(LAST)?.into_iter().next().and_then(|(_, last)| last.as_u64()).unwrap_or(0);
+        let (mut last, mut has_others, mut notes) = (last.max(known), false, Vec::new());
+        for note in each_note(&journal) {
+            let note = note?;
+            let is_kept = kept.has(&note);
+            last = last.max(note.order);
+            has_others |= !is_kept;
+            if is_kept || note.order == 0 || note.order > known {
+                notes.push(note);
+            }
+        }
+        self.noted.set(last);
         if self.settings.resends {
-            others.iter().filter(|note| note.order > known).for_each(|note| note.remove());
+            notes.iter().filter(|note| note.order > known && !kept.has(note)).for_each(Note::remove);
         }
         // A run that is killed before this repeats the removal, which finds nothing.
-        if !others.is_empty() {
-            journal.note(LAST, &self.noted.get().into())?;
-            others.iter().try_for_each(|note| journal.forget(&key(&note.piece)))?;
+        if has_others {
+            journal.note(LAST, &last.into())?;
+            for note in each_note(&journal) {
+                let note = note?;
+                if !kept.has(&note) {
+                    journal.forget(&key(&note.piece))?;
+                }
+            }
         }
         Ok(notes)
     }
+}
+
+/// Returns the notes in a journal, one by one.
+fn each_note(journal: &Journal) -> impl Iterator<Item = Result<Note, Error>> + use<> {
+    journal.each(PREFIX).filter_map(|entry| match entry {
+        Ok((_, value)) => serde_json::from_value(value).ok().map(Ok),
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// The files that the saved state has.

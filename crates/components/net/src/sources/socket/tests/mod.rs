@@ -95,13 +95,7 @@ async fn a_length_before_each_message_can_be_kept() {
     let mut client = server.connect().await;
     trickle(&mut client, b"\0\x03one\0\x03two", 1).await;
     drop(client);
-    let mut found = Vec::new();
-    while found.len() < 2 {
-        let batch = server.next().await;
-        found.extend(payloads(&batch));
-        batch.settle(Outcome::Delivered);
-    }
-    assert_eq!(found, ["\0\u{3}one", "\0\u{3}two"]);
+    assert_eq!(server.delivered(2).await, ["\0\u{3}one", "\0\u{3}two"]);
     assert!(server.stop().await.main.is_empty());
 }
 
@@ -493,13 +487,10 @@ async fn datagrams_of_gelf_are_joined_and_decompressed() {
     for datagram in &datagrams {
         client.send_to(datagram, &server.address).await.unwrap();
     }
-    let mut found = Vec::new();
-    while found.len() < 2 {
-        let batch = server.next().await;
-        found.extend(payloads(&batch));
-        batch.settle(Outcome::Delivered);
-    }
-    assert_eq!(found, ["{\"short_message\":\"plain\"}", "{\"short_message\":\"compressed\"}"]);
+    assert_eq!(
+        server.delivered(2).await,
+        ["{\"short_message\":\"plain\"}", "{\"short_message\":\"compressed\"}"]
+    );
     let lost = server.next_error().await;
     let reason = "is chunk 2 of 2 of GELF, but the first chunk is 0, and there are at most 128";
     assert_eq!(reasons(&lost)[0].1, reason);
@@ -528,12 +519,6 @@ async fn a_stream_of_gelf_has_a_nul_after_each_message() {
     let mut client = server.connect().await;
     trickle(&mut client, b"{\"a\":\n1}\0{}\0", 5).await;
     drop(client);
-    let mut found = Vec::new();
-    while found.len() < 2 {
-        let batch = server.next().await;
-        found.extend(payloads(&batch));
-        batch.settle(Outcome::Delivered);
-    }
-    assert_eq!(found, ["{\"a\":\n1}", "{}"]);
+    assert_eq!(server.delivered(2).await, ["{\"a\":\n1}", "{}"]);
     assert!(server.stop().await.main.is_empty());
 }
