@@ -23,8 +23,8 @@ use crate::connection::Connection;
 
 /// How often the source asks how far the consumer is.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// How long the numbers of acknowledged messages are remembered, at least: longer than a server takes to store
-/// acknowledgements.
+/// How long the numbers of acknowledged messages are remembered, at least: longer than a server takes to
+/// store acknowledgements.
 const REMEMBER: Duration = Duration::from_secs(30);
 /// The time that servers wait for an acknowledgement if a consumer does not say it.
 const ACK_WAIT: Duration = Duration::from_secs(30);
