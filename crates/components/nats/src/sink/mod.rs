@@ -1,8 +1,8 @@
 //! `nats`: sends messages to subjects, by default to those of streams.
 //!
 //! A batch of the engine is sent as a whole, with a limited number of messages that have no answer yet. It is
-//! durable when a stream has confirmed each message ([`stored`]); without JetStream, when the server has
-//! taken all of them ([`Nats::send_to_core`]). One batch is on its way at a time, so order is kept.
+//! durable when a stream has confirmed each message; without JetStream, when the server has taken all of
+//! them. One batch is on its way at a time, so order is kept.
 //!
 //! Messages are sent by the core's requests, and not by the client's JetStream. That keeps what is needed for
 //! answers that never come, without a limit.

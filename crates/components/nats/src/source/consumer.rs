@@ -20,8 +20,8 @@ use crate::connection::Connection;
 /// The number of messages that a request is for.
 const RECORDS: usize = 2048;
 /// How long a request waits for messages at the server, and how much later the source takes it for lost.
-const EXPIRES: Duration = Duration::from_secs(5);
-const LOST_AFTER: Duration = Duration::from_secs(2);
+const EXPIRES: Duration = Duration::from_secs(2);
+const LOST_AFTER: Duration = Duration::from_secs(1);
 /// The pause after a request that the server refused.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long the server may refuse all requests before the source looks for its stream and consumer again.
@@ -129,6 +129,8 @@ pub(super) struct Requests<'a> {
     refused: Option<Instant>,
     /// True if all messages were taken that had arrived by the end of the last call of [`next`](Self::next).
     pub(super) is_drained: bool,
+    /// True if a request was sent, since it was last set to false.
+    pub(super) has_asked: bool,
 }
 
 struct Pending {
@@ -176,6 +178,7 @@ impl<'a> Requests<'a> {
             pause_until: None,
             refused: None,
             is_drained: false,
+            has_asked: false,
         })
     }
 
@@ -238,6 +241,7 @@ impl<'a> Requests<'a> {
         asked.map_err(|error| Error::temporary("messages cannot be asked for").caused_by(error))?;
         let until = Instant::now() + self.expires + LOST_AFTER;
         self.pending = Some(Pending { left: all, all, until, epoch });
+        self.has_asked = true;
         Ok(())
     }
 

@@ -77,6 +77,12 @@ impl Deliveries {
         Arrival::New
     }
 
+    /// Notes that the next deliveries do not follow the last one: a server that crashed in between may count
+    /// them from an earlier number.
+    pub(super) fn interrupt(&mut self) {
+        self.last = None;
+    }
+
     /// Notes that messages are sent on. Returns the offset of their checkpoint.
     pub(super) fn send<'a>(&mut self, places: impl IntoIterator<Item = &'a Place>) -> Value {
         for place in places {
@@ -109,7 +115,7 @@ impl Deliveries {
 
     /// Forgets messages that failed, so that they can be sent on again. Returns the subjects for the news.
     pub(super) fn fail(&mut self, sequences: &[u64]) -> Vec<Subject> {
-        self.last = None;
+        self.interrupt();
         sequences.iter().for_each(|sequence| self.known.remove(*sequence));
         self.settle(sequences)
     }
@@ -191,6 +197,9 @@ mod tests {
         let places = [place(10, 1, 1), place(14, 2, 1), place(20, 4, 1), place(30, 5, 2), place(40, 6, 1)];
         let saved = deliveries.send(&places);
         assert_eq!(saved["known"], json!([[10, 14], [20, 20], [30, 30], [40, 40]]));
+        deliveries.interrupt();
+        let saved = deliveries.send(&[place(50, 7, 1), place(60, 8, 1)]);
+        assert_eq!(saved["known"], json!([[10, 14], [20, 20], [30, 30], [40, 40], [50, 60]]));
     }
 
     #[test]

@@ -160,6 +160,9 @@ impl Passing<'_> {
         while !out.is_stopping() {
             let (before, now) = (self.floor.before.load(Relaxed), self.floor.now.load(Relaxed));
             let arrived = requests.next().await?;
+            if std::mem::take(&mut requests.has_asked) {
+                self.deliveries.lock().interrupt();
+            }
             if arrived.is_empty() {
                 if self.is_idle(active).await {
                     return Ok(());
