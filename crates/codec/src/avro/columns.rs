@@ -18,7 +18,7 @@ use super::cursor::{Cursor, Fault};
 use super::logical::{Decimal, date, duration, time, uuid};
 use super::nested::{self, Growth};
 use super::schema::{Node, Schema};
-use crate::columns::FieldType;
+use crate::columns::{FieldType, shortened};
 
 /// The maximum size of the JSON text of one datum, in bytes, unless [`DatumColumns::within`] gives another.
 const MOST_TEXT: usize = 16 << 20;
@@ -83,7 +83,7 @@ impl DatumColumns {
                 Err(fault) => {
                     column.builder.push_null();
                     columns.for_each(|column| column.builder.push_null());
-                    let (name, at) = (&column.name, cursor.at());
+                    let (name, at) = (shortened(&column.name), cursor.at());
                     return Err(format!("is not a datum of the schema: {fault} (in `{name}`, at byte {at})"));
                 }
             }

@@ -272,6 +272,17 @@ fn values_that_break_the_rules_say_which() {
 }
 
 #[test]
+fn a_reason_has_the_start_of_a_long_name() {
+    let schema = json!({"type": "record", "name": "r", "fields": [{"name": "n".repeat(1000), "type": "int"}]});
+    let reason = first_row(&schema.to_string(), &[]).unwrap_err();
+    let name = "n".repeat(60);
+    assert_eq!(
+        reason,
+        format!("is not a datum of the schema: the bytes end within a value (in `{name}...`, at byte 0)")
+    );
+}
+
+#[test]
 fn an_array_of_more_items_than_bytes_ends_early() {
     let nulls = json!({"type": "array", "items": "null"});
     let datum = |count: i64| [long(count), long(0)].concat();
