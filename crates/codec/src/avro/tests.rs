@@ -273,7 +273,8 @@ fn values_that_break_the_rules_say_which() {
 
 #[test]
 fn a_reason_has_the_start_of_a_long_name() {
-    let schema = json!({"type": "record", "name": "r", "fields": [{"name": "n".repeat(1000), "type": "int"}]});
+    let schema =
+        json!({"type": "record", "name": "r", "fields": [{"name": "n".repeat(1000), "type": "int"}]});
     let reason = first_row(&schema.to_string(), &[]).unwrap_err();
     let name = "n".repeat(60);
     assert_eq!(
