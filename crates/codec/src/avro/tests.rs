@@ -303,6 +303,20 @@ fn an_array_of_more_items_than_bytes_ends_early() {
 }
 
 #[test]
+fn a_last_value_that_grows_beyond_the_limit_is_refused() {
+    let schema = Schema::parse(r#"{"type": "array", "items": "string"}"#).unwrap();
+    let datum = [long(1), text(&"\u{1}".repeat(100)), long(0)].concat();
+    let read = |most: usize| {
+        let mut columns = DatumColumns::new(Arc::new(schema.clone())).within(most);
+        columns.begin(&[], 1);
+        columns.read(&datum)
+    };
+    // Each character takes six bytes.
+    assert_eq!(read(604), Ok(datum.len()));
+    assert!(read(603).unwrap_err().contains("far larger as JSON"));
+}
+
+#[test]
 fn long_symbols_are_not_copied_without_end() {
     let long = json!({"type": "enum", "name": "e", "symbols": ["x".repeat(100_000)]});
     let field = |number: usize| json!({"name": format!("f{number}"), "type": if number == 0 { long.clone() } else { json!("e") }});
