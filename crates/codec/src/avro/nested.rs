@@ -45,8 +45,10 @@ pub(super) fn write(
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let start = out.len();
+    let mut writer = Writer { schema, growth, start, out };
     // The row is an object around the value.
-    Writer { schema, growth, start, out }.value(node, cursor, 1)
+    writer.value(node, cursor, 1)?;
+    writer.check_size(cursor)
 }
 
 struct Writer<'a> {
@@ -59,9 +61,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn value(&mut self, node: usize, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
-        if !self.growth.allows(self.out.len() - self.start, cursor.at()) {
-            return Err(Fault::Large);
-        }
+        self.check_size(cursor)?;
         let schema = self.schema;
         match schema.node(node) {
             Node::Array(items) => self.array(*items, cursor, depth + 1),
@@ -70,6 +70,11 @@ impl Writer<'_> {
             Node::Union(branches) => self.value(cursor.branch(branches)?, cursor, depth),
             scalar => scalar_json(scalar, cursor, self.out),
         }
+    }
+
+    fn check_size(&self, cursor: &Cursor<'_>) -> Result<(), Fault> {
+        let is_allowed = self.growth.allows(self.out.len() - self.start, cursor.at());
+        if is_allowed { Ok(()) } else { Err(Fault::Large) }
     }
 
     fn array(&mut self, items: usize, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {

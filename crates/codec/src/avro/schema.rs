@@ -20,6 +20,10 @@ use crate::json::write_text;
 const LONGEST: usize = 1 << 20;
 const MOST_TYPES: usize = 1 << 16;
 const MOST_FIELDS: usize = 4096;
+/// The maximum size of a full name, and of the schema with all names in full, in bytes. A short name may
+/// stand for a long one at each of its places.
+const LONGEST_NAME: usize = 1 << 10;
+const LONGEST_CANONICAL: usize = 8 << 20;
 /// The maximum precision of a decimal in Arrow.
 const MOST_DIGITS: u64 = 76;
 
@@ -126,6 +130,9 @@ struct Parser {
 impl Parser {
     /// Reads a type, within a namespace.
     fn any(&mut self, json: &Value, namespace: &str) -> Result<usize, String> {
+        if self.canonical.len() > LONGEST_CANONICAL {
+            return Err(format!("with all names in full it is longer than {} MiB", LONGEST_CANONICAL >> 20));
+        }
         match json {
             Value::String(name) => self.named(name, None, namespace),
             Value::Array(branches) => self.union(branches, namespace),
@@ -289,6 +296,9 @@ impl Parser {
         let name = name.ok_or("a type `record`, `enum` or `fixed` has no `name`")?;
         let namespace = members.get("namespace").and_then(Value::as_str).unwrap_or(namespace);
         let full = full_name(name, namespace);
+        if full.len() > LONGEST_NAME {
+            return Err(format!("the name `{}` is longer than {LONGEST_NAME} bytes", shortened(&full)));
+        }
         if self.names.contains_key(&full) || primitive(&full).is_some() {
             return Err(format!("the name `{}` is taken", shortened(&full)));
         }
@@ -451,5 +461,21 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(Schema::parse(text).unwrap_err(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn short_names_that_stand_for_long_ones_have_a_limit() {
+        let schema = |space: usize, count: usize| {
+            let branches = ["\"r\""].repeat(count).join(",");
+            let space = "n".repeat(space);
+            format!(
+                r#"{{"type":"record","name":"r","namespace":"{space}","fields":[{{"name":"a","type":[{branches}]}}]}}"#
+            )
+        };
+        assert!(Schema::parse(&schema(1000, 1000)).is_ok());
+        let reason = Schema::parse(&schema(1000, 20_000)).unwrap_err();
+        assert_eq!(reason, "with all names in full it is longer than 8 MiB");
+        let reason = Schema::parse(&schema(1023, 1)).unwrap_err();
+        assert_eq!(reason, format!("the name `{}...` is longer than 1024 bytes", "n".repeat(60)));
     }
 }
