@@ -64,6 +64,7 @@ fn every_component_has_its_suite() {
 const WITHOUT_CHARSET: &[(&str, &str)] = &[
     ("journald", "the journal's export format is UTF-8"),
     ("kafka", "the messages of a broker are not cut"),
+    ("nats", "the messages of a server are not cut"),
     ("proxy", "passes bytes on as they are"),
 ];
 

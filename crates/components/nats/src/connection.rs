@@ -22,8 +22,8 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The number of messages that wait in the client to be written.
 const QUEUE: usize = 256;
-/// The number of messages of a subscription that wait in the client to be taken.
-const SUBSCRIPTION: usize = 8192;
+/// The number of messages of a subscription that wait in the client to be taken. It drops further ones.
+pub(crate) const SUBSCRIPTION: usize = 8192;
 /// How often a component looks whether there is a connection.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -58,13 +58,13 @@ impl Notices {
 }
 
 impl Connection {
-    /// Connects to one of the servers.
+    /// Connects to one of the servers. `subscription` messages of a subscription may wait to be taken.
     ///
     /// # Errors
     /// If none answers, or the user is refused.
-    pub(crate) async fn open(options: &ServerOptions) -> Result<Self, Error> {
+    pub(crate) async fn open(options: &ServerOptions, subscription: usize) -> Result<Self, Error> {
         let notices = Arc::<Mutex<Notices>>::default();
-        let prepared = prepared(options, &notices).await?;
+        let prepared = prepared(options, &notices).await?.subscription_capacity(subscription);
         let client = prepared.connect(&options.servers[..]).await.map_err(|error| failed(options, error))?;
         let statistics = client.statistics();
         Ok(Self { client, statistics, notices })
@@ -97,6 +97,15 @@ impl Connection {
         self.notices.lock().dropped
     }
 
+    /// Adds what the server reported last to an error: a server that refuses a message or a subscription says
+    /// so apart from it.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        match self.notices().last {
+            Some(reason) => error.caused_by(reason),
+            None => error,
+        }
+    }
+
     /// Returns what was reported so far.
     pub(crate) fn notices(&self) -> Notices {
         self.notices.lock().clone()
@@ -113,7 +122,6 @@ async fn prepared(options: &ServerOptions, notices: &Arc<Mutex<Notices>>) -> Res
         .custom_inbox_prefix(&options.inbox_prefix)
         .ping_interval(PING_EVERY)
         .client_capacity(QUEUE)
-        .subscription_capacity(SUBSCRIPTION)
         .require_tls(options.tls.is_some())
         .tls_client_config(tls)
         .reconnect_delay_callback(pause)

@@ -25,8 +25,12 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
     let answer = Answer { status, headers: headers.clone(), body: body.to_vec(), is_whole: true };
     let mut parts = Parts::default();
     (0..messages).for_each(|_| parts.push(b"a b=1\n"));
-    let services: [&dyn Service; 4] =
-        [&elasticsearch::Bulk, &clickhouse::Inserts { has_tokens: true }, &loki::Push, &influxdb::Write];
+    let services: [&dyn Service; 4] = [
+        &elasticsearch::Bulk { has_one_index: false },
+        &clickhouse::Inserts { has_tokens: true },
+        &loki::Push,
+        &influxdb::Write,
+    ];
     services.map(|service| counts(service.read(&request, &answer, &parts), messages)).to_vec()
 }
 

@@ -167,10 +167,7 @@ impl TlsClient {
             true => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider()))),
-            false => builder.with_root_certificates(match &self.ca {
-                Some(path) => roots(path)?,
-                None => system_roots(),
-            }),
+            false => builder.with_root_certificates(self.trusted()?),
         };
         match (&self.certificate, &self.key) {
             (Some(certificate), Some(private)) => builder
@@ -188,11 +185,8 @@ impl TlsClient {
     pub fn config_with_name(&self) -> Result<ClientConfig, Error> {
         let mut config = self.config()?;
         let Some(name) = self.server_name.as_ref().filter(|_| !self.insecure) else { return Ok(config) };
-        let roots = match &self.ca {
-            Some(path) => roots(path)?,
-            None => system_roots(),
-        };
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let roots = Arc::new(self.trusted()?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider()).build();
         let verifier = verifier.map_err(|error| {
             Error::permanent("the certificate of the server cannot be verified").caused_by(error)
         })?;
@@ -200,6 +194,14 @@ impl TlsClient {
             .map_err(|error| Error::permanent(format!("`{name}` is no name of a server")).caused_by(error))?;
         config.dangerous().set_certificate_verifier(Arc::new(CarriesName { verifier, name }));
         Ok(config)
+    }
+
+    /// Returns the authorities to trust.
+    fn trusted(&self) -> Result<RootCertStore, Error> {
+        match &self.ca {
+            Some(path) => roots(path),
+            None => Ok(system_roots()),
+        }
     }
 
     /// Builds a connector for connections that the caller opens itself.

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use thalweg_engine::Error;
 
 use super::outgoing::Outgoing;
-use crate::connection::Connection;
+use crate::connection::{Connection, SUBSCRIPTION};
 use crate::options::ServerOptions;
 
 /// A connection with a subject for answers.
@@ -33,12 +33,13 @@ pub(super) enum NotSent {
 }
 
 impl Link {
-    /// Connects to one of the servers.
+    /// Connects to one of the servers. At most `pending` messages are without an answer.
     ///
     /// # Errors
     /// If that fails.
-    pub(super) async fn open(options: &ServerOptions) -> Result<Self, Error> {
-        let connection = Connection::open(options).await?;
+    pub(super) async fn open(options: &ServerOptions, pending: usize) -> Result<Self, Error> {
+        // A message that was sent again may have two answers.
+        let connection = Connection::open(options, SUBSCRIPTION.max(2 * pending)).await?;
         let inbox = connection.client.new_inbox();
         let answers = connection.client.subscribe(format!("{inbox}.*")).await;
         let answers =

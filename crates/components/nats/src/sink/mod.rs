@@ -193,7 +193,7 @@ impl Nats {
     /// Connects to one of the servers, unless that is done.
     async fn connect(&mut self) -> Result<(), Error> {
         if self.link.is_none() {
-            self.link = Some(Link::open(&self.config.servers).await?);
+            self.link = Some(Link::open(&self.config.servers, self.limits.pending).await?);
         }
         Ok(())
     }
@@ -223,7 +223,8 @@ impl Nats {
         self.round_trips += 1;
         if !link.round_trip(self.round_trips, timeout).await {
             let seconds = timeout.as_secs_f64();
-            return Err(Error::overloaded(format!("the server did not take messages within {seconds} s")));
+            let error = Error::overloaded(format!("the server did not take messages within {seconds} s"));
+            return Err(link.connection.explained(error));
         }
         if link.connection.epoch() != epoch {
             return Err(Error::temporary("the connection broke while messages were sent"));

@@ -182,7 +182,10 @@ impl Storing {
         let is_waiting = self.rows[place] == Row::Sent;
         match answer {
             // Also to a message that is to be sent again.
-            Answer::Stored => self.settle(place, Row::Stored),
+            Answer::Stored => {
+                self.missing.remove(bound, place);
+                self.settle(place, Row::Stored)
+            }
             Answer::Refused(reason) => self.settle(place, Row::Refused(reason)),
             _ if !is_waiting => false,
             Answer::Later(reason) => self.later(place, reason),
@@ -196,9 +199,14 @@ impl Storing {
         }
     }
 
-    /// Notes the outcome of a message. Returns true: that is progress.
+    /// Notes the outcome of a message. Returns true if that is progress.
     fn settle(&mut self, place: usize, outcome: Row) -> bool {
-        if std::mem::replace(&mut self.rows[place], outcome) == Row::Sent {
+        let row = &mut self.rows[place];
+        // A message that was sent twice may be refused the second time.
+        if *row == Row::Stored {
+            return false;
+        }
+        if std::mem::replace(row, outcome) == Row::Sent {
             self.waiting -= 1;
         }
         true
@@ -221,10 +229,9 @@ impl Storing {
         self.send_again();
         let seconds = limits.timeout.as_secs_f64();
         let error = Error::overloaded(format!("{missing} messages were not confirmed within {seconds} s"));
-        // The server reports it apart from the message if the user may not send it.
-        match self.reason.take().or_else(|| link.connection.notices().last) {
+        match self.reason.take() {
             Some(reason) => error.caused_by(reason),
-            None => error,
+            None => link.connection.explained(error),
         }
     }
 }
@@ -255,5 +262,58 @@ impl Missing {
         }
         *last = now;
         (first.elapsed() >= Self::GRACE).then(|| format!("no stream has the subject `{subject}`"))
+    }
+
+    /// Notes that the subject of a message has a stream: it was missing for a moment only.
+    fn remove(&mut self, bound: &mut Bound<'_>, row: usize) {
+        if !self.0.is_empty()
+            && let Ok(subject) = bound.subject(row)
+        {
+            self.0.remove(subject.as_str());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::NatsSink;
+    use thalweg_engine::testing::{batch, context, options};
+
+    /// Returns a message without an answer, whose subject was first missing `missing` ago.
+    fn sent(batch: &Batch, missing: Duration) -> Storing {
+        let mut storing = Storing::new();
+        storing.begin(batch, || context().memory.claim(1));
+        (storing.rows[0], storing.next, storing.waiting) = (Row::Sent, 1, 1);
+        let now = Instant::now();
+        storing.missing.0.insert("s".to_owned(), (now.checked_sub(missing).unwrap(), now));
+        storing
+    }
+
+    #[test]
+    fn a_subject_that_had_a_stream_meanwhile_is_not_missing_for_long() {
+        let batch = batch(["a"]);
+        let mut rows = Rows::new(&options::<NatsSink>("{ servers: h, subject: s }"));
+        let mut bound = rows.bind(&batch);
+        let mut storing = sent(&batch, Missing::GRACE);
+        assert!(storing.note(0, Answer::NoStream, &mut bound, false));
+        assert_eq!(storing.finish(), [(0, "no stream has the subject `s`".to_owned())]);
+        let mut storing = sent(&batch, Missing::GRACE);
+        storing.missing.remove(&mut bound, 0);
+        assert!(!storing.note(0, Answer::NoStream, &mut bound, false));
+        assert_eq!((storing.rows[0].clone(), storing.waiting, storing.next), (Row::Unsent, 0, 0));
+    }
+
+    #[test]
+    fn a_message_that_is_stored_stays_so() {
+        let batch = batch(["a"]);
+        let mut rows = Rows::new(&options::<NatsSink>("{ servers: h, subject: s }"));
+        let mut bound = rows.bind(&batch);
+        let mut storing = sent(&batch, Duration::ZERO);
+        assert!(storing.note(0, Answer::Stored, &mut bound, false));
+        assert!(storing.missing.0.is_empty());
+        assert!(!storing.note(0, Answer::Refused("no".to_owned()), &mut bound, false));
+        assert!(!storing.note(0, Answer::NoStream, &mut bound, false));
+        assert_eq!((storing.waiting, storing.finish()), (0, vec![]));
     }
 }

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, SUBSCRIPTION};
 use crate::options::{SUBJECT_RULE, ServerOptions, Wildcards, is_name, is_subject};
 use messages::{Field, Messages};
 use stream::Stream;
@@ -315,7 +315,7 @@ struct Core {
 #[async_trait]
 impl Source for Core {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = Connection::open(&self.config.servers).await?;
+        let connection = Connection::open(&self.config.servers, SUBSCRIPTION).await?;
         let subscription = Subscription {
             config: &self.config,
             messages: &self.messages,
@@ -333,7 +333,7 @@ struct JetStream(Stream);
 #[async_trait]
 impl Source for JetStream {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = Connection::open(&self.0.config.servers).await?;
+        let connection = Connection::open(&self.0.config.servers, SUBSCRIPTION).await?;
         self.0.run(&connection, out).await
     }
 }

@@ -106,7 +106,7 @@ impl Endpoint<'_> {
         };
         // The value is secret, so it is not shown.
         let mut value = HeaderValue::try_from(text).map_err(|_| {
-            "`bearer` has a character that a header cannot have, such as a line feed.".to_owned()
+            "`auth` has a character that a header cannot have, such as a line feed.".to_owned()
         })?;
         value.set_sensitive(true);
         Ok(Some(value))
@@ -164,7 +164,7 @@ impl Endpoint<'_> {
             return Ok(client.clone());
         }
         let built = Client::builder()
-            .tls_backend_preconfigured(self.tls.config()?)
+            .tls_backend_preconfigured(self.tls.config_with_name()?)
             .timeout(self.timeout)
             // Following a redirection may turn the request into one without a body.
             .redirect(redirect::Policy::none())

@@ -108,29 +108,30 @@ impl Encoded {
         &self.parts
     }
 
-    /// Cuts the parts of these rows, which ascend, into pieces of at most this many bytes and messages. A
-    /// larger message is a piece of its own. The same rows are cut in the same way.
+    /// Cuts all parts into pieces of at most this many bytes and messages, and returns what each piece has of
+    /// these rows, which ascend. A larger message is a piece of its own.
+    ///
+    /// A piece that is sent again has the same messages as before, whatever became of its neighbours. A
+    /// server that recognises a repeated request needs that.
     pub(crate) fn cut(&self, rows: &[usize], most_bytes: usize, most: usize) -> Vec<(Vec<usize>, Parts)> {
         let mut pieces: Vec<(Vec<usize>, Parts)> = Vec::new();
+        // Of the last piece, with the rows that are left out.
+        let (mut bytes, mut count) = (0, 0);
         for (number, row) in self.rows.iter().enumerate() {
-            if rows.binary_search(row).is_err() {
-                continue;
-            }
             let part = self.parts.get(number);
-            match pieces.last_mut() {
-                Some((known, parts))
-                    if known.len() < most && parts.bytes.len() + part.len() <= most_bytes =>
-                {
-                    known.push(*row);
-                    parts.push(part);
-                }
-                _ => {
-                    let mut parts = Parts::default();
-                    parts.push(part);
-                    pieces.push((vec![*row], parts));
-                }
+            if count == 0 || count >= most || bytes + part.len() > most_bytes {
+                pieces.push((Vec::new(), Parts::default()));
+                (bytes, count) = (0, 0);
+            }
+            (bytes, count) = (bytes + part.len(), count + 1);
+            if let Some((known, parts)) = pieces.last_mut()
+                && rows.binary_search(row).is_ok()
+            {
+                known.push(*row);
+                parts.push(part);
             }
         }
+        pieces.retain(|(rows, _)| !rows.is_empty());
         pieces
     }
 }
@@ -183,6 +184,14 @@ mod tests {
         assert_eq!(cut(100, 2), ["aabb", "ccccccd", "ef"]);
         let rest = made.cut(&[1, 3], 100, 100);
         assert_eq!((rest[0].0.clone(), rest[0].1.bytes()), (vec![1, 3], &b"bbd"[..]));
+    }
+
+    #[test]
+    fn a_piece_is_the_same_when_its_neighbours_are_done() {
+        let made = encoded(&["aaa", "bbbb", "c", "dd"]);
+        assert_eq!(made.cut(&[0, 1, 2, 3], 4, 9).len(), 3);
+        let rows: Vec<Vec<usize>> = made.cut(&[0, 2], 4, 9).into_iter().map(|(rows, _)| rows).collect();
+        assert_eq!(rows, [[0], [2]]);
     }
 
     #[test]

@@ -104,12 +104,11 @@ impl Rounds {
         Self { name: name.into(), limit, in_order, give_up, progress, since: None, not_before: None }
     }
 
-    /// Begins a batch, or resumes it if it is the same batch as before. Returns the rows that are not done.
-    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) -> Vec<usize> {
+    /// Begins a batch, or resumes it if it is the same batch as before.
+    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) {
         if self.progress.begin(payload) {
             self.since = None;
         }
-        self.open(payload.len())
     }
 
     fn open(&self, rows: usize) -> Vec<usize> {

@@ -152,11 +152,12 @@ impl Store {
         }))
     }
 
-    /// Encodes the messages of the batch that are not done.
+    /// Encodes all messages of the batch, also those that are done: pieces depend on them.
     fn encoded(&mut self, batch: &Batch) -> Encoded {
-        let open = self.rounds.begin(batch.payload());
+        self.rounds.begin(batch.payload());
+        let all: Vec<usize> = (0..batch.rows()).collect();
         let mut encoded = Encoded::default();
-        self.encode.encode(batch, &open, &mut encoded);
+        self.encode.encode(batch, &all, &mut encoded);
         for (row, reason) in encoded.take_rejected() {
             self.rounds.reject(row, reason);
         }
@@ -189,8 +190,8 @@ impl Sink for Store {
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let encoded = self.encoded(batch);
-        // The parts, and the body that is made of them.
-        let _copies = self.memory.claim(encoded.len() * 2);
+        // The parts, the pieces that are cut of them, and the bodies.
+        let _copies = self.memory.claim(encoded.len() * 3);
         let (gather, budget) = (self.gather.clone(), self.memory.budget().clone());
         let limits = gather.limits();
         let pieces = move |open: Vec<usize>| {

@@ -8,7 +8,8 @@
 //!
 //! A group that is refused as a whole may contain a single bad message. It is sent again in halves, until bad
 //! messages are alone. If [`MOST_ALONE`] messages were refused one by one and none was accepted, the reason
-//! is not in the messages, and the rest is refused with them.
+//! is not in the messages, and the rest is refused with them. If some of the rest is accepted nevertheless,
+//! what was refused together is sent again.
 //!
 //! A task for each group was rejected. If a writer is dropped, so is what it waits for, and a leader that is
 //! dropped ends its group: the others send again.
@@ -182,6 +183,7 @@ impl Gather {
     async fn attempt(&self, parts: Parts) -> Vec<Verdict> {
         let mut verdicts = Vec::with_capacity(parts.len());
         let (mut alone, mut has_accepted) = (0, false);
+        let mut together = Vec::new();
         let mut rest = vec![parts];
         while let Some(parts) = rest.pop() {
             let (count, is_too_large, reading) = self.ask(&parts).await;
@@ -200,6 +202,9 @@ impl Gather {
                 }
                 Reading::Refused(reason) => {
                     alone += 1;
+                    if count > 1 {
+                        together.push(verdicts.len()..verdicts.len() + count);
+                    }
                     verdicts.extend(std::iter::repeat_n(Verdict::Rejected(reason), count));
                 }
                 Reading::Again(failure) => {
@@ -209,6 +214,9 @@ impl Gather {
                     break;
                 }
             }
+        }
+        if has_accepted {
+            together.into_iter().for_each(|range| reconsider(verdicts.get_mut(range)));
         }
         verdicts
     }
@@ -231,6 +239,15 @@ impl Gather {
             reading => reading,
         };
         (count, is_too_large, reading)
+    }
+}
+
+/// Has messages sent again that were refused together: others were accepted, so some of them may be good.
+fn reconsider(refused: Option<&mut [Verdict]>) {
+    for verdict in refused.into_iter().flatten() {
+        if let Verdict::Rejected(reason) = verdict {
+            *verdict = Verdict::Again(Failure::temporary(std::mem::take(reason)));
+        }
     }
 }
 

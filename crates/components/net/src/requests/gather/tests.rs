@@ -129,6 +129,21 @@ async fn messages_that_are_all_refused_do_not_take_a_request_each() {
 }
 
 #[tokio::test]
+async fn good_messages_behind_many_bad_ones_are_not_refused_with_them() {
+    let server = Fake::start(|_, got| match got.body.contains("bad") {
+        true => Play::answer(400, "bad"),
+        false => Play::answer(200, "ok"),
+    })
+    .await;
+    let (gather, budget) = (gather(&server.address, 100, Duration::ZERO, 1), Budget::new(1 << 20));
+    let lines: Vec<&str> = (0..64).map(|number| if number < 20 { "bad" } else { "good" }).collect();
+    let verdicts = gather.send(parts(&lines), &budget).await;
+    assert_eq!(shown(&verdicts), ["-".repeat(16), "?".repeat(16), "+".repeat(32)].concat());
+    let verdicts = gather.send(parts(&lines[16..32]), &budget).await;
+    assert_eq!(shown(&verdicts), ["-".repeat(4), "+".repeat(12)].concat());
+}
+
+#[tokio::test]
 async fn a_failure_within_halves_concerns_only_what_has_no_answer_yet() {
     let server = Fake::start(|number, _| match number {
         0 => Play::answer(400, "bad"),

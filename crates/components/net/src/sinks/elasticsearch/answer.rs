@@ -25,17 +25,17 @@ struct Outcome {
     error: Option<Value>,
 }
 
-/// Returns the fate of each document.
-pub(super) fn read(request: &Request, answer: &Answer) -> Reading {
+/// Returns the fate of each document. `has_one_index` is true if all documents are for the same index.
+pub(super) fn read(request: &Request, answer: &Answer, has_one_index: bool) -> Reading {
     match answer.status {
-        StatusCode::OK => of_documents(request, answer),
+        StatusCode::OK => of_documents(request, answer, has_one_index),
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Reading::Refused(request.text(answer)),
         // Also wrong credentials: the documents are not the reason, so they wait.
         _ => Reading::Again(request.failure(answer)),
     }
 }
 
-fn of_documents(request: &Request, answer: &Answer) -> Reading {
+fn of_documents(request: &Request, answer: &Answer, has_one_index: bool) -> Reading {
     let bulk = serde_json::from_slice::<Bulk>(&answer.body).ok().filter(|_| answer.is_whole);
     let Some(Bulk { items }) = bulk else {
         let text = format!("the answer of {} is cut off, or none to a bulk request", request.server());
@@ -48,6 +48,10 @@ fn of_documents(request: &Request, answer: &Answer) -> Reading {
         409 => Verdict::Delivered,
         429 | 503 => Verdict::Again(Failure::overloaded(reason(request, status, error)).after(wait)),
         500..=599 => Verdict::Again(Failure::temporary(reason(request, status, error)).after(wait)),
+        // The index is absent or locked, or the user may not write to it.
+        401 | 403 | 404 if has_one_index => {
+            Verdict::Again(Failure::temporary(reason(request, status, error)).after(wait))
+        }
         _ => Verdict::Rejected(reason(request, status, error)),
     };
     Reading::Each(items.into_iter().map(verdict).collect())

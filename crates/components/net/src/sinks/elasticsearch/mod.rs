@@ -46,7 +46,8 @@ pub struct ElasticsearchConfig {
     #[serde(flatten)]
     options: StoreOptions,
     /// The index, alias or data stream, for example `logs-{service}-{time:%Y.%m.%d}`. Columns in braces are
-    /// replaced for each message. A message without a name of an index leaves by `errors`.
+    /// replaced for each message. A message without a name of an index leaves by `errors`. Messages for an
+    /// index that is absent or locked wait if all messages have that index, and leave by `errors` otherwise.
     index: Template,
     /// The id of the document, for example `{id}`. By default the server makes one. With an id, a message
     /// that is sent twice is one document. It must differ between messages: a field that does, or `{id}`
@@ -146,7 +147,8 @@ impl SinkConfig for ElasticsearchConfig {
             op: self.op,
             pipeline: self.pipeline.clone(),
         };
-        Store::build(context, &self.options, &self.shared, target, Bulk, documents)
+        let bulk = Bulk { has_one_index: self.index.is_constant() };
+        Store::build(context, &self.options, &self.shared, target, bulk, documents)
     }
 }
 
@@ -249,10 +251,13 @@ impl Action<'_> {
 }
 
 /// The bulk interface.
-pub(crate) struct Bulk;
+pub(crate) struct Bulk {
+    /// True if all documents are for the same index.
+    pub(crate) has_one_index: bool,
+}
 
 impl Service for Bulk {
     fn read(&self, request: &Request, answer: &Answer, _: &Parts) -> Reading {
-        answer::read(request, answer)
+        answer::read(request, answer, self.has_one_index)
     }
 }

@@ -109,6 +109,30 @@ async fn only_documents_that_find_the_server_busy_are_sent_again() {
     assert_eq!(sent, [6, 2, 1]);
 }
 
+/// The index is no fault of the documents, unless each may have another one.
+#[tokio::test]
+async fn documents_wait_for_the_only_index_and_are_refused_for_one_of_several() {
+    for status in [403, 404] {
+        let server = Fake::start(move |number, got| {
+            bulk(got, |document| match document {
+                "{\"n\":0}" if number == 0 => Some((status, "no such index")),
+                _ => None,
+            })
+        })
+        .await;
+        let yaml = format!("{{ url: '{}', index: a, encode: raw, max_delay: 0s }}", server.address);
+        let mut sink = open::<ElasticsearchConfig>(&yaml).await;
+        let (rejected, errors) = write(&mut sink, &batch(["{\"n\":0}"])).await;
+        assert_eq!((rejected, errors), (vec![], vec![ErrorKind::Temporary]));
+        assert_eq!(server.got().len(), 2);
+    }
+    let server = Fake::start(|_, got| bulk(got, |_| Some((404, "no such index")))).await;
+    let yaml = format!("{{ url: '{}', index: '{{s}}', encode: raw, max_delay: 0s }}", server.address);
+    let messages = with_text(batch(["{}"]), "s", &[Some("x")]);
+    let (rejected, errors) = write(&mut open::<ElasticsearchConfig>(&yaml).await, &messages).await;
+    assert_eq!((rejected.len(), errors), (1, vec![]));
+}
+
 /// Each kind of failure in turn, with several writers, while the server notes what it stores.
 #[tokio::test]
 async fn no_document_is_lost_by_any_failure() {
