@@ -6,12 +6,12 @@ use std::path::Path;
 
 use arrow_buffer::Buffer;
 use arrow_schema::ArrowError;
-use thalweg_engine::Reading;
 use thalweg_record::Batch;
 
 use super::block::{Messages, encode as encode_block};
 use super::read::{Next, Segment};
 use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, path_of};
+use crate::Reading;
 
 /// The bytes of a block's body for a batch.
 ///
