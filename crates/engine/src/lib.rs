@@ -8,6 +8,7 @@
 //! This crate defines what a component is ([`component`]) but contains none: components come in a
 //! [`Registry`].
 
+mod buffer;
 pub mod component;
 mod details;
 mod error;
@@ -37,6 +38,7 @@ mod store;
 mod temporary;
 pub mod testing;
 
+pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
     Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader, FileReaderConfig,
     FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Naming, OneName,
@@ -60,7 +62,8 @@ pub use rejects::Rejects;
 pub use run::{FileEvent, FileWatcher, Handle, Rehearsal, Run, RunFailure, StateDir, Summary, Undrained};
 pub use schema::schema;
 pub use settings::{
-    ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings, WhenFull,
+    BufferLimits, BufferSettings, ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError,
+    PipelineSettings, Settings, WhenBufferFull, WhenFull,
 };
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
 pub use store::fuzzing;

@@ -76,6 +76,11 @@ impl Segment {
         self.length = self.length.max(length);
     }
 
+    /// Opens a segment in any state, as it is now.
+    pub(crate) fn open_path(path: &Path, number: u32) -> io::Result<Self> {
+        Self::begin(File::open(path)?, number, path.to_owned())
+    }
+
     fn begin(file: File, number: u32, path: PathBuf) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let mut segment = Self { file, number, path, id: 0, offset: HEAD as u64, length, is_damaged: false };
