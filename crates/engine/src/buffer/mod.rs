@@ -154,6 +154,23 @@ fn lead_drops_to_errors(graph: &mut Graph, buffer: &DiskBuffer) -> bool {
 }
 
 impl Graph {
+    /// Returns the pipelines that give copies to targets with disk buffers and to others, and the names of
+    /// these others: if one of them does not work, nothing reaches the buffers either.
+    pub fn unbuffered_copies(&self) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
+        let is_on_disk = |name: &Arc<str>| {
+            let sink = self.sinks.iter().find(|sink| sink.name == *name).and_then(|sink| sink.buffer);
+            let buffer = sink.or_else(|| self.pipeline(name)?.buffer);
+            buffer.is_some_and(|buffer| buffer.disk.is_some())
+        };
+        let copying = self.pipelines.iter().filter_map(|pipeline| {
+            let To::All(names) = &pipeline.to else { return None };
+            let (buffered, others): (Vec<_>, Vec<_>) = names.iter().cloned().partition(is_on_disk);
+            let is_mixed = !buffered.is_empty() && !others.is_empty();
+            is_mixed.then(|| (pipeline.name.clone(), others))
+        });
+        copying.collect()
+    }
+
     /// Keeps only what is behind disk buffers, so that a run delivers what is in them and ends. Returns false
     /// if there are none.
     pub fn keep_behind_buffers(&mut self) -> bool {
