@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::positions::Positions;
 
-/// How long a sink may deliver after the request to stop. A shorter drain timeout leaves half of its time.
+/// How long a sink may deliver after the request to stop, and then finish. A shorter drain timeout leaves half
+/// of its time for the two.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// When a sink is left. Its workers share it.
@@ -37,7 +38,7 @@ impl Leaving {
         drain_timeout: Duration,
         positions: Vec<Arc<Positions>>,
     ) -> Self {
-        let patience = PATIENCE.min(drain_timeout / 2);
+        let patience = PATIENCE.min(drain_timeout / 4);
         let (due, is_left) = (OnceLock::new(), AtomicBool::new(false));
         Self(Arc::new(Shared { sink, stop, patience, due, positions, is_left }))
     }
@@ -49,13 +50,23 @@ impl Leaving {
 
     /// Waits until the sink is to be left, and leaves it. The batches that it has may then be dropped.
     pub(super) async fn leave(&self) {
+        self.leave_at(Instant::now()).await;
+    }
+
+    /// As [`leave`](Self::leave), for a sink whose input has ended: it may then finish.
+    pub(super) async fn leave_unfinished(&self) {
+        self.leave_at(Instant::now() + self.0.patience).await;
+    }
+
+    /// Leaves the sink when its time is over, but not before `earliest`.
+    async fn leave_at(&self, earliest: Instant) {
         let shared = &*self.0;
         if self.is_left() {
             return;
         }
         shared.stop.requested().await;
         let due = *shared.due.get_or_init(|| Instant::now() + shared.patience);
-        tokio::time::sleep_until(due).await;
+        tokio::time::sleep_until(due.max(earliest)).await;
         shared.positions.iter().for_each(|positions| positions.leave());
         if !shared.is_left.swap(true, Relaxed) {
             let sink = &shared.sink;

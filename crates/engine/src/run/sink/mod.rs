@@ -242,7 +242,7 @@ impl Worker for Writer {
         let Some(leaving) = self.leaving.clone() else { return self.end_output().await };
         tokio::select! {
             biased;
-            () = leaving.leave() => Ok(()),
+            () = leaving.leave_unfinished() => Ok(()),
             ended = self.end_output() => ended,
         }
     }

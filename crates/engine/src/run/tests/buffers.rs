@@ -22,7 +22,7 @@ fn run(source: Numbers, first: Probe, second: Probe, state: &Path) -> Run {
         sinks: { first: { probe: 0, buffer: { disk: 1GiB } }, second: { probe: 1 } }\n";
     let plan = plan(text, &registry(source, vec![first, second]), 2);
     let state_dir = StateDir { folder: state.to_owned(), positions: true, owner: None };
-    Run::new(plan, state_dir).unwrap().drain_timeout(Duration::from_secs(4))
+    Run::new(plan, state_dir).unwrap().drain_timeout(Duration::from_secs(8))
 }
 
 fn written(summary: &Summary, name: &str) -> u64 {

@@ -168,6 +168,7 @@ fn groups_of(
             sources.iter().all(|&source| promise(&*plan.sources[source].node.config))
         };
         let mut segments = plan.segments.iter().enumerate();
+        let comes_again = !groups.has_drops(number);
         let removes_input = segments.any(|(segment, stage)| {
             groups.of_stage(Destination::Segment(segment)) == number && stage.removes_input()
         });
@@ -181,9 +182,9 @@ fn groups_of(
             flushes: Arc::new(Flushes::new(environment.handle.budget.shortage())),
             uncommitted: Uncommitted::default(),
             input: Input {
-                resends: all(&|source| source.resends()),
+                resends: comes_again && all(&|source| source.resends()),
                 starts_over: !removes_input && all(&|source| source.starts_over()),
-                rereads: all(&|source| source.rereads()),
+                rereads: comes_again && all(&|source| source.rereads()),
             },
             is_buffered: !sources.is_empty()
                 && sources.iter().all(|&source| plan.is_of_buffer(&plan.sources[source].node.name)),

@@ -27,7 +27,7 @@ impl Wiring<'_> {
                 InFlight::One | InFlight::Fixed(_) => None,
                 InFlight::Adaptive(most) => Some(environment.adaptive_limit(most)),
             };
-            let leaving = self.leaving(name, group);
+            let leaving = self.leaving(name, number);
             let writer = |_| {
                 let writer = self.writer(stage, group, &state, &limit)?;
                 Ok(Writer { leaving: leaving.clone(), ..writer })
@@ -42,8 +42,12 @@ impl Wiring<'_> {
     }
 
     /// When a sink is left, if the sources of its group read buffers on disk.
-    fn leaving(&self, name: &Arc<str>, group: usize) -> Option<Leaving> {
-        let of_group = self.groups.get(group).filter(|group| group.is_buffered)?;
+    fn leaving(&self, name: &Arc<str>, number: usize) -> Option<Leaving> {
+        let (stage, groups) = (Destination::Sink(number), self.channels.groups());
+        let of_group = self.groups.get(groups.of_stage(stage)).filter(|group| group.is_buffered)?;
+        if groups.gets_drops(stage) {
+            return None;
+        }
         let positions = of_group.positions.iter().map(|(_, positions)| positions.clone()).collect();
         let (stop, timeout) = (self.environment.handle.stop.clone(), self.environment.drain_timeout);
         Some(Leaving::new(name.clone(), stop, timeout, positions))
