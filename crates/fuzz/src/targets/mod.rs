@@ -15,6 +15,7 @@ macro_rules! targets {
 targets! {
     acknowledgements,
     base64,
+    buffer,
     cache_journal,
     capyfile,
     configuration,
