@@ -11,9 +11,9 @@ use super::candidates;
 
 /// Shows the messages that wait in buffers on disk, and delivers them.
 ///
-/// A sink or a pipeline with `buffer: { disk: 10GiB }` has a buffer in the state folder (`--state`, or `state:`
-/// in the configuration). A run delivers what former runs left there. All commands but `replay` only read, and
-/// may be used while a run writes.
+/// A sink or a pipeline with `buffer: { disk: 10GiB }` has a buffer in the state folder (`--state`, or
+/// `state:` in the configuration). A run delivers what former runs left there. All commands but `replay` only
+/// read, and may be used while a run writes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg buffer list logs.yaml
@@ -31,8 +31,8 @@ enum Command {
     ///
     /// A segment is removed as a whole, so some of its messages may be delivered already.
     List(Selection),
-    /// Reads all that is in the buffers, and compares it with its checksums. The exit code is 1 if something is
-    /// damaged.
+    /// Reads all that is in the buffers, and compares it with its checksums. The exit code is 1 if something
+    /// is damaged.
     Check(Selection),
     /// Prints the messages, the oldest first. They stay in the buffer.
     Dump(Dump),

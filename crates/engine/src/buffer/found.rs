@@ -1,5 +1,5 @@
-//! Buffers in a state directory, as they lie on the disk, for commands that show them. Nothing is changed, and
-//! a run may write meanwhile.
+//! Buffers in a state directory, as they lie on the disk, for commands that show them. Nothing is changed,
+//! and a run may write meanwhile.
 
 use std::fs;
 use std::io;

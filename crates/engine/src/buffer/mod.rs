@@ -6,8 +6,8 @@
 //! else is as between any source and any sink: a batch is acknowledged to its source when the writer has
 //! synced it, many with one sync, and a segment is removed when a checkpoint of the reader covers it.
 //!
-//! A buffer inside the channel was rejected: acks, checkpoints, retries, the budget and the end of a run would
-//! each have needed a second way for messages that are safe and not delivered.
+//! A buffer inside the channel was rejected: acks, checkpoints, retries, the budget and the end of a run
+//! would each have needed a second way for messages that are safe and not delivered.
 //!
 //! See docs/decisions/090-a-buffer-is-a-sink-and-a-source.md.
 
@@ -74,8 +74,8 @@ impl DiskBuffer {
         }))
     }
 
-    /// Opens the segments that former runs left in a state directory. `linger` is how long the reader sends on
-    /// after the request to stop.
+    /// Opens the segments that former runs left in a state directory. `linger` is how long the reader sends
+    /// on after the request to stop.
     ///
     /// # Errors
     /// If they cannot be read, or another process writes there.

@@ -47,7 +47,7 @@ struct Appending {
 }
 
 impl Appending {
-    /// What is said of a full buffer.
+    /// Says that the buffer is full.
     fn fullness(&self) -> String {
         format!("the buffer of `{}` is full: it holds {}", self.name, ByteSize(self.log.limits().bytes))
     }

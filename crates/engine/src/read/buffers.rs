@@ -18,7 +18,7 @@ pub(super) const BUFFER: &str = "buffer";
 /// The smallest disk buffer: a few batches must have room in it.
 const LEAST_DISK: ByteSize = ByteSize::mib(16);
 
-/// What has a buffer before it.
+/// The place of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Buffered {
     Sink,

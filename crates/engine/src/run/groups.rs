@@ -120,7 +120,7 @@ fn edges(plan: &Plan) -> Vec<(Node, Destination)> {
     for (number, failover) in plan.failovers.iter().enumerate() {
         failover.ways.iter().for_each(|(_, to)| add(Node::Stage(Destination::Failover(number)), to));
     }
-    // What a full buffer drops goes to the errors of what is behind it, and must not connect the two.
+    // Messages that a full buffer drops go to the errors of the sink behind it, and must not connect the two.
     let sinks = plan.sinks.iter().enumerate().filter(|(_, sink)| !plan.is_of_buffer(&sink.node.name));
     for (number, sink) in sinks {
         add(Node::Stage(Destination::Sink(number)), &sink.errors);

@@ -119,7 +119,8 @@ fn metrics_of(plan: &Plan) -> Vec<Arc<ComponentMetrics>> {
     let mut metrics = Vec::new();
     for (name, role, kind) in sources.chain(operators).chain(failovers).chain(sinks) {
         if known.insert(name) {
-            // Messages pass through a buffer: the input is that of other sources, and the output of other sinks.
+            // Messages pass through a buffer: the input is that of other sources, and the output of other
+            // sinks.
             let role = if plan.is_of_buffer(name) { Role::Transform } else { role };
             metrics.push(ComponentMetrics::new(name.clone(), role, kind));
         }

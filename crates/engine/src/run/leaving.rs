@@ -1,7 +1,7 @@
 //! Leaving a sink whose input waits in buffers on disk.
 //!
 //! A run that is asked to stop delivers what is in flight. A sink that does not work would hold it up until
-//! the drain timeout expires, and the run would fail. What comes from a buffer is still in the buffer, so the
+//! the drain timeout expires, and the run would fail. Its input from a buffer is still in the buffer, so the
 //! sink is left after a moment: its batches stay unsettled, and the next run sends them again.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::positions::Positions;
 
-/// How long a sink may deliver after the request to stop, and then finish. A shorter drain timeout leaves half
-/// of its time for the two.
+/// How long a sink may deliver after the request to stop, and then finish. A shorter drain timeout leaves
+/// half of its time for the two.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// When a sink is left. Its workers share it.

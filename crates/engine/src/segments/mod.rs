@@ -1,10 +1,10 @@
 //! Messages kept on disk: between the sink `spool` and the source `spool`, and in the buffers of the engine.
 //!
 //! They are a folder of *segments*, which are numbered files. A segment begins with a head that identifies
-//! it. Then come *blocks*: each is a batch with its length and checksum in front. The segment
-//! that is being written is called `.open`, and its writer holds a lock on it. A segment that is full or old
-//! enough is renamed to `.spool`, and may be read. The reader of a buffer is in the process of its writer, and
-//! also reads the segment that is being written.
+//! it. Then come *blocks*: each is a batch with its length and checksum in front. The segment that is being
+//! written is called `.open`, and its writer holds a lock on it. A segment that is full or old enough is
+//! renamed to `.spool`, and may be read. The reader of a buffer is in the process of its writer, and also
+//! reads the segment that is being written.
 //!
 //! The lock is the operating system's own: it disappears with the process, however the process ends. An
 //! `.open` file without a lock was therefore left behind by a crash. The reader cuts off its incomplete last

@@ -9,7 +9,7 @@ use crate::format::counted;
 use crate::paint::Paint;
 use crate::print;
 
-/// What the segments of a buffer contain.
+/// The content of the segments of a buffer.
 #[derive(Default)]
 struct Checked {
     messages: u64,
@@ -17,8 +17,8 @@ struct Checked {
     damage: Vec<(String, String)>,
 }
 
-/// Reads all that is in buffers, and compares it with its checksums. The exit code is 1 if something cannot be
-/// read.
+/// Reads all that is in buffers, and compares it with its checksums. The exit code is 1 if something cannot
+/// be read.
 ///
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.

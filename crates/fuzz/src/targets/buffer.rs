@@ -1,5 +1,5 @@
-//! Recovery of a segment of a buffer that a killed process left behind: what is not a whole block at its end is
-//! cut off, and nothing before it. Blocks may have right checksums, because no mutation would find one.
+//! Recovery of a segment of a buffer that a killed process left behind: what is not a whole block at its end
+//! is cut off, and nothing before it. Blocks may have right checksums, because no mutation would find one.
 
 use tempfile::TempDir;
 use thalweg_engine::segments::fuzzing::recover;

@@ -1,5 +1,5 @@
-//! Segments of spools and buffers, and the Arrow streams in their blocks. Checksums are right, because no mutation would
-//! find one: another program that can write to the folder can compute them.
+//! Segments of spools and buffers, and the Arrow streams in their blocks. Checksums are right, because no
+//! mutation would find one: another program that can write to the folder can compute them.
 
 use arrow_array::Array;
 use tempfile::TempDir;
