@@ -694,7 +694,10 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     shown(
         "For its source, a buffer on disk is a sink: a message is acknowledged when it is synced to the disk.",
-        &["cli: kill_9_at_any_moment_loses_nothing_that_waits_in_a_buffer", "engine: a_job_ends_when_its_buffer_is_empty"],
+        &[
+            "cli: kill_9_at_any_moment_loses_nothing_that_waits_in_a_buffer",
+            "engine: a_job_ends_when_its_buffer_is_empty",
+        ],
     ),
     shown(
         "It is then not lost by a kill or a loss of power.",
