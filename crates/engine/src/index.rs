@@ -201,13 +201,15 @@ mod tests {
             ordered: None,
             on_error: OnError::default(),
             concurrency: None,
+            buffer: None,
         }
     }
 
     fn graph(pipelines: Vec<Pipeline>) -> Graph {
-        let Settings { memory, state, dead_letters, temporary, unknown_fields } = Settings::default();
+        let Settings { memory, state, dead_letters, buffers, temporary, unknown_fields } =
+            Settings::default();
         let (sources, sinks) = (Vec::new(), Vec::new());
-        Graph { memory, state, dead_letters, temporary, unknown_fields, sources, pipelines, sinks }
+        Graph { memory, state, dead_letters, buffers, temporary, unknown_fields, sources, pipelines, sinks }
     }
 
     #[test]

@@ -20,7 +20,6 @@ pub mod arenas;
 pub mod command;
 pub mod cut;
 pub mod encode;
-pub mod io_error;
 pub mod links;
 pub mod pieces;
 #[cfg(feature = "parquet")]
@@ -28,3 +27,8 @@ pub mod table;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_table.rs"]
 pub mod table;
+
+/// Errors of the operating system, as sentences about a file.
+pub mod io_error {
+    pub use thalweg_engine::io_error;
+}

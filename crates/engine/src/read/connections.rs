@@ -38,6 +38,7 @@ impl Reader<'_> {
         self.circles(root, &sections, &index);
         let flows = Flows::of(&index);
         self.flows(&sections, &index, &flows);
+        self.buffers(&sections, &index, &flows);
         if self.diagnostics.is_empty() {
             self.removals(root, &index, &flows);
             self.shared_files(root, &index);

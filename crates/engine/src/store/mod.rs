@@ -26,6 +26,7 @@ use thalweg_runtime::private::{create_private, find_foreign, open_regular_with, 
 use crate::{DeadLetterLimits, Error};
 use faults::Faults;
 use inventory::Inventory;
+pub(crate) use letter::hex;
 pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
