@@ -12,7 +12,7 @@ use super::cursor::{Cursor, Fault};
 use super::logical::{date, duration, time, uuid};
 use super::schema::{Node, RecordField, Schema};
 use crate::json::write_text;
-use crate::values::{write_float, write_int, write_time};
+use crate::values::{write_float, write_float32, write_int, write_time};
 
 /// The size that the text of a datum may have in any case, and for each byte of the datum. Items of arrays
 /// may take no bytes, and names of fields may be long, so a few bytes could become terabytes.
@@ -143,12 +143,7 @@ fn scalar_json(node: &Node, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Resul
         Node::Boolean => out.extend_from_slice(if cursor.boolean()? { b"true" } else { b"false" }),
         Node::Int => write_int(cursor.int()?.into(), out),
         Node::Long => write_int(cursor.long()?, out),
-        Node::Float => match cursor.float()? {
-            value if value.is_finite() => {
-                out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
-            }
-            _ => out.extend_from_slice(b"null"),
-        },
+        Node::Float => write_float32(cursor.float()?, out),
         Node::Double => write_float(cursor.double()?, out),
         Node::String => write_text(cursor.text()?, out),
         Node::Bytes => write_text(&STANDARD.encode(cursor.bytes()?), out),

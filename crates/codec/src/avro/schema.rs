@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::fingerprint::fingerprint;
 use super::logical::Decimal;
 use crate::columns::shortened;
-use crate::json::write_text;
+use crate::json::{key, write_text};
 
 /// The maximum size of a schema, in bytes, and of its parts: a container brings its own schema.
 const LONGEST: usize = 1 << 20;
@@ -251,7 +251,7 @@ impl Parser {
             self.write(",\"type\":");
             let inner = self.any(inner, &namespace)?;
             self.write("}");
-            all.push(RecordField { name: text.into(), key: key(text), node: inner });
+            all.push(RecordField { name: text.into(), key: key(text).into(), node: inner });
         }
         self.write("]}");
         self.set(node, Node::Record(all));
@@ -326,14 +326,6 @@ fn full_name(name: &str, namespace: &str) -> String {
 fn list<'a>(members: &'a Map<String, Value>, key: &str, name: &str) -> Result<&'a Vec<Value>, String> {
     let found = members.get(key).and_then(Value::as_array);
     found.ok_or_else(|| format!("the type `{}` has no list `{key}`", shortened(name)))
-}
-
-/// Returns a name as the key of a JSON object.
-fn key(name: &str) -> Box<[u8]> {
-    let mut key = Vec::with_capacity(name.len() + 3);
-    write_text(name, &mut key);
-    key.push(b':');
-    key.into()
 }
 
 fn primitive(name: &str) -> Option<Node> {

@@ -20,7 +20,7 @@ use super::times::{microseconds, seconds};
 use super::wire::{Raw, Reader, Wire};
 use crate::columns::is_whole;
 use crate::json::write_text;
-use crate::values::{write_float, write_int, write_time};
+use crate::values::{write_float, write_float32, write_int, write_time};
 
 /// Writes messages of a schema, with memory that is reused.
 #[derive(Debug)]
@@ -392,9 +392,7 @@ fn scalar(schema: &Schema, value: Scalar<'_>, out: &mut Vec<u8>) {
     match value {
         Scalar::Int(value) => write_int(value, out),
         Scalar::UInt(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
-        Scalar::Float(value) if value.is_finite() => {
-            out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
-        }
+        Scalar::Float(value) if value.is_finite() => write_float32(value, out),
         Scalar::Float(value) => write_text(not_finite(f64::from(value)), out),
         Scalar::Double(value) if value.is_finite() => write_float(value, out),
         Scalar::JsonNumber(value) if is_whole(value) => write_int(value as i64, out),
