@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::component::{Flow, Step};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 
-/// The named outputs of pipelines. (Rejected: a search in the outputs of the pipeline for each feed. A pipeline
-/// with thousands of outputs has as many feeds.)
+/// The named outputs of pipelines. (Rejected: a search in the outputs of the pipeline for each feed. A
+/// pipeline with thousands of outputs has as many feeds.)
 pub(crate) struct Labels(Vec<HashMap<String, usize>>);
 
 impl Labels {

@@ -484,9 +484,9 @@ pub async fn write_all<C: Component + SinkConfig>(
 }
 
 /// Tests the duty of every transform: each message of `payloads` goes to an output, goes to `errors`, or is
-/// settled as filtered. None is dropped. The test uses one batch, and then a batch for each message. Then
-/// it applies all batches before it resumes the transform. A transform that works in pieces gets a batch size
-/// of one byte for this, so that it holds messages back.
+/// settled as filtered. None is dropped. The test uses one batch, and then a batch for each message. Then it
+/// applies all batches before it resumes the transform. A transform that works in pieces gets a batch size of
+/// one byte for this, so that it holds messages back.
 ///
 /// # Panics
 /// If the component does not conform.
