@@ -103,10 +103,11 @@ pub struct Run {
 
 impl Run {
     /// Prepares a run of a plan. If checkpoints are kept, the state directory is opened here, so that one in
-    /// use is refused early.
+    /// use is refused early. So is one for dead letters that belongs to another configuration.
     ///
     /// # Errors
-    /// If the store cannot be opened, or the plan has disk buffers and no checkpoints are kept.
+    /// If the store cannot be opened or belongs to another configuration, or the plan has disk buffers and no
+    /// checkpoints are kept.
     pub fn new(plan: Plan, state_dir: StateDir) -> Result<Self, Error> {
         if let Some(buffer) = plan.buffers.first().filter(|_| !state_dir.positions) {
             return Err(Error::permanent(format!(
@@ -116,8 +117,11 @@ impl Run {
             )));
         }
         let store = Arc::new(LazyStore::new(state_dir.folder.clone(), state_dir.owner.clone()));
-        if state_dir.positions {
-            store.get()?;
+        match &state_dir.owner {
+            _ if state_dir.positions => _ = store.get()?,
+            // Otherwise the first dead letter would fail the run, perhaps after hours.
+            Some(owner) => Store::check_letters(&state_dir.folder, owner)?,
+            None => {}
         }
         Ok(Self {
             handle: Handle::new(&plan),

@@ -111,6 +111,12 @@ impl Store {
         Ok(Self { database, positions, sinks, journals, unflushed, letters, faults, inventory })
     }
 
+    /// Refuses a directory of dead letters that belongs to another configuration. Neither opens nor creates
+    /// it.
+    pub(crate) fn check_letters(folder: &Path, owner: &Owner) -> Result<(), Error> {
+        owner::check_letters(folder, owner, &Faults::of(folder))
+    }
+
     /// Returns the positions of a source, by partition.
     ///
     /// # Errors
