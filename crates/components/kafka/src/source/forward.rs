@@ -110,8 +110,9 @@ impl Forward {
             for run in records.chunk_by(|a, b| a.partition == b.partition) {
                 let mut rest = run;
                 while !rest.is_empty() {
-                    let (batch, after) =
-                        rest.split_at(self.whole.batch(rest.iter().map(value), self.out.batch_bytes()));
+                    let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
+                    // The checkpoint is then exact where the limit of a run is reached.
+                    let (batch, after) = rest.split_at(count.min(self.out.left().max(1)));
                     self.send(batch).await?;
                     rest = after;
                 }
