@@ -39,4 +39,4 @@ pub use name_pattern::name_matches;
 pub use outputs::{Output, Outputs, split_rejected};
 pub use own_change::{OwnChange, OwnChanges};
 pub use passage::Passage;
-pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};
+pub use views::{PayloadWriter, TextBuilder, ViewBuilder, is_same_payload, payload_runs, payload_slices};

@@ -312,6 +312,12 @@ impl PayloadWriter {
     }
 }
 
+/// True if two columns of payloads are one in memory: a sink recognises a batch that it receives again. It
+/// holds the first one until then, so that no other batch can occupy the same memory.
+pub fn is_same_payload(one: &BinaryViewArray, other: &BinaryViewArray) -> bool {
+    one.views().inner().ptr_eq(other.views().inner())
+}
+
 /// Returns the payloads as they are stored in memory, in as few pieces as possible. Payloads that follow one
 /// another in a buffer, with exactly one `delimiter` between them and after the last, form one `Ok` piece
 /// that includes the delimiters. `Err` is a single payload without a delimiter.
@@ -553,6 +559,13 @@ mod tests {
         let array = builder.finish();
         array.to_data().validate_full().unwrap();
         assert_eq!(array.iter().flatten().collect::<Vec<_>>(), [&b"a first line here"[..], b"b", b""]);
+    }
+
+    #[test]
+    fn a_payload_is_the_same_only_at_its_place_and_as_a_whole() {
+        let (one, other) = (written(&["a", "b"]), written(&["a", "b"]));
+        assert!(is_same_payload(&one, &one.clone()));
+        assert!(!is_same_payload(&one, &other) && !is_same_payload(&one, &one.slice(0, 1)));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use arrow_array::{Array, BinaryViewArray};
+use thalweg_record::is_same_payload;
 
 /// The pause before a sink sends the rest of a batch after an error, if it has sent a part of it. The
 /// engine's pauses grow with each failed write of the same batch, as if nothing had been sent.
@@ -27,9 +28,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Starts a batch, or resumes it if it is the same batch as before. Returns true if it is another one.
     pub(crate) fn begin(&mut self, payload: &BinaryViewArray) -> bool {
-        let known = self.payload.as_ref().is_some_and(|known| {
-            known.len() == payload.len() && known.views().inner().ptr_eq(payload.views().inner())
-        });
+        let known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
         if !known {
             self.payload = Some(payload.clone());
             self.rejected.clear();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{Array, BinaryViewArray};
 use thalweg_engine::Error;
-use thalweg_record::{Batch, Lease};
+use thalweg_record::{Batch, Lease, is_same_payload};
 
 use super::records::Records;
 use crate::client::{Failure, Outgoing, Producer};
@@ -72,9 +72,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// Begins a batch, or continues it if it is the same as before.
     pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
         let payload = batch.payload();
-        let is_known = self.payload.as_ref().is_some_and(|known| {
-            known.len() == payload.len() && known.views().inner().ptr_eq(payload.views().inner())
-        });
+        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
         if !is_known {
             let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
             let missing = std::mem::take(&mut self.missing);

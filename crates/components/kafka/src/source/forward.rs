@@ -3,19 +3,15 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
-    TimestampMicrosecondArray, UInt64Array,
+    ArrayRef, BooleanArray, Int64Array, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
-use arrow_schema::{DataType, Field as Column, Schema, TimeUnit};
+use arrow_schema::{DataType, Field as Column, TimeUnit};
 use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Checkpoint, Error, Reading, Received, SourceOutput};
-use thalweg_record::ViewBuilder;
+use thalweg_stream::whole::{self, Whole};
 use tokio::sync::mpsc;
 
 use crate::client::{Incoming, Partition};
-
-/// How much is kept of a message that is too large.
-const KEPT: usize = 4 << 10;
 
 /// A part of a record that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,13 +92,13 @@ impl Field {
 pub(super) struct Forward {
     out: SourceOutput,
     fields: Vec<(String, Field)>,
-    max_message_bytes: usize,
+    whole: Whole,
 }
 
 impl Forward {
     pub(super) fn new(out: SourceOutput, fields: &List<String>, max_message_bytes: ByteSize) -> Self {
         let fields = fields.iter().filter_map(|name| Some((name.clone(), Field::new(name)?)));
-        Self { out, fields: fields.collect(), max_message_bytes: max_message_bytes.as_usize() }
+        Self { out, fields: fields.collect(), whole: Whole::new(max_message_bytes) }
     }
 
     /// Passes on what comes through the queue, until it ends.
@@ -114,7 +110,9 @@ impl Forward {
             for run in records.chunk_by(|a, b| a.partition == b.partition) {
                 let mut rest = run;
                 while !rest.is_empty() {
-                    let (batch, after) = rest.split_at(self.batch(rest));
+                    let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
+                    // The checkpoint is then exact where the limit of a run is reached.
+                    let (batch, after) = rest.split_at(count.min(self.out.left().max(1)));
                     self.send(batch).await?;
                     rest = after;
                 }
@@ -123,79 +121,30 @@ impl Forward {
         Ok(())
     }
 
-    /// Returns the number of records that make the next batch: a record that is too large is alone.
-    fn batch(&self, records: &[Incoming]) -> usize {
-        let mut bytes = 0;
-        let fits = |record: &&Incoming| {
-            bytes += value(record).len();
-            bytes <= self.out.batch_bytes() && !self.is_too_large(record)
-        };
-        records.iter().take_while(fits).count().max(1)
-    }
-
-    fn is_too_large(&self, record: &Incoming) -> bool {
-        value(record).len() > self.max_message_bytes
-    }
-
     async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
-        let is_too_large = self.is_too_large(first);
-        let longest = if is_too_large { KEPT } else { usize::MAX };
-        let bytes = records.iter().map(|record| kept(record, longest).len()).sum::<usize>();
-        let mut arena = self.out.arena(bytes.max(1)).await;
-        let mut filled = 0;
-        for record in records {
-            let payload = kept(record, longest);
-            if let Some(place) = arena.get_mut(filled..filled + payload.len()) {
-                place.copy_from_slice(payload);
-            }
-            filled += payload.len();
-        }
-        let mut payloads = ViewBuilder::over(&[arena.freeze()], records.len());
-        let mut begin = 0;
-        for record in records {
-            payloads.push_range(0, begin, kept(record, longest).len());
-            begin += kept(record, longest).len();
-        }
+        let values: Vec<&[u8]> = records.iter().map(value).collect();
+        let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(records)));
+        let fields = whole::fields(columns, records.len())?;
         let received = Received {
             reading: Reading {
-                payload: payloads.finish(),
+                payload: self.whole.payload(&values, &self.out).await,
                 path: Some(first.partition.topic.clone()),
                 positions: Some(UInt64Array::from_iter_values(records.iter().map(offset))),
                 checkpoint: records.last().map(|last| checkpoint(&last.partition, last.offset + 1)),
             },
-            fields: self.columns(records)?,
+            fields,
         };
-        match is_too_large {
-            false => self.out.send(received).await,
-            true => {
-                let (size, limit) = (value(first).len(), self.max_message_bytes);
-                let reason = format!("the message has {size} bytes, more than `max_message_bytes` ({limit})");
-                self.out.reject(received, &reason).await
-            }
+        match self.whole.rejected(value(first)) {
+            None => self.out.send(received).await,
+            Some(reason) => self.out.reject(received, &reason).await,
         }
-    }
-
-    fn columns(&self, records: &[Incoming]) -> Result<Option<RecordBatch>, Error> {
-        if self.fields.is_empty() {
-            return Ok(None);
-        }
-        let columns: Vec<ArrayRef> = self.fields.iter().map(|(_, field)| field.column(records)).collect();
-        let described = self.fields.iter().map(|(name, field)| field.described(name));
-        let schema = Arc::new(Schema::new(described.collect::<Vec<_>>()));
-        let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
-        Ok(Some(RecordBatch::try_new_with_options(schema, columns, &options)?))
     }
 }
 
 /// Returns the value of a record. That of a tombstone is empty.
 fn value(record: &Incoming) -> &[u8] {
     record.value.as_deref().unwrap_or_default()
-}
-
-/// Returns what is passed on of the value of a record.
-fn kept(record: &Incoming, longest: usize) -> &[u8] {
-    value(record).get(..longest).unwrap_or_else(|| value(record))
 }
 
 fn offset(record: &Incoming) -> u64 {

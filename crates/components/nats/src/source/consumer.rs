@@ -187,9 +187,14 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// If the server refuses all requests for some time.
     pub(super) async fn next(&mut self) -> Result<Vec<Message>, Error> {
-        self.ask().await?;
         let mut messages = Vec::new();
-        let mut next = tokio::time::timeout(POLL, self.arriving.next()).await.ok();
+        // What arrived for an earlier request is returned before another one is sent: a server that crashed
+        // in between may count its deliveries from an earlier number.
+        let mut next = self.arrived();
+        if next.is_none() {
+            self.ask().await?;
+            next = tokio::time::timeout(POLL, self.arriving.next()).await.ok();
+        }
         self.is_drained = true;
         while let Some(arrived) = next {
             let Some(message) = arrived else { return Err(Error::temporary("the subscription has ended")) };
@@ -204,15 +209,20 @@ impl<'a> Requests<'a> {
                 self.is_drained = false;
                 break;
             }
-            // Without a budget of the runtime, which would end the batch early.
-            next = tokio::task::unconstrained(self.arriving.next()).now_or_never();
+            next = self.arrived();
         }
         Ok(messages)
     }
 
+    /// Returns the next message if it has arrived. The inner option is `None` if the subscription has ended.
+    fn arrived(&mut self) -> Option<Option<Message>> {
+        // Without a budget of the runtime, which would end a batch early.
+        tokio::task::unconstrained(self.arriving.next()).now_or_never()
+    }
+
     /// Returns the messages that have arrived.
     pub(super) fn rest(&mut self) -> Vec<Message> {
-        let arrived = std::iter::from_fn(|| self.arriving.next().now_or_never().flatten());
+        let arrived = std::iter::from_fn(|| self.arrived().flatten());
         arrived.filter(|message| message.status.is_none_or(|status| status == StatusCode::OK)).collect()
     }
 

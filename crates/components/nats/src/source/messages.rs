@@ -3,20 +3,16 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, TimestampMicrosecondArray,
-    UInt64Array,
+    ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
-use arrow_schema::{DataType, Field as Column, Schema, TimeUnit};
+use arrow_schema::{DataType, Field as Column, TimeUnit};
 use async_nats::Message;
 use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Checkpoint, Error, Reading, Received, SourceOutput};
-use thalweg_record::ViewBuilder;
+use thalweg_stream::whole::{self, Whole};
 
 use super::place::Place;
 use crate::options::is_header_name;
-
-/// How much is kept of a message that is too large.
-const KEPT: usize = 4 << 10;
 
 /// A part of a message that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +87,10 @@ impl Field {
 }
 
 impl Incoming {
+    fn payload(&self) -> &[u8] {
+        &self.message.payload
+    }
+
     /// Returns the subject at which the sender expects an answer. That of a message of a stream is for the
     /// server.
     fn reply(&self) -> Option<&str> {
@@ -109,7 +109,7 @@ fn numbers(places: impl Iterator<Item = Option<Place>>, number: impl Fn(&Place) 
 /// Makes batches of messages.
 pub(super) struct Messages {
     fields: Vec<(String, Field)>,
-    max_message_bytes: usize,
+    whole: Whole,
     /// `meta.path` of the messages.
     path: Arc<str>,
 }
@@ -117,29 +117,18 @@ pub(super) struct Messages {
 impl Messages {
     pub(super) fn new(fields: &List<String>, max_message_bytes: ByteSize, path: &str) -> Self {
         let fields = fields.iter().filter_map(|name| Some((name.clone(), Field::new(name)?)));
-        Self { fields: fields.collect(), max_message_bytes: max_message_bytes.as_usize(), path: path.into() }
+        Self { fields: fields.collect(), whole: Whole::new(max_message_bytes), path: path.into() }
     }
 
     /// Returns the number of messages that make the next batch of about `bytes` bytes: a message that is too
     /// large is alone.
     pub(super) fn batch(&self, messages: &[Incoming], bytes: usize) -> usize {
-        let mut sum = 0;
-        let fits = |incoming: &&Incoming| {
-            sum += incoming.message.payload.len();
-            sum <= bytes && !self.is_too_large(incoming)
-        };
-        messages.iter().take_while(fits).count().max(1)
-    }
-
-    fn is_too_large(&self, incoming: &Incoming) -> bool {
-        incoming.message.payload.len() > self.max_message_bytes
+        self.whole.batch(messages.iter().map(Incoming::payload), bytes)
     }
 
     /// Returns the reason to reject a batch: its only message is too large.
     pub(super) fn rejected(&self, messages: &[Incoming]) -> Option<String> {
-        let first = messages.first().filter(|first| self.is_too_large(first))?;
-        let (size, limit) = (first.message.payload.len(), self.max_message_bytes);
-        Some(format!("the message has {size} bytes, more than `max_message_bytes` ({limit})"))
+        self.whole.rejected(messages.first()?.payload())
     }
 
     /// Waits for memory, and returns a batch of all these messages.
@@ -151,29 +140,12 @@ impl Messages {
         messages: &[Incoming],
         out: &SourceOutput,
     ) -> Result<Received, Error> {
-        let longest = if self.rejected(messages).is_some() { KEPT } else { usize::MAX };
-        let kept = |incoming: &Incoming| incoming.message.payload.len().min(longest);
-        let bytes = messages.iter().map(kept).sum::<usize>();
-        let mut arena = out.arena(bytes.max(1)).await;
-        let mut filled = 0;
-        for incoming in messages {
-            let payload = incoming.message.payload.get(..kept(incoming)).unwrap_or_default();
-            if let Some(place) = arena.get_mut(filled..filled + payload.len()) {
-                place.copy_from_slice(payload);
-            }
-            filled += payload.len();
-        }
-        let mut payloads = ViewBuilder::over(&[arena.freeze()], messages.len());
-        let mut begin = 0;
-        for incoming in messages {
-            payloads.push_range(0, begin, kept(incoming));
-            begin += kept(incoming);
-        }
+        let payloads: Vec<&[u8]> = messages.iter().map(Incoming::payload).collect();
         let sequence = |incoming: &Incoming| incoming.place.map(|place| place.sequence);
         let positions: Option<Vec<u64>> = messages.iter().map(sequence).collect();
         Ok(Received {
             reading: Reading {
-                payload: payloads.finish(),
+                payload: self.whole.payload(&payloads, out).await,
                 path: Some(self.path.clone()),
                 positions: positions.map(UInt64Array::from),
                 checkpoint: None,
@@ -183,14 +155,8 @@ impl Messages {
     }
 
     fn columns(&self, messages: &[Incoming]) -> Result<Option<RecordBatch>, Error> {
-        if self.fields.is_empty() {
-            return Ok(None);
-        }
-        let columns: Vec<ArrayRef> = self.fields.iter().map(|(_, field)| field.column(messages)).collect();
-        let described = self.fields.iter().map(|(name, field)| field.described(name));
-        let schema = Arc::new(Schema::new(described.collect::<Vec<_>>()));
-        let options = RecordBatchOptions::new().with_row_count(Some(messages.len()));
-        Ok(Some(RecordBatch::try_new_with_options(schema, columns, &options)?))
+        let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(messages)));
+        whole::fields(columns, messages.len())
     }
 }
 
@@ -226,21 +192,6 @@ mod tests {
         for wrong in ["", "header.", "header.a b", "header.a:b", "header.\u{e4}", "partition"] {
             assert_eq!(Field::new(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_batch_ends_before_its_size_and_around_a_message_that_is_too_large() {
-        let messages = Messages::new(&List::default(), "10".parse().unwrap(), "S");
-        let all = ["four", "four", "four", "more than ten", "two"].map(|payload| incoming(payload, None));
-        assert_eq!(messages.batch(&all, 8), 2);
-        assert_eq!(messages.batch(&all, 1), 1);
-        assert_eq!(messages.batch(&all, 1000), 3);
-        assert_eq!(messages.batch(&all[3..], 1000), 1);
-        assert_eq!(messages.rejected(&all[..3]), None);
-        assert_eq!(
-            messages.rejected(&all[3..4]).unwrap(),
-            "the message has 13 bytes, more than `max_message_bytes` (10)"
-        );
     }
 
     #[test]

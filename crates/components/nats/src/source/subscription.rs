@@ -78,7 +78,7 @@ impl Subscription<'_> {
         let room = Arc::new(Semaphore::new(self.queue_bytes));
         let mut arriving = select_all(subscribers);
         let mut active = Instant::now();
-        let mut losses = Losses::new(self.connection);
+        let mut losses = Losses::new(self.connection, self.dropped);
         while !out.is_stopping() && !queue.is_closed() {
             match tokio::time::timeout(POLL, arriving.next()).await {
                 Ok(Some(message)) => {
@@ -99,7 +99,7 @@ impl Subscription<'_> {
                 }
                 Err(_) => {}
             }
-            losses.note(self.connection, self.dropped, out);
+            losses.note(self.connection, out);
         }
         Ok(())
     }
@@ -137,7 +137,9 @@ fn permit(room: &Arc<Semaphore>, message: &Message, all: usize) -> Option<OwnedS
 }
 
 /// The messages that were dropped, by this source and by its client.
-struct Losses {
+struct Losses<'a> {
+    /// All of them.
+    all: &'a AtomicU64,
     /// Those that no warning was about.
     new: u64,
     /// Those of the client, when it was last asked.
@@ -145,22 +147,22 @@ struct Losses {
     warned: Option<Instant>,
 }
 
-impl Losses {
-    fn new(connection: &Connection) -> Self {
-        Self { new: 0, of_client: connection.dropped(), warned: None }
+impl<'a> Losses<'a> {
+    fn new(connection: &Connection, all: &'a AtomicU64) -> Self {
+        Self { all, new: 0, of_client: connection.dropped(), warned: None }
     }
 
     fn add(&mut self, count: u64) {
         self.new += count;
+        self.all.fetch_add(count, Relaxed);
     }
 
-    /// Counts them, and warns of them now and then.
-    fn note(&mut self, connection: &Connection, dropped: &AtomicU64, out: &SourceOutput) {
+    /// Counts those of the client, and warns now and then.
+    fn note(&mut self, connection: &Connection, out: &SourceOutput) {
         let of_client = connection.dropped();
-        self.new += of_client.saturating_sub(std::mem::replace(&mut self.of_client, of_client));
+        self.add(of_client.saturating_sub(std::mem::replace(&mut self.of_client, of_client)));
         if self.new > 0 && self.warned.is_none_or(|last| last.elapsed() >= WARN_EVERY) {
             let (name, count) = (out.name(), std::mem::take(&mut self.new));
-            dropped.fetch_add(count, Relaxed);
             self.warned = Some(Instant::now());
             tracing::warn!(
                 "`{name}`: {count} messages were dropped, because they arrived faster than they were delivered"
