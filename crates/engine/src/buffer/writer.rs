@@ -106,6 +106,11 @@ impl Sink for Appending {
         blocking(|| self.log.sync())
     }
 
+    /// Batches are synced together while more come, and at once when there are none: their senders may wait.
+    fn is_due(&self) -> bool {
+        self.log.is_dirty()
+    }
+
     async fn finish(&mut self) -> Result<(), Error> {
         blocking(|| self.log.finish())
     }
