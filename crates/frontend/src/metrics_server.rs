@@ -227,7 +227,7 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
     out
 }
 
-/// Writes the state of each disk buffer, which its writer has in its details.
+/// Writes the state of each buffer. On disk, its writer has it in the details; in memory, the sink behind it.
 fn buffers(out: &mut String, counts: &[ComponentCounts]) {
     const STATES: [(&str, &str, &str); 4] = [
         ("buffer_bytes", "buffer_bytes", "Bytes on disk in a buffer."),
@@ -239,9 +239,9 @@ fn buffers(out: &mut String, counts: &[ComponentCounts]) {
         ),
         ("buffer_dropped_messages_total", "buffer_dropped", "Messages dropped because a buffer was full."),
     ];
-    let written = counts.iter().filter_map(|counts| {
-        let name = counts.name.strip_suffix(".buffer")?;
-        Some((name, counts)).filter(|_| counts.kind == "buffer")
+    let written = counts.iter().filter_map(|counts| match counts.kind {
+        "buffer" => Some((counts.name.strip_suffix(".buffer")?, counts)),
+        _ => counts.details.contains_key("buffer_bytes").then_some((&*counts.name, counts)),
     });
     let written: Vec<_> = written.collect();
     for (name, detail, help) in STATES.iter().filter(|_| !written.is_empty()) {

@@ -34,6 +34,10 @@ impl Wiring<'_> {
             };
             let writers: Result<Vec<Writer>, RunFailure> = (0..in_flight.most()).map(writer).collect();
             let input = self.channels.message_receiver(Destination::Sink(number));
+            if stage.memory.is_some() {
+                let waiting = input.gauge();
+                environment.metrics(name).details.show("buffer_bytes", move || waiting() as u64);
+            }
             let shortage = environment.handle.budget.shortage();
             let run = sink::run(writers?, input, saved, environment.metrics(name), shortage);
             self.tasks.push(Task::new(name.clone(), Placement::Thread, run));
