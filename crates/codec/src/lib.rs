@@ -8,6 +8,7 @@
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
 //!   [`journal`], [`timestamps`].
+//! - Decode messages into columns: [`avro`], [`protobuf`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -21,6 +22,7 @@
 //! This crate performs no I/O of its own, waits for nothing, and knows neither the engine nor any component.
 //! It is a library for any program that has bytes and needs columns, or the reverse.
 
+pub mod avro;
 mod block;
 pub mod braces;
 pub mod charset;
@@ -41,6 +43,7 @@ pub mod names;
 pub mod ordered;
 pub mod part_name;
 pub mod pattern;
+pub mod protobuf;
 pub mod safe_path;
 pub mod stream_framing;
 pub mod syslog;

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
+use crate::charset::Charset;
 use crate::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, StreamPosition};
 use crate::journal::Entries;
 
@@ -25,8 +26,8 @@ pub struct StreamFraming {
     /// The text between two messages; with `ascii`, between the length and the message. The default is
     /// `"\n"`. The escapes are `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
     pub delimiter: Delimiter,
-    /// For `ascii` and the binary lengths: the number of bytes before the length. The length does not include
-    /// them.
+    /// For `ascii`, `varint` and the binary lengths: the number of bytes before the length. The length does
+    /// not include them.
     #[schemars(range(max = 65_536))]
     pub offset: usize,
     /// For binary lengths: the size of the length in bytes, 1, 2, 4 (the default) or 8. For `fixed`: the size
@@ -56,6 +57,9 @@ pub enum By {
     BinaryLe,
     /// Each message begins with its length as a binary number, highest byte first (big-endian).
     BinaryBe,
+    /// Each message begins with its length as an integer of variable length, as Protocol Buffers write a
+    /// stream of messages (`writeDelimitedTo`). `parse_protobuf` parses the messages.
+    Varint,
     /// All messages have the same size.
     Fixed,
     /// Graylog's GELF: in a stream, each message ends with a NUL. In datagrams, chunks are joined, and
@@ -74,6 +78,7 @@ impl StreamFraming {
             },
             start_pattern: self.start_pattern.clone(),
             timeout: self.timeout,
+            join: None,
         }
     }
 
@@ -100,7 +105,7 @@ impl StreamFraming {
         }
         let size = self.size.map(ByteSize::bytes);
         match self.by {
-            By::Delimiter | By::Ascii | By::Gelf | By::Journal if size.is_some() => {
+            By::Delimiter | By::Ascii | By::Varint | By::Gelf | By::Journal if size.is_some() => {
                 mistake("`size` has no effect here.", "Leave it out, or change `by`.");
             }
             By::BinaryLe | By::BinaryBe if !matches!(size, None | Some(1 | 2 | 4 | 8)) => {
@@ -123,21 +128,21 @@ impl StreamFraming {
     /// Starts a new stream. `whole` is the default of the option `whole`.
     pub fn begin(&self, limit: ByteSize, whole: bool) -> StreamCutter {
         let size = self.size.map(ByteSize::as_usize);
+        let begun =
+            |kind| StreamCutter { kind, whole: self.whole.unwrap_or(whole), charset: Charset::default() };
         let head = match self.by {
             By::Delimiter | By::Gelf => {
-                let cutter = Box::new(Cutter::new(&self.framing(), limit, StreamPosition::default()));
-                return StreamCutter { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
+                let cutter = Cutter::new(&self.framing(), limit, StreamPosition::default());
+                return begun(Kind::Cut(Box::new(cutter)));
             }
-            By::Journal => {
-                let entries = Kind::Entries(Entries::new(limit.as_usize()));
-                return StreamCutter { kind: entries, whole: self.whole.unwrap_or(whole) };
-            }
+            By::Journal => return begun(Kind::Entries(Entries::new(limit.as_usize()))),
             By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },
             By::BinaryLe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: false },
             By::BinaryBe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: true },
+            By::Varint => Head::Varint { offset: self.offset },
             By::Fixed => Head::Fixed(size.unwrap_or(1)),
         };
-        StreamCutter { kind: Kind::Measured(Measured::new(head, limit)), whole: self.whole.unwrap_or(whole) }
+        begun(Kind::Measured(Measured::new(head, limit)))
     }
 }
 
@@ -146,6 +151,7 @@ impl StreamFraming {
 pub struct StreamCutter {
     kind: Kind,
     whole: bool,
+    charset: Charset,
 }
 
 #[derive(Debug)]
@@ -161,13 +167,33 @@ impl StreamCutter {
     /// Finds messages of RFC 6587. Each has its length before it, or ends with a line feed; the first byte of
     /// the stream tells which.
     pub fn of_syslog(limit: ByteSize) -> Self {
-        Self { kind: Kind::Undecided(limit), whole: false }
+        Self { kind: Kind::Undecided(limit), whole: false, charset: Charset::default() }
     }
 
     /// Finds messages of RFC 6587 that have their length before them.
     pub fn of_octets(limit: ByteSize) -> Self {
         let head = Head::Ascii { offset: 0, delimiter: b" ".to_vec() };
-        Self { kind: Kind::Measured(Measured::new(head, limit)), whole: false }
+        let kind = Kind::Measured(Measured::new(head, limit));
+        Self { kind, whole: false, charset: Charset::default() }
+    }
+
+    /// Reads a text in this character set: the delimiter is searched in it, and a byte order mark at the
+    /// start is skipped. Messages are not decoded.
+    #[must_use]
+    pub fn reading(self, charset: Charset) -> Self {
+        let kind = match self.kind {
+            Kind::Cut(cutter) => Kind::Cut(Box::new(cutter.reading(charset))),
+            kind => kind,
+        };
+        Self { kind, charset, ..self }
+    }
+
+    /// Returns the character set of the messages, in the order of bytes that the byte order mark tells.
+    pub fn charset(&self) -> Charset {
+        match &self.kind {
+            Kind::Cut(cutter) if !self.charset.is_utf8() => cutter.charset(),
+            _ => self.charset,
+        }
     }
 
     /// Returns the next message, or `None` if the buffer has no complete one. `bytes` is the whole buffer. It
@@ -182,7 +208,8 @@ impl StreamCutter {
                 None => return Ok(None),
                 Some(b'1'..=b'9') => Self::of_octets(limit),
                 Some(_) => StreamFraming::default().begin(limit, false),
-            };
+            }
+            .reading(self.charset);
         }
         match &mut self.kind {
             Kind::Undecided(_) => Ok(None),
@@ -225,6 +252,7 @@ struct Measured {
 enum Head {
     Ascii { offset: usize, delimiter: Vec<u8> },
     Binary { offset: usize, size: usize, is_big: bool },
+    Varint { offset: usize },
     Fixed(usize),
 }
 
@@ -241,6 +269,10 @@ impl Head {
                     false => number.iter().rev().fold(0, add),
                 };
                 Ok(Some((offset + size, plausible(length)?)))
+            }
+            Head::Varint { offset } => {
+                let rest = bytes.get(*offset..).unwrap_or_default();
+                Ok(varint(rest)?.map(|(size, length)| (offset + size, length)))
             }
             Head::Ascii { offset, delimiter } => {
                 let Some(text) = bytes.get(*offset..) else { return Ok(None) };
@@ -263,6 +295,20 @@ impl Head {
             }
         }
     }
+}
+
+/// Returns the size and the value of a length of variable size. `None` if more bytes are needed to tell.
+fn varint(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
+    /// The number of bytes of the largest plausible length.
+    const LONGEST_VARINT: usize = 5;
+    let mut length = 0;
+    for (number, byte) in bytes.iter().take(LONGEST_VARINT).enumerate() {
+        length |= u64::from(byte & 0x7f) << (7 * number);
+        if *byte < 0x80 {
+            return Ok(Some((number + 1, plausible(length)?)));
+        }
+    }
+    if bytes.len() < LONGEST_VARINT { Ok(None) } else { plausible(u64::MAX).map(|_| None) }
 }
 
 fn plausible(length: u64) -> Result<usize, String> {
@@ -307,29 +353,10 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_config::testing::{messages, options};
 
-    /// Returns the messages as text, with `…` after those that are too long, and the reason why the rest
-    /// cannot be used.
-    fn cut(mut cutter: StreamCutter, input: &[u8], chunk: usize) -> (Vec<String>, Option<String>) {
-        let (mut buffer, mut found) = (Vec::new(), Vec::new());
-        let mut chunks = input.chunks(chunk.max(1)).peekable();
-        loop {
-            buffer.extend_from_slice(chunks.next().unwrap_or_default());
-            let after = if chunks.peek().is_none() { After::End } else { After::More };
-            loop {
-                match cutter.next(&buffer, after) {
-                    Ok(Some(piece)) => {
-                        let text = String::from_utf8_lossy(&buffer[piece.range]).into_owned();
-                        found.push(if piece.too_long { text + "…" } else { text });
-                    }
-                    Ok(None) => break,
-                    Err(reason) => return (found, Some(reason)),
-                }
-            }
-            buffer.drain(..cutter.advance());
-            if after == After::End {
-                return (found, None);
-            }
-        }
+    use crate::testing::cut_texts;
+
+    fn cut(cutter: StreamCutter, input: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+        cut_texts(cutter, 100, input, size)
     }
 
     fn begin(yaml: &str, limit: u64) -> StreamCutter {
@@ -368,6 +395,8 @@ mod tests {
         assert_eq!(found("{ by: binary_le, size: 2, offset: 1 }", b"#\x03\x00one"), ["one"]);
         assert_eq!(found("{ by: binary_le }", b"\x03\0\0\0one"), ["one"]);
         assert_eq!(found("{ by: binary_be, size: 8 }", b"\0\0\0\0\0\0\0\x03one"), ["one"]);
+        assert_eq!(found("{ by: varint }", b"\x03one\x00\x83\x00two"), ["one", "", "two"]);
+        assert_eq!(found("{ by: varint, offset: 1, whole: true }", b"#\x03one#\x00"), ["#\x03one", "#\0"]);
         assert_eq!(found("{ by: fixed, size: 3 }", b"onetwo"), ["one", "two"]);
         assert_eq!(found("{ by: gelf }", b"{\"a\":\n1}\0{}\0{}"), ["{\"a\":\n1}", "{}", "{}"]);
         assert_eq!(found("{ by: journal }", b"A=1\nB=2\n\nC=3\n\n"), ["A=1\nB=2", "C=3"]);
@@ -380,6 +409,8 @@ mod tests {
         let (found, wrong) = all("{ by: ascii, delimiter: ' ' }", 4, b"10 0123456789 3 one");
         assert_eq!(found, ["0123…"]);
         assert_eq!(wrong.unwrap(), "does not begin with a length");
+        let (found, wrong) = all("{ by: varint }", 4, b"\x8a\x000123456789\x03one");
+        assert_eq!((found, wrong), (vec!["0123…".to_owned(), "one".to_owned()], None));
         let (found, wrong) = all("{ by: ascii, delimiter: ' ' }", 4, b"10 01234567893 one");
         assert_eq!((found, wrong), (vec!["0123…".to_owned(), "one".to_owned()], None));
     }
@@ -399,6 +430,11 @@ mod tests {
             "begins with a length of more than 1 GiB"
         );
         assert_eq!(wrong("{ by: binary_le, size: 4 }", b"\x03\0"), "is cut off: the stream ended within it");
+        for length in [&b"\x80\x80\x80\x80\x10"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"] {
+            assert_eq!(wrong("{ by: varint }", length), "begins with a length of more than 1 GiB");
+        }
+        assert_eq!(wrong("{ by: varint }", b"\x80"), "is cut off: the stream ended within it");
+        assert_eq!(wrong("{ by: varint }", b"\x03on"), "is cut off: the stream ended within it");
         assert_eq!(wrong("{ by: fixed, size: 3 }", b"oneto"), "is cut off: the stream ended within it");
     }
 
@@ -422,6 +458,7 @@ mod tests {
         );
         assert_eq!(mistakes("{ offset: 1 }"), ["`offset` is for messages that begin with their length."]);
         assert_eq!(mistakes("{ size: 1 }"), ["`size` has no effect here."]);
+        assert_eq!(mistakes("{ by: varint, size: 1 }"), ["`size` has no effect here."]);
         assert_eq!(mistakes("{ by: binary_le, size: 3 }"), ["A length has 1, 2, 4 or 8 bytes."]);
         assert_eq!(
             mistakes("{ by: fixed, size: 101 }"),
@@ -435,13 +472,13 @@ mod tests {
         #[test]
         fn any_bytes_in_any_pieces_give_the_same_and_no_panic(
             input in prop::collection::vec(prop_oneof![0..5u8, b'0'..b'4', Just(b' '), any::<u8>()], 0..60),
-            kind in 0..8usize,
+            kind in 0..9usize,
             chunk in 1..20usize,
         ) {
             let kinds = [
                 "{ by: ascii, delimiter: ' ' }", "{ by: binary_le, size: 1 }", "{ by: binary_be, size: 2, offset: 1 }",
                 "{ by: fixed, size: 3 }", "{ whole: true }", "{ by: binary_le, size: 1, whole: true }",
-                "{ by: gelf }", "{ by: journal }",
+                "{ by: gelf }", "{ by: journal }", "{ by: varint }",
             ];
             let at_once = cut(begin(kinds[kind], 6), &input, input.len());
             prop_assert_eq!(cut(begin(kinds[kind], 6), &input, chunk), at_once);

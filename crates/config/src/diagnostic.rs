@@ -1,5 +1,6 @@
 //! The mistakes in a document, all collected.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -78,7 +79,8 @@ impl Entry {
 pub struct Diagnostics {
     name: String,
     text: Arc<str>,
-    entries: Vec<Entry>,
+    /// By position, and in the order in which they were added.
+    entries: BTreeMap<(Span, usize), Entry>,
 }
 
 impl Diagnostics {
@@ -88,7 +90,7 @@ impl Diagnostics {
     }
 
     pub(crate) fn shared(document_name: &str, text: Arc<str>) -> Self {
-        Self { name: document_name.to_owned(), text, entries: Vec::new() }
+        Self { name: document_name.to_owned(), text, entries: BTreeMap::new() }
     }
 
     /// Adds a mistake.
@@ -108,19 +110,11 @@ impl Diagnostics {
 
     fn insert(&mut self, diagnostic: Diagnostic) -> &mut Entry {
         // A mistake in a node that aliases repeat is reported once.
-        let same = |entry: &Entry| {
-            entry.diagnostic.span == diagnostic.span && entry.diagnostic.message == diagnostic.message
-        };
-        let after = self.entries.partition_point(|entry| entry.diagnostic.span <= diagnostic.span);
-        let first = self.entries.partition_point(|entry| entry.diagnostic.span < diagnostic.span);
-        let index = match self.entries[first..after].iter().position(same) {
-            Some(offset) => first + offset,
-            None => {
-                self.entries.insert(after, Entry { diagnostic, also: Vec::new() });
-                after
-            }
-        };
-        &mut self.entries[index]
+        let span = diagnostic.span;
+        let mut others = self.entries.range((span, 0)..=(span, usize::MAX));
+        let same = others.find(|(_, entry)| entry.diagnostic.message == diagnostic.message);
+        let place = same.map_or((span, self.entries.len()), |(place, _)| *place);
+        self.entries.entry(place).or_insert(Entry { diagnostic, also: Vec::new() })
     }
 
     /// True if there are no mistakes.
@@ -135,7 +129,7 @@ impl Diagnostics {
 
     /// Returns the mistakes, ordered by position.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.entries.iter().map(|entry| &entry.diagnostic)
+        self.entries.values().map(|entry| &entry.diagnostic)
     }
 
     /// Returns the name of the document.
@@ -161,7 +155,7 @@ impl Diagnostics {
 
     /// Adds the mistakes of `other`, which must be about the same document.
     pub fn extend(&mut self, other: Diagnostics) {
-        for entry in other.entries {
+        for entry in other.entries.into_values() {
             self.insert(entry.diagnostic).also.extend(entry.also);
         }
     }
@@ -174,7 +168,7 @@ impl Diagnostics {
     /// Returns the text for a person: each mistake with its file, line, column, source line, underline,
     /// message and help. The last line is the number of mistakes.
     pub fn render(&self, colour: bool) -> String {
-        let entries: Vec<Entry> = self.entries.iter().take(render::MOST).map(Entry::redacted).collect();
+        let entries: Vec<Entry> = self.entries.values().take(render::MOST).map(Entry::redacted).collect();
         let text = masked(&self.text);
         render::render(&foreign(&self.name), &in_place(&text), &entries, self.len(), colour)
     }
@@ -183,7 +177,7 @@ impl Diagnostics {
 impl fmt::Display for Diagnostics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cursor = Cursor::new(&self.text);
-        for (index, entry) in self.entries.iter().take(MOST).map(Entry::redacted).enumerate() {
+        for (index, entry) in self.entries.values().take(MOST).map(Entry::redacted).enumerate() {
             let diagnostic = entry.diagnostic;
             if index > 0 {
                 writeln!(formatter)?;
@@ -207,11 +201,11 @@ impl Serialize for Diagnostics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         let mut cursor = Cursor::new(&self.text);
-        for entry in self.entries.iter().take(MOST).map(Entry::redacted) {
+        for entry in self.entries.values().take(MOST).map(Entry::redacted) {
             let place = cursor.position(entry.diagnostic.span.start);
             list.serialize_element(&Placed { file: &self.name, place, diagnostic: &entry.diagnostic })?;
         }
-        if let (Some(more), Some(entry)) = (self.more(), self.entries.get(MOST)) {
+        if let (Some(more), Some(entry)) = (self.more(), self.entries.values().nth(MOST)) {
             let span = entry.diagnostic.span;
             let place = cursor.position(span.start);
             list.serialize_element(&Placed {
@@ -287,6 +281,16 @@ mod tests {
         );
         let rendered = diagnostics.render(false);
         assert!(rendered.ends_with("\n1899 more are not shown.\n1999 mistakes in x.yaml\n"), "{rendered}");
+    }
+
+    /// Each was put before all that were there.
+    #[test]
+    fn many_mistakes_in_reverse_order_are_sorted() {
+        let mut diagnostics = Diagnostics::new("x.yaml", "");
+        for at in (0..300_000).rev() {
+            diagnostics.error(Span::new(at, at + 1), "A mistake.");
+        }
+        assert!(diagnostics.iter().map(|mistake| mistake.span.start).eq(0..300_000));
     }
 
     #[test]

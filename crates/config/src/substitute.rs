@@ -128,8 +128,7 @@ impl Substitution<'_> {
                 at += 1;
             }
         }
-        (mistakes.is_empty() && expanded.text != text || expanded.secret && mistakes.is_empty())
-            .then_some(expanded)
+        (mistakes.is_empty() && (expanded.secret || expanded.text != text)).then_some(expanded)
     }
 }
 

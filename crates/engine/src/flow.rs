@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::component::{Flow, Step};
-use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To, TransformNode};
 use crate::index::Index;
 use crate::settings::OnError;
 
@@ -111,81 +111,96 @@ impl Flows {
         .collect()
     }
 
-    fn mismatch(&self, index: &Index<'_>, pipeline: &Pipeline) -> Option<(MismatchPart, String, String)> {
+    fn mismatch(&self, index: &Index<'_>, pipeline: &Pipeline) -> Option<Wrong> {
         let mut flow = self.entering(pipeline);
-        for feed in &pipeline.from {
-            let mut other = self.fed(index, feed).into_iter().filter(|&other| other != flow);
-            if let Some(other) = other.next() {
-                let message = format!(
-                    "The pipeline `{}` receives {}, but {} from `{feed}`.",
-                    pipeline.name,
-                    flow.name(),
-                    other.name()
-                );
-                let help = match feed {
-                    Feed::Errors(name) if index.pipeline(name).is_some() => {
-                        "A pipeline rejects files before the transform that reads messages out of them, and \
-                         messages after it: split the pipeline there into two."
-                    }
-                    _ => "Split it into two pipelines, one for each.",
-                };
-                return Some((MismatchPart::From, message, help.to_owned()));
-            }
+        if let Some(wrong) = self.input_mismatch(index, pipeline, flow) {
+            return Some(wrong);
         }
         for (at, node) in pipeline.transforms.iter().enumerate() {
-            let takes = node.config.takes();
-            if takes != flow {
-                let message =
-                    format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
-                let help = match node.config.gives() {
-                    Flow::Messages if flow == Flow::Messages => {
-                        "It reads messages out of whole files, which the source `files` gives. Messages are parsed by \
-                         transforms such as `parse_csv`."
-                            .to_owned()
-                    }
-                    _ => turning(flow),
-                };
+            if let Some((message, help)) = transform_mismatch(pipeline.on_error, node, flow) {
                 return Some((MismatchPart::Transform(at), message, help));
-            }
-            if takes == Flow::Messages && node.targets != Targets::default() {
-                let message =
-                    format!("`{}` takes messages, but `for` applies to transforms of files only.", node.kind);
-                return Some((MismatchPart::Transform(at), message, "Remove it.".to_owned()));
-            }
-            if pipeline.on_error == OnError::Divert && node.targets != Targets::default() {
-                let message = "Rejected files do not reach this transform: they leave by `errors` at once.";
-                let help = "Add `on_error: carry` to the pipeline, or remove `for`.";
-                return Some((MismatchPart::Transform(at), message.to_owned(), help.to_owned()));
             }
             flow = node.config.gives();
         }
-        let is_choice = pipeline.to.names().len() > 1 && !matches!(pipeline.to, To::All(_));
-        if flow == Flow::Files && is_choice {
-            let message = format!("`{}` distributes messages, but here are files.", pipeline.to);
-            let help = "Files can go to one sink or pipeline, or to a list, each of which gets them.";
-            return Some((MismatchPart::To, message, help.to_owned()));
-        }
-        for sink in pipeline.to.names().iter().filter_map(|name| index.sink(name)) {
-            let takes_it = match flow {
-                Flow::Messages => sink.config.takes_messages(),
-                Flow::Files => sink.config.files().is_some(),
-            };
-            if !takes_it {
-                let takes = if flow == Flow::Messages { Flow::Files } else { Flow::Messages };
-                let message =
-                    format!("The sink `{}` takes {}, but here are {}.", sink.name, takes.name(), flow.name());
-                return Some((MismatchPart::To, message, turning(flow)));
-            }
-        }
-        None
+        target_mismatch(index, pipeline, flow)
     }
+
+    /// Finds a feed that carries another flow.
+    fn input_mismatch(&self, index: &Index<'_>, pipeline: &Pipeline, flow: Flow) -> Option<Wrong> {
+        let other = |feed: &Feed| self.fed(index, feed).into_iter().find(|&other| other != flow);
+        let (feed, other) = pipeline.from.iter().find_map(|feed| Some((feed, other(feed)?)))?;
+        let message = format!(
+            "The pipeline `{}` receives {}, but {} from `{feed}`.",
+            pipeline.name,
+            flow.name(),
+            other.name()
+        );
+        let help = match feed {
+            Feed::Errors(name) if index.pipeline(name).is_some() => {
+                "A pipeline rejects files before the transform that reads messages out of them, and \
+                 messages after it: split the pipeline there into two."
+            }
+            _ => "Split it into two pipelines, one for each.",
+        };
+        Some((MismatchPart::From, message, help.to_owned()))
+    }
+}
+
+/// The part with a mismatch, the message and the help.
+type Wrong = (MismatchPart, String, String);
+
+/// Returns the message and the help if a transform does not take this flow, or not with its options.
+fn transform_mismatch(on_error: OnError, node: &TransformNode, flow: Flow) -> Option<(String, String)> {
+    let takes = node.config.takes();
+    if takes != flow {
+        let message = format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
+        let help = match node.config.gives() {
+            Flow::Messages if flow == Flow::Messages => {
+                "It reads messages out of whole files, which the source `files` gives. Messages are parsed by \
+                 transforms such as `parse_csv`."
+                    .to_owned()
+            }
+            _ => turning(flow),
+        };
+        return Some((message, help));
+    }
+    if takes == Flow::Messages && node.targets != Targets::default() {
+        let message =
+            format!("`{}` takes messages, but `for` applies to transforms of files only.", node.kind);
+        return Some((message, "Remove it.".to_owned()));
+    }
+    if on_error == OnError::Divert && node.targets != Targets::default() {
+        let message = "Rejected files do not reach this transform: they leave by `errors` at once.";
+        let help = "Add `on_error: carry` to the pipeline, or remove `for`.";
+        return Some((message.to_owned(), help.to_owned()));
+    }
+    None
+}
+
+/// Finds a target that does not take the flow at the end of a pipeline.
+fn target_mismatch(index: &Index<'_>, pipeline: &Pipeline, flow: Flow) -> Option<Wrong> {
+    let is_choice = pipeline.to.names().len() > 1 && !matches!(pipeline.to, To::All(_));
+    if flow == Flow::Files && is_choice {
+        let message = format!("`{}` distributes messages, but here are files.", pipeline.to);
+        let help = "Files can go to one sink or pipeline, or to a list, each of which gets them.";
+        return Some((MismatchPart::To, message, help.to_owned()));
+    }
+    let takes_it = |sink: &&SinkNode| match flow {
+        Flow::Messages => sink.config.takes_messages(),
+        Flow::Files => sink.config.files().is_some(),
+    };
+    let mut sinks = pipeline.to.names().iter().filter_map(|name| index.sink(name));
+    let sink = sinks.find(|sink| !takes_it(sink))?;
+    let takes = if flow == Flow::Messages { Flow::Files } else { Flow::Messages };
+    let message = format!("The sink `{}` takes {}, but here are {}.", sink.name, takes.name(), flow.name());
+    Some((MismatchPart::To, message, turning(flow)))
 }
 
 /// Returns the components that turn this flow into the other one.
 fn turning(flow: Flow) -> String {
     let help = match flow {
         Flow::Messages => "`pack` makes files of messages.",
-        Flow::Files => "`lines` and `csv` read messages out of files.",
+        Flow::Files => "`lines`, `csv` and `avro` read messages out of files.",
     };
     help.to_owned()
 }

@@ -45,7 +45,7 @@ pub use component::{
     Reads, Sink, SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform,
     WaitingTransformConfig, WriteOutcome,
 };
-pub use details::Details;
+pub use details::{Details, Gauge};
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 pub use io_error::io_error;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use thalweg_runtime::HandOvers;
 
 use crate::missing::{MissingField, MissingFields};
-use crate::{Details, Role};
+use crate::{Details, Gauge, Role};
 
 /// The counters of one component, shared by all its workers. Rows are messages; bytes are bytes of payload.
 #[derive(Debug)]
@@ -75,6 +75,9 @@ pub struct ComponentCounts {
     /// The component's own counters by name, such as `requests`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<&'static str, u64>,
+    /// The component's own values that rise and fall, which `/metrics` shows. `details` has them too.
+    #[serde(skip)]
+    pub gauges: Vec<Gauge>,
     /// The fields that a transform reads and that no message had, once its workers have ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_fields: Vec<MissingField>,
@@ -169,6 +172,7 @@ impl ComponentMetrics {
             taken_at_once: self.hand_overs.at_once(),
             queued: self.hand_overs.queued(),
             details: self.details.now(),
+            gauges: self.details.gauges(),
             missing_fields: self.missing.found(),
         }
     }

@@ -195,17 +195,10 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
     for (name, help, value) in COUNTERS {
         head(&mut out, &format!("component_{name}"), help);
         for component in &counts {
-            let _ = writeln!(
-                out,
-                "thalweg_component_{name}{{component=\"{}\",kind=\"{}\",role=\"{}\"}} {}",
-                escaped(&component.name),
-                component.kind,
-                component.role,
-                value(component)
-            );
+            line(&mut out, name, component, value(component));
         }
     }
-    buffers(&mut out, &counts);
+    gauges(&mut out, &counts);
     let budget = handle.budget();
     let totals = [
         ("budget_limit_bytes", "The memory for data in flight.", budget.limit() as f64),
@@ -227,30 +220,29 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
     out
 }
 
-/// Writes the state of each buffer. On disk, its writer has it in the details; in memory, the sink behind it.
-fn buffers(out: &mut String, counts: &[ComponentCounts]) {
-    const STATES: [(&str, &str, &str); 4] = [
-        ("buffer_bytes", "buffer_bytes", "Bytes on disk in a buffer."),
-        ("buffer_messages", "buffer_messages", "Messages in a buffer that were not read from it."),
-        (
-            "buffer_oldest_seconds",
-            "buffer_oldest_seconds",
-            "The age of the oldest segment of a buffer with such.",
-        ),
-        ("buffer_dropped_messages_total", "buffer_dropped", "Messages dropped because a buffer was full."),
-    ];
-    let written = counts.iter().filter_map(|counts| match counts.kind {
-        "buffer" => Some((counts.name.strip_suffix(".buffer")?, counts)),
-        _ => counts.details.contains_key("buffer_bytes").then_some((&*counts.name, counts)),
-    });
-    let written: Vec<_> = written.collect();
-    for (name, detail, help) in STATES.iter().filter(|_| !written.is_empty()) {
-        head(out, name, help);
-        for (buffer, counts) in &written {
-            let value = counts.details.get(detail).copied().unwrap_or_default();
-            let _ = writeln!(out, "thalweg_{name}{{buffer=\"{}\"}} {value}", escaped(buffer));
+/// Shows the gauges that components have of their own, those of one name together.
+fn gauges(out: &mut String, counts: &[ComponentCounts]) {
+    let all =
+        counts.iter().flat_map(|component| component.gauges.iter().map(move |gauge| (gauge, component)));
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(gauge, _)| gauge.name);
+    for same in all.chunk_by(|(a, _), (b, _)| a.name == b.name) {
+        for (number, (gauge, component)) in same.iter().enumerate() {
+            if number == 0 {
+                head(out, &format!("component_{}", gauge.name), gauge.help);
+            }
+            line(out, gauge.name, component, gauge.value as f64);
         }
     }
+}
+
+fn line(out: &mut String, name: &str, component: &ComponentCounts, value: f64) {
+    let ComponentCounts { name: of, kind, role, .. } = component;
+    let _ = writeln!(
+        out,
+        "thalweg_component_{name}{{component=\"{}\",kind=\"{kind}\",role=\"{role}\"}} {value}",
+        escaped(of)
+    );
 }
 
 fn head(out: &mut String, name: &str, help: &str) {

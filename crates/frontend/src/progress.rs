@@ -311,6 +311,7 @@ mod tests {
             taken_at_once: 0,
             queued: 0,
             details: Default::default(),
+            gauges: Vec::new(),
             missing_fields: Vec::new(),
             retrying: None,
         };

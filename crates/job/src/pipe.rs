@@ -33,6 +33,8 @@ pub struct PipeOptions {
     pub output: Option<String>,
     /// The format of the input, as in `parse_json`; CSV has a header.
     pub parse: Option<String>,
+    /// The character set of the input. The output is in UTF-8.
+    pub charset: Option<String>,
     /// The format of the output. Without it, JSON if a transform parses the messages or adds fields to them,
     /// and their payload if none does.
     pub encode: Option<String>,
@@ -79,12 +81,16 @@ impl PipeOptions {
     }
 
     fn source(&self) -> Node {
+        let charset = self.charset.as_deref().map(|charset| ("charset", word(charset)));
         if self.input.is_empty() {
-            return word("stdin");
+            return match charset {
+                Some(charset) => mapping([("stdin", mapping([charset]))]),
+                None => word("stdin"),
+            };
         }
         let paths = self.input.iter().map(|path| word(path)).collect();
         let paths = Node::new(Span::default(), Value::Sequence(paths));
-        mapping([("file", mapping([("path", paths)]))])
+        mapping([("file", mapping(std::iter::once(("path", paths)).chain(charset)))])
     }
 
     fn sink(&self, encode: Option<&str>) -> Node {

@@ -86,6 +86,31 @@ impl ViewBuilder {
         true
     }
 
+    /// Adds a value that `write` appends to a buffer, so that it is held once. Adds nothing if that fails.
+    ///
+    /// # Errors
+    /// That of `write`.
+    pub fn push_written<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        // A value has at most 1 GiB and takes up to three times as much, so the offset of none exceeds 32
+        // bits.
+        if self.side.len() > BLOCK / 4 {
+            self.base.push(Buffer::from_vec(std::mem::take(&mut self.side)));
+        }
+        let start = self.side.len();
+        if let Err(error) = write(&mut self.side) {
+            self.side.truncate(start);
+            return Err(error);
+        }
+        let value = self.side.get(start..).unwrap_or_default();
+        assert!(start + value.len() <= u32::MAX as usize, "a value is far smaller than a batch may be");
+        self.views.push(match value.len() {
+            0..=INLINE => inline_view(value),
+            _ => outline_view(value, self.base.len() as u32, start as u32),
+        });
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
     /// Adds a NULL.
     #[inline]
     pub fn push_null(&mut self) {
@@ -373,8 +398,9 @@ pub(crate) mod trusted {
         // test compares both with Arrow's own). The bytes of the latter were at the given offset of the given
         // buffer when the view was made: `locate` and `push_range` check that the range is inside the buffer.
         // `Joined` takes views of the end of its buffer, and cuts off only bytes that a view contains. The
-        // side buffer and the buffer of the writer only grow after that. Each stays below `BLOCK` plus one
-        // value. NULLs are the view 0, the empty inline value. `nulls` was appended to once for each view.
+        // side buffer and the buffer of the writer only grow after that, but for a value that failed and has
+        // no view. Each stays below `BLOCK` plus one value. NULLs are the view 0, the empty inline value.
+        // `nulls` was appended to once for each view.
         unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
     }
 
@@ -489,6 +515,29 @@ mod tests {
             let view = if length <= INLINE { inline_view(value) } else { outline_view(value, 7, 9) };
             assert_eq!(view, make_view(value, 7, 9), "{length}");
         }
+    }
+
+    #[test]
+    fn what_is_written_is_a_value_and_what_fails_is_none() {
+        let mut builder = ViewBuilder::over(&[], 3);
+        let long = b"a value that is too long for a view";
+        builder.push(long);
+        let failed = builder.push_written(|into| {
+            into.extend_from_slice(b"a part of it");
+            Err("wrong")
+        });
+        assert_eq!(failed, Err("wrong"));
+        for value in [&long[..], b"short", b""] {
+            builder
+                .push_written(|into| {
+                    into.extend_from_slice(value);
+                    Ok::<(), ()>(())
+                })
+                .unwrap();
+        }
+        let array = builder.finish();
+        array.to_data().validate_full().unwrap();
+        assert_eq!(array.iter().flatten().collect::<Vec<_>>(), [&long[..], long, b"short", b""]);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// Time limit until a server answers. On a machine with ten times its capacity of work, azurite took twenty
@@ -77,6 +79,11 @@ impl Program {
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
+    }
+
+    /// Sends a signal to the server.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)?)
     }
 
     /// Starts a killed server again, at its address and with its data.

@@ -54,6 +54,11 @@ impl Tools {
         self.program("kafka.jars", "kafka/.complete").map(|complete| complete.with_file_name("*"))
     }
 
+    /// Returns the path of the NATS server.
+    pub fn nats_server(&self) -> io::Result<PathBuf> {
+        self.program("nats-server", "bin/nats-server")
+    }
+
     /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
     /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {

@@ -32,5 +32,6 @@ pub mod records;
 pub mod scenario;
 pub mod servers;
 pub mod suite;
+mod systems;
 pub mod table;
 pub mod transforms;

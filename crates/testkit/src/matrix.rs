@@ -61,8 +61,9 @@ pub fn slow() -> Vec<Pair> {
 
 fn fits(feed: &Feed, outlet: &Outlet) -> bool {
     let is_of_files = outlet.takes == Flow::Files;
-    // A CSV file as a whole is not in the form of the records; a sink that removes files needs files on disk.
-    let is_plain = feed.flow == Flow::Files && feed.name != "files, csv";
+    // A file of CSV or Avro as a whole is not in the form of the records; a sink that removes files needs
+    // files on disk.
+    let is_plain = feed.flow == Flow::Files && !["files, csv", "files, avro"].contains(&feed.name);
     // The sink answers when its one object, or a packed file, is complete. A sender that waits for the answer
     // sends nothing that would complete it.
     let collects = ["objects", "directory, pack"].contains(&outlet.name);

@@ -47,11 +47,10 @@ impl Records {
 
     /// Returns the text of a record, without a line feed.
     pub fn text(self, number: u64, form: Form) -> String {
-        let padding = self.padding(number);
-        let group = number % 4;
+        let (group, padding) = self.values(number);
         match form {
-            Form::Json => format!(r#"{{"n":{number},"group":"g{group}","text":"{padding}"}}"#),
-            Form::Csv => format!("{number},g{group},{padding}"),
+            Form::Json => format!(r#"{{"n":{number},"group":"{group}","text":"{padding}"}}"#),
+            Form::Csv => format!("{number},{group},{padding}"),
             Form::Syslog => {
                 format!("{SYSLOG_HEADER}{}", self.text(number, Form::Json))
             }
@@ -85,6 +84,11 @@ impl Records {
             writeln!(file, "{}", self.text(number, form))?;
         }
         file.flush()
+    }
+
+    /// Returns the group and the padding of a record.
+    pub fn values(self, number: u64) -> (String, String) {
+        (format!("g{}", number % 4), self.padding(number))
     }
 
     /// Records differ in length, so that a cut at a wrong place is seen.

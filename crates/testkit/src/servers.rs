@@ -14,6 +14,7 @@ use std::time::Duration;
 use thalweg_testbed::S3;
 
 use crate::brokers::Topic;
+pub use crate::systems::System;
 
 /// How often a server looks whether it was dropped.
 const LOOK: Duration = Duration::from_millis(5);
@@ -89,7 +90,7 @@ pub struct Server {
 pub const BUCKET: &str = "bucket";
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     received: Mutex<Vec<u8>>,
     /// How many items it decided about.
     items: AtomicU64,
@@ -97,7 +98,7 @@ struct State {
 }
 
 impl State {
-    fn accept(&self, bytes: &[u8]) {
+    pub(crate) fn accept(&self, bytes: &[u8]) {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
 
@@ -117,6 +118,15 @@ impl Server {
     /// If it cannot listen.
     pub fn http(mood: Mood) -> io::Result<Self> {
         Self::tcp(move |stream, state| serve_http(stream, state, mood))
+    }
+
+    /// Starts a server that plays a system: it accepts the records in the bodies of requests, and answers as
+    /// the system does.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn system(system: System, mood: Mood) -> io::Result<Self> {
+        Self::tcp(move |stream, state| serve_system(stream, state, system, mood))
     }
 
     /// Starts a server that accepts lines and answers each.
@@ -162,12 +172,23 @@ impl Server {
         })
     }
 
-    /// Returns a topic of a broker.
+    /// Returns a topic of Kafka.
     ///
     /// # Errors
     /// If the broker cannot be started.
     pub fn topic() -> io::Result<Self> {
-        let topic = Topic::new()?;
+        Self::of_topic(Topic::new()?)
+    }
+
+    /// Returns a stream of NATS.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn stream() -> io::Result<Self> {
+        Self::of_topic(Topic::of_nats()?)
+    }
+
+    fn of_topic(topic: Topic) -> io::Result<Self> {
         let address = topic.address().parse().map_err(io::Error::other)?;
         Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })
     }
@@ -297,23 +318,26 @@ fn hang() -> io::Result<()> {
 }
 
 fn serve_http(stream: TcpStream, state: &State, mood: Mood) -> io::Result<()> {
+    serve_system(stream, state, System::Lines, mood)
+}
+
+fn serve_system(stream: TcpStream, state: &State, system: System, mood: Mood) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     while let Some(body) = request(&mut reader, state)? {
-        let status = match state.fate(mood) {
-            Fate::Accepted => {
-                state.accept(&body);
-                "200 OK"
-            }
-            Fate::Refused => "500 Internal Server Error",
+        // Without a body, a client asks whether there is a server.
+        let fate = if body.is_empty() { Fate::Accepted } else { state.fate(mood) };
+        let (status, answer) = match fate {
+            Fate::Accepted => ("200 OK", system.take(&body, mood, state)),
+            Fate::Refused => ("500 Internal Server Error", String::new()),
             Fate::CutBefore => return Ok(()),
             Fate::Hangs => return hang(),
             Fate::CutAfter => {
-                state.accept(&body);
+                system.take(&body, mood, state);
                 return Ok(());
             }
         };
-        write!(writer, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")?;
+        write!(writer, "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len())?;
     }
     Ok(())
 }

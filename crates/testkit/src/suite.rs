@@ -12,7 +12,7 @@ use std::time::Instant;
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::broker;
+use crate::brokers::{broker, nats};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -163,9 +163,8 @@ fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet,
     let wanted = std::env::var("CASE").unwrap_or_default();
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
-    let needs_broker =
-        |(feed, outlet): &(Feed, Outlet)| [feed.component, outlet.component].contains(&"kafka");
-    let _broker = pairs.iter().any(needs_broker).then(broker);
+    let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
+    let _brokers = (needs("kafka").then(broker), needs("nats").then(nats));
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
@@ -291,7 +290,7 @@ fn sources() -> Pairs {
 fn message_sinks() -> Pairs {
     let stored = outlets::stored().into_iter().filter(|outlet| outlet.takes == Flow::Messages);
     let outlets = outlets::all().into_iter().chain(outlets::unreadable()).chain(stored);
-    let outlets = outlets.chain(outlets::of_brokers());
+    let outlets = outlets.chain(outlets::of_brokers()).chain(outlets::of_systems());
     outlets.map(|outlet| (feeds::file(), outlet)).collect()
 }
 

@@ -100,7 +100,8 @@ struct Rows {
     /// several objects become one object.
     #[arg(long, value_name = "FORM")]
     parse: Option<Parse>,
-    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written unchanged.
+    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, Avro becomes JSON, and lines are
+    /// written unchanged.
     #[arg(long, value_name = "FORM")]
     encode: Option<Encode>,
     /// Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
@@ -120,6 +121,9 @@ struct Rows {
     /// The character between the values of CSV. Without it, a comma.
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<String>,
+    /// The character set of the rows, such as `latin1`, `utf-16` or `shift_jis`. Rows are written in UTF-8.
+    #[arg(long, value_name = "NAME")]
+    charset: Option<String>,
     /// The names of the columns of CSV without a header.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
@@ -199,6 +203,8 @@ enum Existing {
 /// The form in which rows are read.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Parse {
+    /// Apache Avro: object container files.
+    Avro,
     /// Comma-separated values; the first record names the columns.
     Csv,
     /// Each line is a row.
@@ -291,6 +297,7 @@ impl From<Rows> for copy::Rows {
             keep: rows.keep,
             types: rows.types,
             delimiter: rows.delimiter,
+            charset: rows.charset,
             columns: rows.columns,
             template: rows.template,
             unordered: rows.unordered,
@@ -321,6 +328,7 @@ impl From<Symlinks> for copy::ObjectLinks {
 impl From<Parse> for copy::Parse {
     fn from(parse: Parse) -> Self {
         match parse {
+            Parse::Avro => Self::Avro,
             Parse::Csv => Self::Csv,
             Parse::Lines => Self::Lines,
             Parse::Jsonl => Self::Jsonl,

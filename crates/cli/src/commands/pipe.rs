@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Parse the input first: `json` (or `jsonl`), `csv` (with a header), `logfmt`.
     #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "jsonl", "csv", "logfmt"])]
     parse: Option<String>,
+    /// The character set of the input, such as `latin1`, `utf-16` or `shift_jis`. The output is in UTF-8.
+    #[arg(long, value_name = "NAME")]
+    charset: Option<String>,
     /// Write messages in this format: `json`, `csv`, `logfmt` or `raw`. Without it, `json` if they were
     /// parsed or got fields, and otherwise as they are.
     #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "csv", "logfmt", "raw"])]
@@ -74,6 +77,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         input: arguments.input,
         output: arguments.output,
         parse: arguments.parse,
+        charset: arguments.charset,
         encode: arguments.encode,
     };
     let document = options.document(&thalweg_job::registry())?;

@@ -21,7 +21,7 @@ fn sources() -> BTreeSet<&'static str> {
 
 fn sinks() -> BTreeSet<&'static str> {
     let all = outlets::all().into_iter().chain(outlets::unreadable()).chain(outlets::of_files());
-    let all = all.chain(outlets::of_brokers());
+    let all = all.chain(outlets::of_brokers()).chain(outlets::of_systems());
     all.map(|outlet| outlet.component).chain(["proxy"]).collect()
 }
 
@@ -60,6 +60,25 @@ fn every_component_has_its_suite() {
     );
 }
 
+/// The components that have a maximum size of a message but no character set, and why.
+const WITHOUT_CHARSET: &[(&str, &str)] = &[
+    ("journald", "the journal's export format is UTF-8"),
+    ("kafka", "the messages of a broker are not cut"),
+    ("nats", "the messages of a server are not cut"),
+    ("proxy", "passes bytes on as they are"),
+];
+
+#[test]
+fn every_component_that_cuts_text_has_a_character_set() {
+    let registry = thalweg_components::registry();
+    for known in registry.iter().filter(|known| known.role != Role::Sink) {
+        let options = known.reference().options;
+        let has = |name: &str| options.iter().any(|option| option.name == name);
+        let is_exempt = WITHOUT_CHARSET.iter().any(|(name, _)| *name == known.name);
+        assert_eq!(has("charset"), has("max_message_bytes") && !is_exempt, "{}", known.name);
+    }
+}
+
 #[test]
 fn every_case_is_of_a_registered_component() {
     let registry = thalweg_components::registry();
@@ -86,6 +105,8 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("internal_logs", "{}", false, true),
     ("journald", "{}", true, true),
     ("kafka", "{ brokers: 'x:1', topics: x, group: x }", true, false),
+    ("nats", "{ servers: x, stream: S, consumer: c }", true, false),
+    ("nats", "{ servers: x, subjects: x }", false, false),
     ("objects", "{ url: x/ }", true, true),
     ("pipe", "{ path: x }", false, false),
     ("proxy", "{ address: 'tcp://:1' }", false, false),

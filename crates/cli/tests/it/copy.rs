@@ -291,6 +291,22 @@ fn other_forms_of_rows_are_read_and_written() {
 }
 
 #[test]
+fn rows_of_other_character_sets_are_written_in_utf_8() {
+    let house = House::with(&[]);
+    house.write("a.csv", b"n\xe4me;n\ncaf\xe9;1\n");
+    let units = "\u{feff}caf\u{e9}\r\n\u{a0a}\n".encode_utf16();
+    house.write("b.log", &units.flat_map(u16::to_be_bytes).collect::<Vec<u8>>());
+    let csv = ["a.csv", "a.jsonl", "--parse", "csv", "--encode", "json", "--delimiter", ";"];
+    run_well(&house, &[&csv[..], &["--charset", "latin1", "--keep", "n\u{e4}me"]].concat());
+    assert_eq!(house.read("a.jsonl"), "{\"n\u{e4}me\":\"caf\u{e9}\"}\n");
+    run_well(&house, &["b.log", "c.log", "--parse", "lines", "--charset", "utf-16"]);
+    assert_eq!(house.read("c.log"), "caf\u{e9}\n\u{a0a}\n");
+    let said = run(&house, &["b.log", "d.log", "--parse", "lines", "--charset", "latin9000"]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("`latin9000` is not a known character set"), "{}", said.err);
+}
+
+#[test]
 fn rows_that_cannot_be_read_are_told_and_the_others_are_copied() {
     let house = House::with(&[("people.csv", "name,age\nAda,36\nBob,old\n")]);
     let arguments = ["people.csv", "all.jsonl", "--parse", "csv", "--encode", "json", "--type", "age=int"];

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use thalweg_testkit::servers::{Mood, Server, System};
+
 use crate::common::{self, House};
 
 fn examples() -> PathBuf {
@@ -75,11 +77,12 @@ fn every_components_example_runs_in_an_empty_folder() {
     assert!(known.len() > 20);
     for component in known {
         let (example, _broker) = with_broker(component["example"].as_str().unwrap());
+        let (example, _system) = with_system(component["name"].as_str().unwrap(), &example);
         let house = House::with(&[("example.yaml", &example)]);
-        // Some examples wait for a client, and one needs a database that an empty folder does not have. They
-        // are only checked.
+        // Some examples wait for a client, and some need a file that an empty folder does not have. They are
+        // only checked.
         let waits = example.trim_start().starts_with("# Runs until it is stopped.");
-        if waits || component["name"] == "geoip" {
+        if waits || needs_file(&component) {
             house.run_well(&["check", "example.yaml"]);
             continue;
         }
@@ -88,22 +91,48 @@ fn every_components_example_runs_in_an_empty_folder() {
     }
 }
 
-/// The broker in examples, and the one that stands for it here. It has what the example of the source reads.
-#[cfg(feature = "kafka")]
-fn with_broker(example: &str) -> (String, Option<thalweg_testbed::Kafka>) {
-    const SHOWN: &str = "127.0.0.1:9092";
-    if !example.contains(SHOWN) {
-        return (example.to_owned(), None);
-    }
-    let kafka = thalweg_testbed::Kafka::start(2).unwrap();
-    let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
-    kafka.store((0..100).map(event)).unwrap();
-    (example.replace(SHOWN, &kafka.address().to_string()), Some(kafka))
+/// True for a component that reads a file of its own: a database, or a descriptor set.
+fn needs_file(component: &serde_json::Value) -> bool {
+    component["name"] == "geoip" || component["name"] == "parse_protobuf"
 }
 
-#[cfg(not(feature = "kafka"))]
-fn with_broker(example: &str) -> (String, Option<()>) {
+/// The brokers in examples, and those that stand for them here, which live as long as they are held. They
+/// have what the examples of the sources read.
+fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
+    const KAFKA: &str = "127.0.0.1:9092";
+    const NATS: &str = "127.0.0.1:4222";
+    if cfg!(feature = "kafka") && example.contains(KAFKA) {
+        let kafka = thalweg_testbed::Kafka::start(2).unwrap();
+        let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
+        kafka.store((0..100).map(event)).unwrap();
+        return (example.replace(KAFKA, &kafka.address().to_string()), Some(Box::new(kafka)));
+    }
+    if cfg!(feature = "nats") && example.contains(NATS) {
+        let nats = thalweg_testbed::Nats::start().unwrap();
+        nats.create_stream("EVENTS", &["events.>"]).unwrap();
+        let event = |number| thalweg_testbed::NatsMessage::new("events.shop", format!("event {number}"));
+        nats.store((0..100).map(event)).unwrap();
+        return (example.replace(NATS, &nats.address().to_string()), Some(Box::new(nats)));
+    }
     (example.to_owned(), None)
+}
+
+/// The systems that sinks write to by HTTP in examples, each with its address there.
+const SYSTEMS: [(&str, System, &str); 4] = [
+    ("clickhouse", System::Lines, "127.0.0.1:8123"),
+    ("elasticsearch", System::Elasticsearch, "127.0.0.1:9200"),
+    ("influxdb", System::Influxdb, "127.0.0.1:8086"),
+    ("loki", System::Loki, "127.0.0.1:3100"),
+];
+
+/// The server that stands for a system in an example.
+fn with_system(name: &str, example: &str) -> (String, Option<Server>) {
+    let Some((_, system, shown)) = SYSTEMS.iter().find(|(system, ..)| *system == name) else {
+        return (example.to_owned(), None);
+    };
+    assert!(example.contains(shown), "{name}");
+    let server = Server::system(*system, Mood::Well).unwrap();
+    (example.replace(shown, &server.address()), Some(server))
 }
 
 /// A budget that is too small for a component is a mistake that says how much it needs. All others work.
@@ -113,10 +142,11 @@ fn every_components_example_ends_with_almost_no_memory() {
     let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
     for component in known {
         let (example, _broker) = with_broker(component["example"].as_str().unwrap());
+        let (example, _system) = with_system(component["name"].as_str().unwrap(), &example);
         // The example of this sink sends to a source of the same run, whose memory it holds.
         let is_loop = component["name"] == "http" && example.contains("received:");
         let waits = example.trim_start().starts_with("# Runs until it is stopped.");
-        if waits || is_loop || component["name"] == "geoip" {
+        if waits || is_loop || needs_file(&component) {
             continue;
         }
         let house = House::with(&[("example.yaml", &format!("memory: 1KiB\n{example}"))]);

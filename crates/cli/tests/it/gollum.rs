@@ -352,6 +352,11 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
             "HTTP, Address: ':8080', Htpasswd: htpasswd, BasicRealm: r, ReadTimeoutSec: 5, WithHeaders: false",
         ),
         (&["http", "socket"], "HTTP, Address: ':8080'"),
+        (&["kafka"], "Kafka"),
+        (
+            &["kafka"],
+            "Kafka, Servers: ['a:1', 'b:2'], Topic: t, GroupId: g, ClientId: c, DefaultOffset: oldest, DefaultFetchSizeByte: 4096, SetMetadata: true, TlsEnable: true, TlsServerName: a, TlsInsecureSkipVerify: true, SaslEnable: true, SaslUsername: u, SaslPassword: p",
+        ),
         (&["generate"], "Profiler, Runs: 3, Batches: 2, DelayMs: 7, TemplateCount: 3"),
         (&["proxy"], "Proxy, Address: ':5880', Partitioner: binary_be, Size: 2, Offset: 1"),
         (&["socket"], "Socket, Partitioner: ascii, Delimiter: ':', Acknowledge: OK, AckTimeoutSec: 3"),
@@ -383,6 +388,19 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
         (&["websocket"], "HTTPRequest, Address: 'http://localhost:1', RawData: false, Encoding: text/html"),
         (&["websocket"], "HTTPRequest, Address: 'localhost:1'"),
         (
+            &["websocket"],
+            "ElasticSearch, Servers: 'http://localhost:1', User: u, Password: p, SetGzip: true, StreamProperties: { s: { Index: i, Type: t, TimeBasedIndex: true } }",
+        ),
+        (
+            &["websocket"],
+            "InfluxDB, Host: 'localhost:1', User: u, Password: p, Database: site, RetentionPolicy: week",
+        ),
+        (&["kafka"], "Kafka"),
+        (
+            &["kafka"],
+            "Kafka, Servers: 'a:1', Topics: { s: t }, KeyFrom: k, Compression: zip, RequiredAcks: 1, TimeoutMs: 500, SaslEnable: true, SaslUser: u, SaslPassword: p",
+        ),
+        (
             &["proxy"],
             "Proxy, Address: 'localhost:1', TimeoutSec: 2, ConnectionBufferSizeKB: 64, Partitioner: ascii, Delimiter: ':'",
         ),
@@ -398,7 +416,7 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
     ];
     for (needs, producer) in producers {
         if !lacks(needs) {
-            checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if producer.starts_with("File") { "" } else { ", ChannelTimeoutMs: 0" }));
+            checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if ["File", "ElasticSearch", "InfluxDB"].iter().any(|batched| producer.starts_with(batched)) { "" } else { ", ChannelTimeoutMs: 0" }));
         }
     }
     if !lacks(&["spool", "internal_logs", "route_by"]) {

@@ -22,7 +22,7 @@ fn member(house: &House, kafka: &Kafka, run: usize) -> Child {
         "memory: 2MiB\n\
          sources: {{ in: {{ kafka: {{ brokers: '{}', topics: numbers, group: g, session_timeout: 2s }} }} }}\n\
          pipelines: {{ main: {{ from: in, transforms: [limit: {{ rate: 2000, burst: 200 }}], to: out }} }}\n\
-         sinks: {{ out: {{ file: {{ path: out-{run}.txt }} }} }}\n",
+         sinks: {{ out: {{ file: {{ path: out-{run}.txt, atomic: false }} }} }}\n",
         kafka.relayed_address()
     );
     house.write(&format!("member-{run}.yaml"), config.as_bytes());

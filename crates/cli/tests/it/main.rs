@@ -34,6 +34,8 @@ mod leftovers;
 mod limits;
 mod many;
 mod mistakes;
+#[cfg(feature = "nats")]
+mod nats;
 mod network;
 mod one_line;
 mod pipes;

@@ -40,6 +40,16 @@ fn files_are_read_and_written_in_other_formats() {
 }
 
 #[test]
+fn input_of_another_character_set_is_decoded() {
+    let house = House::with(&[]);
+    house.write("a.log", b"\xe9\n");
+    let from_file = house.run_well(&["pipe", "--charset", "latin1", "-i", "a.log"]);
+    assert_eq!(from_file.out, "\u{e9}\n");
+    let said = house.run_with_input(&["pipe", "--charset", "utf-16le"], b"a\0\n\0");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "a\n"), "{}", said.err);
+}
+
+#[test]
 fn rejected_messages_are_lines_of_the_error_output() {
     let house = House::with(&[]);
     let said = house.run_with_input(&["pipe", "parse_json | keep a"], b"{\"a\":1}\nnot json\n{\"a\":2}\n");

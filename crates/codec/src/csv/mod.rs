@@ -3,6 +3,7 @@
 mod dialect;
 mod options;
 mod records;
+mod skeleton;
 
 use hashbrown::HashMap;
 

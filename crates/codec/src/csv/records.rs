@@ -12,6 +12,7 @@
 //!
 //! See docs/decisions/029-hot-codecs-are-our-own.md.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memchr2};
@@ -19,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 
 use super::Dialect;
+use super::skeleton::{MARK, skeleton};
+use crate::charset::Charset;
 use crate::framing::KEPT;
 
 /// The byte order mark of UTF-8, which some programs write at the start of a file.
@@ -27,8 +30,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// A record in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The range of the record in the buffer, without its line end. If the record has a fault, the range is
-    /// its first line, or the start of that line.
+    /// The range of the record in the searched bytes, without its line end. If the record has a fault, the
+    /// range is its first line, or the start of that line.
     pub range: Range<usize>,
     /// The number of the line in the file on which the record begins. Lines count from 1.
     pub line: u64,
@@ -66,6 +69,9 @@ impl Default for RecordPosition {
 #[derive(Debug)]
 pub struct Records {
     dialect: Dialect,
+    charset: Charset,
+    /// The byte order mark that the searched bytes may begin with.
+    mark: &'static [u8],
     limit: usize,
     has_begun: bool,
     /// The offset of the buffer in the file, in bytes.
@@ -92,7 +98,44 @@ impl Records {
     /// Starts at a position in a file. A record may have at most `limit` bytes.
     pub fn new(dialect: Dialect, limit: ByteSize, from: RecordPosition) -> Self {
         let RecordPosition { offset, line, skips } = from;
-        Self { dialect, limit: limit.as_usize(), has_begun: offset > 0, offset, start: 0, line, skips }
+        Self {
+            dialect,
+            charset: Charset::default(),
+            mark: BYTE_ORDER_MARK,
+            limit: limit.as_usize(),
+            has_begun: offset > 0,
+            offset,
+            start: 0,
+            line,
+            skips,
+        }
+    }
+
+    /// Reads a file in this character set. Records are searched in [`searched`](Self::searched) bytes.
+    #[must_use]
+    pub fn reading(mut self, charset: Charset) -> Self {
+        if !charset.has_ascii() {
+            self.limit = (self.limit / charset.unit()).max(1);
+            self.mark = &[MARK];
+        }
+        self.charset = charset;
+        self
+    }
+
+    /// Returns the bytes to search in place of those in the buffer: the same, if the character set has the
+    /// syntax in its usual bytes.
+    pub fn searched<'b>(&self, bytes: &'b [u8], is_end: bool) -> Cow<'b, [u8]> {
+        let Dialect { delimiter, quote, .. } = self.dialect;
+        let syntax = [delimiter, quote.unwrap_or(delimiter)];
+        if self.charset.has_ascii() && !self.charset.may_mistake(&syntax) {
+            return Cow::Borrowed(bytes);
+        }
+        Cow::Owned(skeleton(self.charset, bytes, is_end))
+    }
+
+    /// Returns the range in the buffer of a range of the searched bytes.
+    pub fn in_buffer(&self, range: &Range<usize>) -> Range<usize> {
+        range.start * self.charset.unit()..range.end * self.charset.unit()
     }
 
     /// Returns the position at which the next record begins.
@@ -100,22 +143,22 @@ impl Records {
         RecordPosition { offset: self.offset_of(self.start), line: self.line, skips: self.skips }
     }
 
-    /// Returns the offset in the file of an index in the buffer, in bytes.
+    /// Returns the offset in the file of an index in the searched bytes, in bytes.
     pub fn offset_of(&self, at: usize) -> u64 {
-        self.offset + at as u64
+        self.offset + (at * self.charset.unit()) as u64
     }
 
-    /// Returns the next record that is not empty, or `None` if the buffer has no complete one. `bytes` is the
-    /// whole buffer. It must only grow until [`advance`](Self::advance) is called. `is_end` is true if the
-    /// file ends with the buffer.
+    /// Returns the next record that is not empty, or `None` if the buffer has no complete one. `bytes` are
+    /// the searched bytes of the whole buffer. It must only grow until [`advance`](Self::advance) is called.
+    /// `is_end` is true if the file ends with the buffer.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Option<Record> {
         if !self.has_begun {
-            if bytes.len() < BYTE_ORDER_MARK.len() && !is_end {
+            if bytes.len() < self.mark.len() && !is_end {
                 return None;
             }
             self.has_begun = true;
-            self.start = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+            self.start = if bytes.starts_with(self.mark) { self.mark.len() } else { 0 };
         }
         loop {
             let rest = bytes.get(self.start..).unwrap_or_default();
@@ -218,7 +261,7 @@ impl Records {
     /// Drops the bytes before the incomplete record, and returns their number. From then on, the buffer must
     /// begin with that record.
     pub fn advance(&mut self) -> usize {
-        let done = std::mem::take(&mut self.start);
+        let done = std::mem::take(&mut self.start) * self.charset.unit();
         self.offset += done as u64;
         done
     }

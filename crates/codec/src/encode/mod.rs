@@ -187,6 +187,11 @@ impl Default for Encoding {
 }
 
 impl Encoding {
+    /// Returns the format `json` without options.
+    pub fn json() -> Self {
+        Written::Format(Format::Json).into()
+    }
+
     /// True if payloads stay as they are, so there is nothing to encode.
     pub fn is_raw(&self) -> bool {
         self.options.format == Format::Raw

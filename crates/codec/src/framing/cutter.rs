@@ -2,26 +2,20 @@
 
 use std::ops::Range;
 
-use arrow_array::{BinaryViewArray, UInt64Array};
-use arrow_buffer::Buffer;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use thalweg_config::ByteSize;
-use thalweg_record::ViewBuilder;
 
 use crate::charset::Charset;
 
-use super::{After, Framing, Piece, Skip, StreamPosition};
+use super::cri::Joiner;
+use super::{After, Framing, Join, Piece, Skip, StreamPosition};
 
 /// The maximum number of bytes kept of a message that is too long, so that it can be recognised.
 pub const KEPT: usize = 4 << 10;
 
 /// A message of this size, in bytes, is not too long for any budget.
 const USUAL: usize = 64 << 10;
-
-/// The maximum number of messages per batch. For very short messages, the columns use far more memory than
-/// the text.
-pub const MAX_ROWS: usize = 16_384;
 
 /// Finds messages in the bytes of a stream.
 #[derive(Debug)]
@@ -31,13 +25,18 @@ pub struct Cutter {
     byte: Option<u8>,
     /// The carriage return that is removed before a line feed; otherwise empty.
     carriage_return: Vec<u8>,
-    charset: Charset,
-    /// The decoded message.
-    decoded: String,
+    pub(super) charset: Charset,
+    /// True if the delimiter is searched from character to character.
+    walks: bool,
+    /// True before the first bytes of a text, which may be a byte order mark.
+    awaits_mark: bool,
+    /// True if a byte order mark is no part of the first message.
+    drops_mark: bool,
+    pub(super) join: Option<Box<Joiner>>,
     pattern: Option<Regex>,
-    limit: usize,
-    /// True if the limit is that of the memory, which is below the configured one.
-    is_of_memory: bool,
+    pub(super) limit: usize,
+    /// The part of the memory that the limit is, if that is below the configured limit.
+    pub(super) of_memory: Option<&'static str>,
     /// The offset of the buffer in the stream, in bytes.
     pub(super) offset: u64,
     /// The index in the buffer at which the incomplete message begins.
@@ -48,7 +47,7 @@ pub struct Cutter {
     scanned: usize,
     skip: Skip,
     /// The number of messages in the last batch, as an estimate for the next.
-    rows: usize,
+    pub(super) rows: usize,
 }
 
 impl Cutter {
@@ -63,10 +62,13 @@ impl Cutter {
             },
             carriage_return: if delimiter == b"\n" { b"\r".to_vec() } else { Vec::new() },
             charset: Charset::default(),
-            decoded: String::new(),
+            walks: false,
+            awaits_mark: false,
+            drops_mark: false,
+            join: framing.join.map(|Join::Cri| Box::new(Joiner::new(limit.as_usize(), from.join))),
             pattern: framing.start_pattern.as_ref().map(|pattern| pattern.regex().clone()),
             limit: limit.as_usize(),
-            is_of_memory: false,
+            of_memory: None,
             offset: from.offset,
             start: 0,
             line: 0,
@@ -76,32 +78,80 @@ impl Cutter {
         }
     }
 
-    /// Reads a stream in this character set. Messages are decoded, see [`next_batch`](Self::next_batch).
+    /// Reads a text in this character set, without a byte order mark at its start. Messages are decoded, see
+    /// [`next_batch`](Self::next_batch).
     #[must_use]
     pub fn reading(mut self, charset: Charset) -> Self {
-        let delimiter = charset.encoded(self.delimiter.needle());
+        self.drops_mark = true;
+        self.awaits_mark = self.offset == 0;
+        self.read(charset);
+        self
+    }
+
+    /// Searches for the delimiter in this character set. The present one may have another order of bytes.
+    fn read(&mut self, charset: Charset) {
+        if charset == self.charset {
+            return;
+        }
+        let recoded = |bytes: &[u8]| -> Vec<u8> {
+            match self.charset.unit() {
+                1 => charset.encoded(bytes),
+                _ => bytes.chunks(2).flat_map(|unit| unit.iter().rev()).copied().collect(),
+            }
+        };
+        let delimiter = recoded(self.delimiter.needle());
+        self.carriage_return = recoded(&self.carriage_return);
         self.byte = match delimiter[..] {
             [byte] => Some(byte),
             _ => None,
         };
+        self.walks = charset.may_mistake(&delimiter);
         self.delimiter = Finder::new(&delimiter).into_owned();
-        self.carriage_return = charset.encoded(&self.carriage_return);
         self.charset = charset;
-        self
+    }
+
+    /// Learns the order of the bytes from the first bytes of the stream, if they have a byte order mark: for
+    /// a start in the middle.
+    pub fn learn_order(&mut self, first: &[u8]) {
+        if let Some((_, charset)) = self.charset.after_mark(first, true) {
+            self.read(charset);
+        }
+    }
+
+    /// Returns the character set, in the order of bytes that the byte order mark tells.
+    pub(crate) fn charset(&self) -> Charset {
+        self.charset
     }
 
     /// Limits a message to half of `memory` bytes as well: while a long message is read, there are two
-    /// buffers with it. Messages of the usual size pass with any budget.
+    /// buffers with it. A message that is decoded or joined is limited to a quarter. Messages of the usual
+    /// size pass with any budget.
     pub fn within(&mut self, memory: usize) {
-        let most = (memory / 2).max(USUAL);
+        let (share, text) = match self.charset.is_utf8() && self.join.is_none() {
+            true => (memory / 2, "half of `memory`"),
+            false => (memory / 4, "a quarter of `memory`"),
+        };
+        let most = share.max(USUAL);
         if most < self.limit {
-            (self.limit, self.is_of_memory) = (most, true);
+            (self.limit, self.of_memory) = (most, Some(text));
+            if let Some(join) = &mut self.join {
+                join.limit = most;
+            }
         }
     }
 
     /// Returns the position after the messages that were returned so far.
     pub fn position(&self) -> StreamPosition {
-        StreamPosition { offset: self.offset + self.start as u64, skip: self.skip }
+        let here = StreamPosition {
+            offset: self.offset + self.start as u64,
+            skip: self.skip,
+            big_endian: self.charset.is_marked() && self.charset.is_big_endian(),
+            join: None,
+        };
+        match &self.join {
+            Some(join) => join.position(here),
+            None => here,
+        }
     }
 
     /// Returns the index in the buffer at which the incomplete message begins.
@@ -113,6 +163,11 @@ impl Cutter {
     pub fn seek(&mut self, to: StreamPosition) {
         (self.offset, self.skip) = (to.offset, to.skip);
         (self.start, self.line, self.scanned) = (0, 0, 0);
+        self.awaits_mark = self.drops_mark && to.offset == 0;
+        self.read(self.charset.ordered(to.big_endian));
+        if let Some(join) = &mut self.join {
+            **join = Joiner::new(join.limit, to.join);
+        }
     }
 
     /// True if these last bytes of a stream can be those before a message. There are
@@ -130,6 +185,9 @@ impl Cutter {
     /// must only grow until [`advance`](Self::advance) is called.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], after: After) -> Option<Piece> {
+        if self.awaits_mark && !self.pass_mark(bytes, after) {
+            return None;
+        }
         if self.pattern.is_some() {
             return self.next_started(bytes, after);
         }
@@ -155,8 +213,22 @@ impl Cutter {
         done
     }
 
+    /// Skips a byte order mark at the start of the stream. Returns false if more bytes are needed to tell.
+    fn pass_mark(&mut self, bytes: &[u8], after: After) -> bool {
+        let Some((length, charset)) = self.charset.after_mark(bytes, after == After::End) else {
+            return false;
+        };
+        self.awaits_mark = false;
+        self.begin_at(length);
+        self.read(charset);
+        true
+    }
+
     #[inline]
     fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+        if self.walks {
+            return self.find_walking(bytes);
+        }
         let rest = bytes.get(self.scanned..).unwrap_or_default();
         let found = match self.byte {
             Some(byte) => memchr::memchr(byte, rest),
@@ -183,6 +255,21 @@ impl Cutter {
                 return Some(at);
             }
             from = at + 1;
+        }
+    }
+
+    /// Finds a delimiter at the start of a character. Looks at each character once.
+    fn find_walking(&mut self, bytes: &[u8]) -> Option<usize> {
+        let delimiter = self.delimiter.needle();
+        loop {
+            let rest = bytes.get(self.scanned..).unwrap_or_default();
+            if rest.starts_with(delimiter) {
+                return Some(self.scanned);
+            }
+            if rest.len() < delimiter.len() {
+                return None;
+            }
+            self.scanned += self.charset.character(rest)?;
         }
     }
 
@@ -213,14 +300,16 @@ impl Cutter {
     /// True if the message at `from` exceeds the limit whatever follows. The last bytes may turn out to be a
     /// carriage return or the start of a delimiter, and do not count.
     fn exceeds(&self, bytes: &[u8], from: usize) -> bool {
-        let slack = self.carriage_return.len() + self.delimiter.needle().len() - 1;
+        // Up to three bytes may be needed to tell where the character before a delimiter ends.
+        let undecided = if self.walks { 3 } else { 0 };
+        let slack = self.carriage_return.len() + self.delimiter.needle().len() - 1 + undecided;
         bytes.len() - from > self.limit.saturating_add(slack)
     }
 
-    /// Drops the bytes in the buffer and those up to the next delimiter.
-    fn skip_line(&mut self, bytes: &[u8]) {
+    /// Drops the bytes in the buffer that have no delimiter, and those up to the next one.
+    fn skip_line(&mut self) {
         self.skip = Skip::Line;
-        self.begin_at(self.without_partial(bytes, self.line.max(self.start)));
+        self.begin_at(self.scanned);
     }
 
     fn begin_at(&mut self, at: usize) {
@@ -236,9 +325,9 @@ impl Cutter {
             return is_message.then(|| self.piece(start..bytes.len()));
         }
         if self.skip != Skip::Nothing {
-            self.skip_line(bytes);
+            self.skip_line();
         } else if self.exceeds(bytes, start) {
-            self.skip_line(bytes);
+            self.skip_line();
             return Some(self.too_long(start));
         }
         None
@@ -316,7 +405,7 @@ impl Cutter {
             return self.rest(bytes, after);
         }
         if self.skip == Skip::Line {
-            self.skip_line(bytes);
+            self.skip_line();
             return None;
         }
         let exceeds = self.exceeds(bytes, self.line);
@@ -329,70 +418,15 @@ impl Cutter {
         if exceeds {
             let is_message = self.skip == Skip::Nothing || self.is_start(bytes, &line);
             let start = self.start;
-            self.skip_line(bytes);
+            self.skip_line();
             return is_message.then(|| self.too_long(start));
         }
         None
     }
 
-    /// Cuts up to [`MAX_ROWS`] messages out of the buffer, in UTF-8. A message that is not valid in the
-    /// character set of the stream is rejected like one that is too long.
-    pub fn next_batch(&mut self, buffer: &Buffer, after: After) -> CutBatch {
-        let mut payload = ViewBuilder::over(std::slice::from_ref(buffer), self.rows);
-        let mut positions = Vec::with_capacity(self.rows);
-        let mut too_long = None;
-        let mut is_last = false;
-        while positions.len() < MAX_ROWS {
-            let Some(piece) = self.next(buffer, after) else {
-                is_last = true;
-                break;
-            };
-            if piece.too_long {
-                too_long = Some(self.rejected(piece.range));
-                break;
-            }
-            let position = self.offset + piece.range.start as u64;
-            let message = &buffer[piece.range.clone()];
-            match self.charset.text(message, position == 0, &mut self.decoded) {
-                Ok(text) => payload.push(text),
-                Err(reason) => {
-                    let range = piece.range.start..piece.range.end.min(piece.range.start + KEPT);
-                    too_long = Some(TooLong { range, position, reason });
-                    break;
-                }
-            }
-            positions.push(position);
-        }
-        if !positions.is_empty() {
-            self.rows = (positions.len() + positions.len() / 8).min(MAX_ROWS);
-        }
-        let next = match &too_long {
-            Some(message) => StreamPosition { offset: message.position, skip: Skip::Nothing },
-            None => self.position(),
-        };
-        CutBatch {
-            payload: payload.finish(),
-            positions: UInt64Array::from(positions),
-            next,
-            too_long,
-            is_last,
-        }
-    }
-
-    fn rejected(&self, range: Range<usize>) -> TooLong {
-        let position = self.offset + range.start as u64;
-        let what = if self.is_of_memory { "half of `memory`" } else { "`max_message_bytes`" };
-        let reason = format!(
-            "is longer than {what} ({}): it begins at byte {position}, and only its first {} bytes are kept",
-            ByteSize(self.limit as u64),
-            range.len()
-        );
-        TooLong { range, position, reason }
-    }
-
     /// True within a message that was too long, the rest of which is skipped.
     pub fn is_skipping(&self) -> bool {
-        self.skip != Skip::Nothing
+        self.skip != Skip::Nothing || self.join.as_ref().is_some_and(|join| join.is_skipping())
     }
 
     /// Returns the offset in the stream of the incomplete message, in bytes. `rest` holds its bytes. `None`
@@ -400,30 +434,4 @@ impl Cutter {
     pub fn incomplete(&self, rest: &[u8]) -> Option<u64> {
         (!rest.is_empty() && self.skip == Skip::Nothing).then_some(self.offset)
     }
-}
-
-/// Messages cut out of a buffer.
-#[derive(Debug)]
-pub struct CutBatch {
-    /// The messages: views of the buffer.
-    pub payload: BinaryViewArray,
-    /// The offset of each message in the stream, in bytes.
-    pub positions: UInt64Array,
-    /// Where to resume after these messages.
-    pub next: StreamPosition,
-    /// The message after these, if it exceeds the limit or is invalid.
-    pub too_long: Option<TooLong>,
-    /// True if the buffer contains no further complete message.
-    pub is_last: bool,
-}
-
-/// A message that exceeds the limit, or is not valid in its character set.
-#[derive(Debug)]
-pub struct TooLong {
-    /// The range of its first bytes in the buffer.
-    pub range: Range<usize>,
-    /// Its offset in the stream, in bytes.
-    pub position: u64,
-    /// Why it is rejected.
-    pub reason: String,
 }

@@ -10,8 +10,13 @@
 //! buffer never holds more than the limit, or twice the limit with a `start_pattern`. In that case the cutter
 //! must see a line, up to the limit, to know whether it begins the next message.
 //!
+//! A stream of another character set than UTF-8 is cut as it is, and its messages are decoded after that, see
+//! [`charset`](crate::charset).
+//!
 //! A cutter returns the same messages however the input is split into reads. The tests check this property.
 
+mod batch;
+mod cri;
 mod cutter;
 mod delimiter;
 mod options;
@@ -23,7 +28,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
-pub use cutter::{CutBatch, Cutter, KEPT, MAX_ROWS, TooLong};
+pub use batch::{CutBatch, MAX_ROWS, TooLong};
+pub use cri::JoinPosition;
+pub use cutter::{Cutter, KEPT};
 pub use delimiter::Delimiter;
 pub use options::CutOptions;
 
@@ -47,6 +54,19 @@ pub struct Framing {
     /// With `start_pattern`, on input that is still being written: the time without a new line after which
     /// the message is complete. The default is 1 second.
     pub timeout: Option<TimeSpan>,
+    /// `cri` joins the lines of the container logs of Kubernetes that the container runtime has cut, mostly
+    /// after 16 KiB. The parts of `stdout` and `stderr` are kept apart. A message is the first line with the
+    /// tag `F` in place of `P`, followed by the texts of the others, so `parse_cri` parses it like a line
+    /// that was not cut. Lines of another form stay as they are. By default nothing is joined.
+    pub join: Option<Join>,
+}
+
+/// The form of the lines that are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Join {
+    /// That of the container runtime interface: `TIME STREAM P TEXT`, with the tag `F` in the last line.
+    Cri,
 }
 
 impl Framing {
@@ -56,6 +76,10 @@ impl Framing {
         if self.timeout.is_some() && self.start_pattern.is_none() {
             let mistake = Mistake::new("framing", "`timeout` has no effect without `start_pattern`.");
             mistakes.push(mistake.help("Remove it, or say in `start_pattern` how messages begin."));
+        }
+        if self.join.is_some() && (self.start_pattern.is_some() || self.delimiter != Delimiter::default()) {
+            let message = "`join` is for lines: it goes with neither `start_pattern` nor `delimiter`.";
+            mistakes.push(Mistake::new("framing", message).help("Leave out one of them."));
         }
         mistakes
     }
@@ -97,6 +121,12 @@ pub struct StreamPosition {
     pub offset: u64,
     /// The bytes to skip at this offset.
     pub skip: Skip,
+    /// True if a byte order mark tells that the units of `utf-16` begin with their high byte.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub big_endian: bool,
+    /// With `join`: the state of joining, if it is not that between two messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<JoinPosition>,
 }
 
 /// Whether more bytes follow those in the buffer.

@@ -19,6 +19,9 @@ pub struct Entries {
     at: usize,
     /// The index up to which there is no line feed after `at`.
     searched: usize,
+    /// The index at which the field at `at` ends, if its length was read. Its name may be long, and is not
+    /// searched again while its value arrives.
+    end: Option<u64>,
     lost: Lost,
 }
 
@@ -49,7 +52,7 @@ enum Next {
 impl Entries {
     /// Starts at the beginning of an entry. `limit` is the maximum size of an entry, in bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, start: 0, at: 0, searched: 0, lost: Lost::Nothing }
+        Self { limit, start: 0, at: 0, searched: 0, end: None, lost: Lost::Nothing }
     }
 
     /// Returns the next entry, without the empty line after it, or `None` if the buffer has no complete one.
@@ -81,7 +84,7 @@ impl Entries {
                     if bytes.get(end - 1) != Some(&b'\n') {
                         return Err("has a field whose length is wrong".to_owned());
                     }
-                    (self.at, self.searched) = (end, end);
+                    (self.at, self.searched, self.end) = (end, end, None);
                 }
                 _ if self.lost == Lost::Nothing => return self.too_long(bytes, after),
                 Next::Line => self.lost = Lost::Line,
@@ -107,12 +110,13 @@ impl Entries {
         let done = std::mem::take(&mut self.start);
         self.at -= done;
         self.searched -= done;
+        self.end = self.end.map(|end| end - done as u64);
         done
     }
 
     /// Begins an entry, or the next field of one that is dropped.
     fn begin(&mut self, at: usize) {
-        (self.start, self.at, self.searched) = (at, at, at);
+        (self.start, self.at, self.searched, self.end) = (at, at, at, None);
     }
 
     /// Skips what is dropped of a field. Returns false if more bytes are needed.
@@ -139,6 +143,9 @@ impl Entries {
 
     /// Finds the next field.
     fn field(&mut self, bytes: &[u8]) -> Next {
+        if let Some(end) = self.end {
+            return Next::Field(end);
+        }
         let Some(end) = memchr(b'\n', bytes.get(self.searched..).unwrap_or_default()) else {
             self.searched = bytes.len();
             return if bytes.len() - self.at > self.limit { Next::Line } else { Next::Unknown };
@@ -157,7 +164,9 @@ impl Entries {
             Some(length) => {
                 // With the line feed after the value.
                 let value = u64::from_le_bytes(*length).saturating_add(1);
-                Next::Field(value.saturating_add((end + 1 + LENGTH) as u64))
+                let end = value.saturating_add((end + 1 + LENGTH) as u64);
+                self.end = Some(end);
+                Next::Field(end)
             }
             None => Next::Unknown,
         }
@@ -193,33 +202,15 @@ impl Entries {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use thalweg_config::ByteSize;
+    use thalweg_config::testing::options;
 
-    /// Returns the entries as text, with `…` after those that are too long, and the reason why the rest
-    /// cannot be used.
-    fn cut(limit: usize, input: &[u8], chunk: usize) -> (Vec<String>, Option<String>) {
-        let mut entries = Entries::new(limit);
-        let (mut buffer, mut found) = (Vec::new(), Vec::new());
-        let mut chunks = input.chunks(chunk.max(1)).peekable();
-        loop {
-            buffer.extend_from_slice(chunks.next().unwrap_or_default());
-            let after = if chunks.peek().is_none() { After::End } else { After::More };
-            loop {
-                match entries.next(&buffer, after) {
-                    Ok(Some(piece)) => {
-                        let text = String::from_utf8_lossy(&buffer[piece.range]).into_owned();
-                        found.push(if piece.too_long { text + "…" } else { text });
-                    }
-                    Ok(None) => break,
-                    Err(reason) => return (found, Some(reason)),
-                }
-            }
-            buffer.drain(..entries.advance());
-            // An incomplete entry, and a line that may be too long.
-            assert!(buffer.len() <= 2 * limit + LENGTH + chunk, "{} bytes are held", buffer.len());
-            if after == After::End {
-                return (found, None);
-            }
-        }
+    use crate::stream_framing::StreamFraming;
+    use crate::testing::cut_texts;
+
+    fn cut(limit: usize, input: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+        let framing: StreamFraming = options("by: journal");
+        cut_texts(framing.begin(ByteSize(limit as u64), false), limit, input, size)
     }
 
     /// Cuts the input in pieces of every size. The result must always be the same.
@@ -252,6 +243,19 @@ mod tests {
             assert_eq!((found, wrong), (vec!["A=1234567…".to_owned(), "C=1".to_owned()], None), "{input:?}");
         }
         assert_eq!(all(9, b"A=1234567\n\n").0, ["A=1234567"]);
+    }
+
+    /// The name was searched again for each byte of the value.
+    #[test]
+    fn a_value_that_arrives_slowly_after_a_long_name_is_read_in_linear_time() {
+        const SIZE: usize = 2 << 20;
+        let (name, value) = ("M".repeat(SIZE), "x".repeat(SIZE));
+        let mut input = format!("{name}\n").into_bytes();
+        input.extend_from_slice(&(SIZE as u64).to_le_bytes());
+        input.extend_from_slice(format!("{value}\n\nA=1\n\n").as_bytes());
+        let (found, wrong) = cut(2 * SIZE + 100, &input, 1);
+        assert_eq!((found.len(), found[1].as_str(), wrong), (2, "A=1", None));
+        assert!(found[0].starts_with(&name) && found[0].ends_with(&value));
     }
 
     #[test]

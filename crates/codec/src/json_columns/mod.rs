@@ -44,8 +44,8 @@ use walk::{Walk, Walked};
 /// The maximum nesting depth of a record, itself included. Other parsers have the same limit.
 const DEEPEST: usize = 127;
 
-/// The maximum length of a record, in bytes. Lengths share 32 bits with the kind of the value.
-const LONGEST: usize = 1 << 28;
+/// Records of this length, in bytes, or more are rejected. Lengths share 32 bits with the kind of the value.
+pub const LONGEST: usize = 1 << 28;
 
 /// The value of a member that is `null`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]

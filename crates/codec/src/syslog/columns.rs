@@ -16,6 +16,23 @@ use thalweg_record::TextBuilder;
 use super::{Parsed, StructuredData, SyslogOptions};
 use crate::columns::FieldType;
 
+/// The names of fields that are no structured data. A key of the same name would replace the field, also of
+/// messages from other senders.
+const TAKEN: [&str; 12] = [
+    "timestamp",
+    "hostname",
+    "appname",
+    "procid",
+    "msgid",
+    "version",
+    "facility",
+    "severity",
+    "priority",
+    "structured_data",
+    "sd",
+    "message",
+];
+
 /// Builds the fields of the messages of a batch.
 pub struct SyslogColumns {
     base: Vec<Buffer>,
@@ -27,7 +44,8 @@ pub struct SyslogColumns {
     version: Int64Builder,
     priority: Int64Builder,
     timestamp: TimestampMicrosecondBuilder,
-    /// Structured data, by `ID.KEY`. Each column has rows up to the last message that contains the key.
+    /// Structured data, by `ID.KEY` or `KEY`. Each column has rows up to the last message that contains the
+    /// key.
     data: Vec<(String, TextBuilder)>,
     /// The index in `data` of each name.
     numbers: HashMap<String, usize>,
@@ -108,6 +126,7 @@ impl SyslogColumns {
         self.name.clear();
         match self.names {
             StructuredData::IdKey => self.name.extend([id, ".", key]),
+            StructuredData::Key if TAKEN.contains(&key) => self.name.extend(["sd.", id, ".", key]),
             StructuredData::Key => self.name.push_str(key),
         }
         let at = match self.numbers.get(&self.name) {
@@ -160,23 +179,16 @@ impl SyslogColumns {
             columns.push(column);
         };
         let priority = self.priority.finish();
-        let part = |of: fn(i64) -> i64| priority.iter().map(move |priority| priority.map(of));
         add("timestamp", FieldType::Timestamp, Arc::new(self.timestamp.finish().with_timezone("UTC")));
         add("hostname", FieldType::Text, Arc::new(self.hostname.finish()));
         add("appname", FieldType::Text, Arc::new(self.appname.finish()));
         add("procid", FieldType::Text, Arc::new(self.procid.finish()));
         add("msgid", FieldType::Text, Arc::new(self.msgid.finish()));
         add("version", FieldType::Int, Arc::new(self.version.finish()));
-        if options.codes {
-            add("facility", FieldType::Int, Arc::new(Int64Array::from_iter(part(|priority| priority / 8))));
-            add("severity", FieldType::Int, Arc::new(Int64Array::from_iter(part(|priority| priority % 8))));
-        } else {
-            let facilities = part(|priority| priority / 8).map(|code| name(&FACILITIES, code));
-            add("facility", FieldType::Text, Arc::new(StringViewArray::from_iter(facilities)));
-            let severities = part(|priority| priority % 8).map(|code| name(&SEVERITIES, code));
-            add("severity", FieldType::Text, Arc::new(StringViewArray::from_iter(severities)));
-        }
-        add("priority", FieldType::Int, Arc::new(priority.clone()));
+        let (kind, facility, severity) = codes(&priority, options.codes);
+        add("facility", kind, facility);
+        add("severity", kind, severity);
+        add("priority", FieldType::Int, Arc::new(priority));
         for (name, mut column) in self.data {
             pad(&mut column, rows);
             let name = if self.names == StructuredData::Key { name } else { format!("sd.{name}") };
@@ -192,6 +204,19 @@ impl SyslogColumns {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
     }
+}
+
+/// Returns the facilities and severities of these priorities, as numbers or as names, and their type.
+fn codes(priority: &Int64Array, are_numbers: bool) -> (FieldType, ArrayRef, ArrayRef) {
+    let part = |of: fn(i64) -> i64| priority.iter().map(move |priority| priority.map(of));
+    let (facilities, severities) = (part(|priority| priority / 8), part(|priority| priority % 8));
+    if are_numbers {
+        let numbers = (Int64Array::from_iter(facilities), Int64Array::from_iter(severities));
+        return (FieldType::Int, Arc::new(numbers.0), Arc::new(numbers.1));
+    }
+    let facilities = StringViewArray::from_iter(facilities.map(|code| name(&FACILITIES, code)));
+    let severities = StringViewArray::from_iter(severities.map(|code| name(&SEVERITIES, code)));
+    (FieldType::Text, Arc::new(facilities), Arc::new(severities))
 }
 
 /// Returns the structured data of a message as text, as it was received.

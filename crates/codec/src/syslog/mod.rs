@@ -1,6 +1,7 @@
 //! Parses syslog messages into columns, for the source `syslog` and the transform `parse_syslog`.
 
 mod columns;
+mod elements;
 
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use schemars::JsonSchema;
@@ -61,7 +62,8 @@ pub enum StructuredData {
     /// `sd.ID.KEY`.
     #[default]
     IdKey,
-    /// The key alone. The field `structured_data` has the whole text, or `-` if there is none.
+    /// The key alone, or `sd.ID.KEY` if the key is the name of another field. The field `structured_data` has
+    /// the whole text, or `-` if there is none.
     Key,
 }
 
@@ -90,7 +92,7 @@ impl SyslogOptions {
         let chunk = raw.utf8_chunks().next();
         let (valid, is_all) = chunk.map_or(("", true), |chunk| (chunk.valid(), chunk.invalid().is_empty()));
         let valid = valid.trim_start();
-        let Some((priority, _)) = valid.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
+        let Some((priority, rest)) = valid.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
             return Err("is not a syslog message: it does not begin with a priority, as in `<34>`");
         };
         let variant = match self.format {
@@ -98,6 +100,9 @@ impl SyslogOptions {
             SyslogFormat::Rfc3164 => Variant::RFC3164,
             SyslogFormat::Rfc5424 => Variant::RFC5424,
         };
+        if elements::are_malformed(rest) {
+            return Err("has too many malformed elements of structured data");
+        }
         let priority = priority.parse::<u8>().ok().map(i64::from);
         let year = move |date| year_of(date, now);
         let parsed = parse_message_with_year_exact_tz(valid, year, Some(Utc), variant);

@@ -1,15 +1,18 @@
 //! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
 //!
 //! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
-//! receives files. A component depends on these modules, on the engine's traits and on the codec, never on
-//! another component.
+//! receives files; `requests` sends messages by HTTP. A component depends on these modules, on the engine's
+//! traits and on the codec, never on another component.
 //!
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod fetch;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod net;
 mod progress;
 mod replies;
+mod requests;
 pub mod sinks;
 pub mod sources;
 pub mod tls;

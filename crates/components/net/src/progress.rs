@@ -25,8 +25,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts a batch, or resumes it if it is the same batch as before.
-    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) {
+    /// Starts a batch, or resumes it if it is the same batch as before. Returns true if it is another one.
+    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) -> bool {
         let known = self.payload.as_ref().is_some_and(|known| {
             known.len() == payload.len() && known.views().inner().ptr_eq(payload.views().inner())
         });
@@ -37,6 +37,7 @@ impl Progress {
             self.seen = 0;
             self.done.resize(payload.len(), false);
         }
+        !known
     }
 
     /// True if the message of this row is done.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -166,16 +167,40 @@ impl TlsClient {
             true => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider()))),
-            false => builder.with_root_certificates(match &self.ca {
-                Some(path) => roots(path)?,
-                None => system_roots(),
-            }),
+            false => builder.with_root_certificates(self.trusted()?),
         };
         match (&self.certificate, &self.key) {
             (Some(certificate), Some(private)) => builder
                 .with_client_auth_cert(certificates(certificate)?, key(private)?)
                 .map_err(|error| unfit(certificate, private, error)),
             _ => Ok(builder.with_no_client_auth()),
+        }
+    }
+
+    /// As [`config`](Self::config), for clients that know the host only: the certificate must carry
+    /// `server_name` if that is given.
+    ///
+    /// # Errors
+    /// As [`config`](Self::config), and if `server_name` is no name.
+    pub fn config_with_name(&self) -> Result<ClientConfig, Error> {
+        let mut config = self.config()?;
+        let Some(name) = self.server_name.as_ref().filter(|_| !self.insecure) else { return Ok(config) };
+        let roots = Arc::new(self.trusted()?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider()).build();
+        let verifier = verifier.map_err(|error| {
+            Error::permanent("the certificate of the server cannot be verified").caused_by(error)
+        })?;
+        let name = ServerName::try_from(name.clone())
+            .map_err(|error| Error::permanent(format!("`{name}` is no name of a server")).caused_by(error))?;
+        config.dangerous().set_certificate_verifier(Arc::new(CarriesName { verifier, name }));
+        Ok(config)
+    }
+
+    /// Returns the authorities to trust.
+    fn trusted(&self) -> Result<RootCertStore, Error> {
+        match &self.ca {
+            Some(path) => roots(path),
+            None => Ok(system_roots()),
         }
     }
 
@@ -268,6 +293,48 @@ fn system_roots() -> RootCertStore {
 fn bundles() -> impl Iterator<Item = PathBuf> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     named.into_iter().chain(BUNDLES.iter().map(PathBuf::from)).filter(|path| path.exists())
+}
+
+/// Requires a name of the certificate that is not that of the address, for `server_name`.
+#[derive(Debug)]
+struct CarriesName {
+    verifier: Arc<WebPkiServerVerifier>,
+    name: ServerName<'static>,
+}
+
+impl ServerCertVerifier for CarriesName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verifier.verify_server_cert(certificate, intermediates, &self.name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// Accepts any certificate, for `insecure`.

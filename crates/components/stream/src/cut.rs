@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, UInt64Array};
 use arrow_buffer::Buffer;
-use thalweg_codec::framing::{After, CutBatch, Cutter, Skip, StreamPosition};
+use thalweg_codec::framing::{After, CutBatch, Cutter, StreamPosition};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Checkpoint, Error, Reading};
 use thalweg_record::ViewBuilder;
@@ -33,11 +33,12 @@ pub async fn send(
     out: &mut SourceOutput,
 ) -> Result<(), Error> {
     loop {
-        let CutBatch { payload, positions, next, too_long, is_last } = cutter.next_batch(buffer, after);
+        let batch = cutter.next_batch(buffer, after);
         let most = out.left();
-        if positions.len() > most {
-            // The run is resumed at the first message that is not sent.
-            let next = StreamPosition { offset: positions.value(most), skip: Skip::Nothing };
+        // The run is resumed at the first message that is not sent.
+        let unsent = (batch.positions.len() > most).then(|| batch.before(most));
+        let CutBatch { payload, positions, next, too_long, is_last, .. } = batch;
+        if let Some(next) = unsent {
             let (payload, positions) = (payload.slice(0, most), Some(positions.slice(0, most)));
             out.send(Reading { payload, path: path.cloned(), positions, checkpoint: checkpoint(next) })
                 .await?;
@@ -49,9 +50,8 @@ pub async fn send(
             out.send(reading).await?;
         }
         if let Some(message) = too_long {
-            let bytes = &buffer[message.range];
             let checkpoint = checkpoint(cutter.position());
-            reject(bytes, message.position, &message.reason, path, checkpoint, out).await?;
+            reject(&message.bytes, message.position, &message.reason, path, checkpoint, out).await?;
         } else if is_last {
             return Ok(());
         }
@@ -82,8 +82,7 @@ pub async fn reject_first(
             .await?;
     }
     if let Some(message) = &too_long {
-        let bytes = &buffer[message.range.clone()];
-        reject(bytes, message.position, &message.reason, path, None, out).await?;
+        reject(&message.bytes, message.position, &message.reason, path, None, out).await?;
     } else if is_last {
         return Ok(has_first);
     }
@@ -91,17 +90,20 @@ pub async fn reject_first(
     Ok(has_first || too_long.is_some())
 }
 
-/// Rejects the start of a message whose end cannot be read. `rest` holds its bytes.
+/// Rejects the starts of messages whose ends cannot be read. `rest` holds the bytes of the last one.
 ///
 /// # Errors
-/// If the message cannot be sent.
+/// If the messages cannot be sent.
 pub async fn reject_rest(
-    cutter: &Cutter,
+    cutter: &mut Cutter,
     rest: &[u8],
     reason: &str,
     path: Option<&Arc<str>>,
     out: &mut SourceOutput,
 ) -> Result<(), Error> {
+    for (begin, text) in cutter.take_unfinished() {
+        reject(&text, begin, reason, path, None, out).await?;
+    }
     match cutter.incomplete(rest) {
         Some(offset) => reject(rest, offset, reason, path, None, out).await,
         None => Ok(()),

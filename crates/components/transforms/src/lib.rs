@@ -47,6 +47,7 @@ thalweg_engine::components! {
     transform keep::Keep;
     transform limit::Limit;
     transform parse_apache::ParseApache;
+    transform parse_avro::ParseAvro;
     transform parse_cef::ParseCef;
     transform parse_cri::ParseCri;
     transform parse_csv::ParseCsv;
@@ -59,6 +60,7 @@ thalweg_engine::components! {
     transform parse_leef::ParseLeef;
     transform parse_logfmt::ParseLogfmt;
     transform parse_nginx::ParseNginx;
+    transform parse_protobuf::ParseProtobuf;
     transform parse_regex::ParseRegex;
     transform parse_syslog::ParseSyslog;
     transform parse_timestamp::ParseTimestamp;

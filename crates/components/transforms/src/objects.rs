@@ -14,7 +14,7 @@ use arrow_select::filter::filter;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, missing, reject_all};
-use thalweg_codec::json_columns::{JsonColumns, Nulls, Wanted};
+use thalweg_codec::json_columns::{JsonColumns, LONGEST, Nulls, Wanted};
 use thalweg_codec::keys::bytes_of;
 use thalweg_engine::{Context, Error, Outputs, Transform};
 use thalweg_record::{Batch, PayloadWriter, all_but};
@@ -72,6 +72,31 @@ impl ObjectOptions {
     }
 }
 
+/// Implements `TransformConfig` for a configuration whose `options` are [`ObjectOptions`]. Its method
+/// `syntax` returns the [`ObjectSyntax`], and the fields to make.
+macro_rules! object_transform {
+    ($config:ty) => {
+        impl thalweg_engine::TransformConfig for $config {
+            fn fields(&self) -> Vec<String> {
+                vec![self.options.field.clone()]
+            }
+
+            fn fields_after(&self, before: thalweg_engine::KnownFields) -> thalweg_engine::KnownFields {
+                before.with_others()
+            }
+
+            fn build(
+                &self,
+                context: &thalweg_engine::Context,
+            ) -> Result<Box<dyn thalweg_engine::Transform>, thalweg_engine::Error> {
+                let (syntax, wanted) = self.syntax();
+                Ok(self.options.parser(syntax, wanted, context))
+            }
+        }
+    };
+}
+pub(crate) use object_transform;
+
 /// Reads one message.
 pub(crate) trait ObjectSyntax: Send {
     /// Writes a message as a JSON object. Writes the same for the same message.
@@ -105,7 +130,7 @@ fn objects<S: ObjectSyntax>(
     for row in 0..input.len() {
         let result = match input.is_null(row) {
             true => Err(missing(field)),
-            false => syntax.write(input.value(row), written.buffer()),
+            false => write(syntax, input.value(row), written.buffer(), LONGEST),
         };
         if let Err(reason) = result {
             written.abandon();
@@ -114,6 +139,26 @@ fn objects<S: ObjectSyntax>(
         written.end();
     }
     (written.finish(), failed)
+}
+
+/// Writes a message as an object.
+///
+/// # Errors
+/// The reason for rejecting the message, also if one of both has `most` bytes. In JSON, a byte may take six.
+fn write<S: ObjectSyntax>(
+    syntax: &mut S,
+    message: &[u8],
+    out: &mut Vec<u8>,
+    most: usize,
+) -> Result<(), String> {
+    let start = out.len();
+    if message.len() < most {
+        syntax.write(message, out)?;
+    }
+    match message.len().max(out.len() - start) < most {
+        true => Ok(()),
+        false => Err(format!("is longer than {most} bytes")),
+    }
 }
 
 impl<S: ObjectSyntax> Transform for ObjectParser<S> {
@@ -155,5 +200,32 @@ impl<S: ObjectSyntax> Transform for ObjectParser<S> {
             out.hold(Duration::ZERO);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sixfold;
+
+    impl ObjectSyntax for Sixfold {
+        fn write(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+            out.extend(message.repeat(6));
+            Ok(())
+        }
+    }
+
+    /// An object of 4 GiB was a panic.
+    #[test]
+    fn a_message_and_an_object_that_are_too_long_are_rejected() {
+        let mut out = b"before".to_vec();
+        assert_eq!(write(&mut Sixfold, b"abc", &mut out, 19), Ok(()));
+        assert_eq!(out.len(), 6 + 18);
+        let too_long = Err("is longer than 18 bytes".to_owned());
+        assert_eq!(write(&mut Sixfold, b"abc", &mut out, 18), too_long);
+        let held = out.len();
+        assert_eq!(write(&mut Sixfold, &[b'a'; 18], &mut out, 18), too_long);
+        assert_eq!(out.len(), held);
     }
 }

@@ -1,8 +1,7 @@
 //! Parses the lines of container logs, as container runtimes write them for Kubernetes.
 //!
-//! A runtime cuts long lines into parts. The parts stay messages of their own here. Joining them would hold
-//! back the acks of the parts until the last one comes, so it needs a place in checkpoints, as `pack` has for
-//! its unfinished files.
+//! A runtime cuts long lines into parts. Sources join them (`framing: { join: cri }`), because joining holds
+//! back checkpoints until the last part comes. Parts that were not joined stay messages of their own here.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +14,8 @@ use crate::text_parser::{TextOptions, TextParser, TextReader};
 ///
 /// A line such as `2016-10-06T00:17:09.669794202Z stdout F text` has the fields `time`, `stream`, `partial`
 /// and `message`. A runtime cuts long lines, mostly after 16 KiB. `partial` is true for each part but the
-/// last. The parts are not joined. A line of another form leaves by the `errors` output.
+/// last. With `framing: { join: cri }`, the source joins the parts, and `partial` is false. A line of another
+/// form leaves by the `errors` output.
 ///
 /// Docker's `json-file` is read by `parse_json`. The format is described at
 /// <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>.

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, shortened};
 use thalweg_codec::json::write_text;
-use thalweg_codec::json_columns::{Element, members};
-use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
+use thalweg_codec::json_columns::{Element, Wanted, members};
+use thalweg_engine::Component;
 
-use crate::objects::{ObjectOptions, ObjectSyntax};
+use crate::objects::{ObjectOptions, ObjectSyntax, object_transform};
 
 /// Parses messages in Graylog's Extended Log Format (GELF) 1.1.
 ///
@@ -80,20 +80,14 @@ sinks:
 "#;
 }
 
-impl TransformConfig for ParseGelf {
-    fn fields(&self) -> Vec<String> {
-        vec![self.options.field.clone()]
-    }
-
-    fn fields_after(&self, before: KnownFields) -> KnownFields {
-        before.with_others()
-    }
-
-    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+impl ParseGelf {
+    fn syntax(&self) -> (Gelf, Wanted) {
         let syntax = Gelf { strict: self.strict, keeps: self.keep_underscores, decoded: String::new() };
-        Ok(self.options.parser(syntax, self.options.wanted(FIELDS), context))
+        (syntax, self.options.wanted(FIELDS))
     }
 }
+
+object_transform!(ParseGelf);
 
 struct Gelf {
     strict: bool,
@@ -145,11 +139,12 @@ impl ObjectSyntax for Gelf {
     }
 }
 
-/// Returns the name of the field for a member of a message.
+/// Returns the name of the field for a member of a message. Additional fields with different names have
+/// different fields: since `_host` keeps its underscore, so does `__host`.
 fn field_of(name: &str, keeps_underscore: bool) -> &str {
-    let short = name.strip_prefix('_').filter(|short| !short.is_empty() && !keeps_underscore);
-    let is_taken = |short: &str| FIELDS.iter().any(|(field, _)| *field == short);
-    short.filter(|short| !is_taken(short)).unwrap_or(name)
+    let bare = name.trim_start_matches('_');
+    let is_taken = bare.is_empty() || FIELDS.iter().any(|(field, _)| *field == bare);
+    name.strip_prefix('_').filter(|_| !is_taken && !keeps_underscore).unwrap_or(name)
 }
 
 /// Returns the name of a member.
@@ -234,11 +229,12 @@ mod tests {
             kept[format!("_{name}")] = value;
         }
         assert_eq!(written(parsed("keep_underscores: true", &[EXAMPLE])), [kept]);
-        let line = r#"{"version":"1.1","host":"a","short_message":"b","_host":"c","_id":"d","_":1,"_\u0061":2,"__x":3}"#;
+        let line = r#"{"version":"1.1","host":"a","short_message":"b","_host":"c","__host":"d","_id":"e","_":1,"__":4,"_\u0061":2,"__x":3}"#;
         assert_eq!(
             written(parsed("types: { a: text }", &[line])),
             [
-                json!({"version": "1.1", "host": "a", "short_message": "b", "_host": "c", "_": 1, "a": "2", "_x": 3})
+                json!({"version": "1.1", "host": "a", "short_message": "b", "_host": "c", "__host": "d", "_": 1,
+                    "__": 4, "a": "2", "_x": 3})
             ]
         );
     }

@@ -9,9 +9,10 @@ use serde::Deserialize;
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::journal;
 use thalweg_codec::json::write_text;
-use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
+use thalweg_codec::json_columns::Wanted;
+use thalweg_engine::Component;
 
-use crate::objects::{ObjectOptions, ObjectSyntax};
+use crate::objects::{ObjectOptions, ObjectSyntax, object_transform};
 
 /// Parses entries of systemd's journal in its export format, as the source `journald` gives them.
 ///
@@ -63,19 +64,13 @@ sinks:
 "#;
 }
 
-impl TransformConfig for ParseJournal {
-    fn fields(&self) -> Vec<String> {
-        vec![self.options.field.clone()]
-    }
-
-    fn fields_after(&self, before: KnownFields) -> KnownFields {
-        before.with_others()
-    }
-
-    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(self.options.parser(Entry::default(), self.options.wanted(TYPES), context))
+impl ParseJournal {
+    fn syntax(&self) -> (Entry, Wanted) {
+        (Entry::default(), self.options.wanted(TYPES))
     }
 }
+
+object_transform!(ParseJournal);
 
 /// The fields of an entry, in memory that is reused.
 #[derive(Default)]

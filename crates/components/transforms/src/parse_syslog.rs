@@ -14,6 +14,7 @@ use thalweg_codec::keys::bytes_of;
 use thalweg_codec::syslog::{SyslogColumns, SyslogOptions};
 use thalweg_engine::{Component, Context, Error, KnownFields, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, TextBuilder};
+use thalweg_stream::pieces::Pieces;
 
 /// Parses syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 ///
@@ -69,7 +70,8 @@ impl TransformConfig for ParseSyslog {
             field: self.field.clone(),
             layout: Layout::default(),
             names: Vec::new(),
-            rest: None,
+            // Each row counts as one, so a piece has at most this number of rows.
+            pieces: Pieces::new(self.options.most_rows()),
         }))
     }
 }
@@ -82,7 +84,7 @@ struct Parser {
     names: Vec<String>,
     /// The messages that are not parsed yet: with structured data, columns can take far more memory than the
     /// text.
-    rest: Option<Batch>,
+    pieces: Pieces,
 }
 
 impl Parser {
@@ -131,21 +133,21 @@ impl Parser {
 
 impl Transform for Parser {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        self.rest = Some(batch);
+        self.pieces.push(batch);
         self.resume(out)
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        let Some(batch) = self.rest.take() else { return Ok(()) };
-        let most = self.options.most_rows();
-        if batch.rows() <= most {
-            return self.parse(batch, out);
+        if let Some(batch) = self.pieces.take() {
+            self.pieces.cut(batch, 1);
         }
-        let piece = batch.share().slice(0, most);
-        let rows = batch.rows() - most;
-        self.rest = Some(batch.slice(most, rows));
-        out.hold(Duration::ZERO);
-        self.parse(piece, out)
+        if let Some(piece) = self.pieces.next_piece() {
+            self.parse(piece, out)?;
+        }
+        if !self.pieces.is_empty() {
+            out.hold(Duration::ZERO);
+        }
+        Ok(())
     }
 }
 
@@ -222,6 +224,23 @@ mod tests {
         );
     }
 
+    /// The column of one sender's key replaced that of all hosts.
+    #[test]
+    fn a_key_with_the_name_of_a_field_does_not_replace_the_field() {
+        let lines = [
+            "<34>1 - one - - - [x@1 hostname=\"forged\" message=\"m\" b=\"c\"] text",
+            "<34>1 - two - - - - text",
+        ];
+        let rows = written(parsed("structured_data: key", &lines));
+        let parts = |row: &serde_json::Value| ["hostname", "message", "b"].map(|name| row[name].clone());
+        assert_eq!(parts(&rows[0]), [json!("one"), json!("text"), json!("c")]);
+        assert_eq!(parts(&rows[1]), [json!("two"), json!("text"), json!(null)]);
+        assert_eq!(
+            (&rows[0]["sd.x@1.hostname"], &rows[0]["sd.x@1.message"]),
+            (&json!("forged"), &json!("m"))
+        );
+    }
+
     #[test]
     fn what_is_of_another_form_leaves_with_a_reason() {
         let given = testing::apply::<ParseSyslog>(
@@ -244,6 +263,15 @@ mod tests {
         assert_eq!(given.main()[0]["message"], json!("d"));
     }
 
+    /// Each element was read up to the end of the message.
+    #[test]
+    fn many_malformed_elements_are_rejected_in_linear_time() {
+        let line = format!("<1>1 - - - - - {}", "[\" c=\"]".repeat(100_000));
+        let given = parsed("{}", &[&line, "<1>1 - - - - - [a b][c d=\"e\"] text"]);
+        assert_eq!(given.reasons(), ["has too many malformed elements of structured data"]);
+        assert_eq!(given.main()[0]["sd.c.d"], json!("e"));
+    }
+
     #[test]
     fn many_fields_make_small_batches() {
         let lines: Vec<String> =
@@ -252,6 +280,28 @@ mod tests {
         let batches = &given.outputs[&thalweg_engine::Output::Main];
         assert!(batches.iter().all(|batch| batch.rows() * 1024 <= 1 << 19));
         assert_eq!(batches.iter().map(Batch::rows).sum::<usize>(), 3000);
+    }
+
+    /// A transform of the same segment may send several batches at once.
+    #[test]
+    fn batches_that_come_while_others_wait_are_parsed_in_order() {
+        let config = testing::options::<ParseSyslog>("max_fields: 1024");
+        let mut parser = config.build(&testing::context()).unwrap();
+        let mut out = Outputs::new("test".into());
+        for start in [0, 2000, 4000] {
+            let lines: Vec<String> = (start..start + 2000).map(|n| format!("<1>1 - {n} - - - - x")).collect();
+            parser.apply(testing::batch(&lines), &mut out).unwrap();
+        }
+        let mut hosts = Vec::new();
+        loop {
+            let rows = out.take().into_iter().flat_map(|(_, batch)| testing::rows(batch.fields()));
+            hosts.extend(rows.map(|row| row["hostname"].clone()));
+            if out.take_held().is_none() {
+                break;
+            }
+            parser.resume(&mut out).unwrap();
+        }
+        assert!(hosts.into_iter().eq((0..6000).map(|n| json!(n.to_string()))));
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 //! fields are set. The message is then rejected in its original form, without the fields set before. If the
 //! values of a batch are too large together, the batch is divided, and its parts leave one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,14 +121,14 @@ impl TransformConfig for Set {
             value: Evaluator::new(expression.clone()).within(memory),
             field: None,
         });
-        Ok(Box::new(Setter { settings: fields.collect(), waiting: Vec::new() }))
+        Ok(Box::new(Setter { settings: fields.collect(), waiting: VecDeque::new() }))
     }
 }
 
 struct Setter {
     settings: Vec<Setting>,
-    /// The parts of a batch that are still to be processed, the last one first.
-    waiting: Vec<Batch>,
+    /// The batches, and the parts of one, that are still to be processed.
+    waiting: VecDeque<Batch>,
 }
 
 struct Setting {
@@ -186,17 +186,18 @@ impl Setter {
 
 impl Transform for Setter {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        self.waiting.push(batch);
+        self.waiting.push_back(batch);
         self.resume(out)
     }
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
-        while let Some(batch) = self.waiting.pop() {
+        while let Some(batch) = self.waiting.pop_front() {
             let Some(batch) = self.set(batch, out)? else { break };
             let half = batch.rows() / 2;
             let first = batch.share().slice(0, half);
             let rest = batch.rows() - half;
-            self.waiting.extend([batch.slice(half, rest), first]);
+            self.waiting.push_front(batch.slice(half, rest));
+            self.waiting.push_front(first);
         }
         if !self.waiting.is_empty() {
             out.hold(Duration::ZERO);
@@ -267,19 +268,24 @@ mod tests {
         let mut setter =
             testing::options::<Set>("{a: \"repeat(payload, 6000000)\"}").build(&context).unwrap();
         let mut out = Outputs::new("set".into());
-        setter.apply(testing::batch(["x"; 12]), &mut out).unwrap();
-        let mut rows = Vec::new();
+        // A transform of the same segment may send several batches at once.
+        for letters in ["abcdefghijkl", "mnopqrstuvwx"] {
+            setter.apply(testing::batch(letters.chars().map(String::from)), &mut out).unwrap();
+        }
+        let (mut rows, mut letters) = (Vec::new(), Vec::new());
         loop {
             for (output, batch) in out.take() {
                 assert_eq!(output, Output::Main);
                 rows.push(batch.rows());
+                letters.extend(testing::payloads(&batch));
             }
             if out.take_held().is_none() {
                 break;
             }
             setter.resume(&mut out).unwrap();
         }
-        assert!(rows.len() > 1 && rows.iter().sum::<usize>() == 12, "{rows:?}");
+        assert!(rows.len() > 2, "{rows:?}");
+        assert_eq!(letters.concat(), "abcdefghijklmnopqrstuvwx");
     }
 
     #[test]

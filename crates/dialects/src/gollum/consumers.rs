@@ -2,6 +2,7 @@
 
 use thalweg_config::{Node, Span};
 
+use super::cluster::cluster;
 use super::draft::Step;
 use super::draft::Transform;
 use super::gotime::{Purpose, strftime};
@@ -25,6 +26,7 @@ pub(super) fn source(settings: &Settings, report: &mut Report) -> Source {
         "consumer.Console" => reading.console(),
         "consumer.File" => reading.file(),
         "consumer.HTTP" => ("http", reading.http()),
+        "consumer.Kafka" => ("kafka", reading.kafka()),
         "consumer.Profiler" => ("generate", reading.profiler()),
         "consumer.Proxy" => ("proxy", reading.proxy()),
         "consumer.Socket" => ("socket", reading.socket()),
@@ -159,6 +161,45 @@ impl Reading<'_> {
         self.texts(&mut tls, &[("Certificate", "certificate"), ("PrivateKey", "key")]);
         if !tls.is_empty() {
             options.put("tls", tls.done());
+        }
+        options
+    }
+
+    fn kafka(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        cluster(settings, self.report, &mut options);
+        let topic = settings.text_or("Topic", "default");
+        options.text("topics", &topic, settings.at("Topic"));
+        let group = settings.text("GroupId").filter(|group| !group.is_empty());
+        let group = group.unwrap_or_else(|| {
+            let name = format!("{}-{topic}", settings.text_or("ClientId", "gollum"));
+            let message = format!(
+                "Without `GroupId`, each gollum read all messages. Runs of thalweg with the same `group`, here \
+                 `{name}`, divide them, and continue where they were."
+            );
+            self.report.remark(settings.at("GroupId"), message);
+            name
+        });
+        options.text("group", group, settings.at("GroupId"));
+        let start = match settings.text_or("DefaultOffset", "newest").to_ascii_lowercase().as_str() {
+            "oldest" => "earliest",
+            "newest" => "latest",
+            other => {
+                let message =
+                    format!("`{other}` is not a start position, so `newest` applies, as in gollum.");
+                self.report.remark(settings.at("DefaultOffset"), message);
+                "latest"
+            }
+        };
+        options.text("start", start, settings.at("DefaultOffset"));
+        if let Some(bytes) = settings.number("DefaultFetchSizeByte").filter(|bytes| *bytes > 0) {
+            options.number("fetch_size", bytes, settings.at("DefaultFetchSizeByte"));
+        }
+        if settings.flag("SetMetadata") == Some(true) {
+            let at = settings.at("SetMetadata");
+            let fields = ["topic", "key"].map(|name| made::text(name, at));
+            options.put("fields", made::list(fields.into(), at));
         }
         options
     }

@@ -13,6 +13,7 @@
 //! Every node keeps its position in the gollum file. An error that only the engine or a component can find is
 //! therefore shown at the user's own line.
 
+mod cluster;
 mod consumers;
 mod draft;
 mod emit;
@@ -26,6 +27,7 @@ mod plugins;
 mod producers;
 mod settings;
 mod simplify;
+mod stores;
 mod streams;
 pub mod tables;
 #[cfg(test)]

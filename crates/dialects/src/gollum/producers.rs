@@ -2,17 +2,20 @@
 
 use thalweg_config::{Node, Span};
 
+use super::cluster::cluster;
 use super::consumers::{address, framing};
 use super::gotime::{Purpose, strftime};
 use super::made::{self, Made};
+use super::modulators::column;
 use super::report::Report;
 use super::settings::Settings;
+use super::stores;
 
 /// True if a producer's work depends on the stream of a message, apart from its modulators.
 pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
-        "producer.StatsdMetrics" => true,
+        "producer.Kafka" | "producer.StatsdMetrics" | "producer.ElasticSearch" => true,
         _ => false,
     }
 }
@@ -30,11 +33,16 @@ pub(super) fn has_queue(settings: &Settings) -> bool {
 
 /// Returns the sink of a producer for messages of a stream.
 pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Node {
+    if settings.kind.name == "producer.ElasticSearch" {
+        return stores::elasticsearch(settings, stream, report);
+    }
     let mut writing = Writing { settings, report };
     let (kind, options) = match settings.kind.name {
         "producer.Console" => ("stdout", writing.console()),
         "producer.File" => ("file", writing.file(stream)),
         "producer.HTTPRequest" => ("http", writing.http()),
+        "producer.InfluxDB" => ("influxdb", stores::influxdb(settings, writing.report)),
+        "producer.Kafka" => ("kafka", writing.kafka(stream)),
         "producer.Proxy" => ("proxy", writing.proxy()),
         "producer.Socket" => ("socket", writing.socket()),
         "producer.StatsdMetrics" => ("statsd", writing.statsd(stream)),
@@ -265,21 +273,56 @@ impl Writing<'_> {
         options
     }
 
+    /// Adds the name that a mapping has for a stream, or else the name of the stream.
+    fn name_of_stream(&self, options: &mut Made, mapping: &str, option: &str, stream: Option<&str>) {
+        let settings = self.settings;
+        let mapping = settings.map(mapping);
+        let stream = stream.unwrap_or("");
+        let find = |wanted: &str| mapping.iter().find(|(name, _, _)| name == wanted);
+        let (name, span): (&str, Span) = match find(stream).or_else(|| find("*")) {
+            Some((_, name, span)) => (name, *span),
+            None => (stream, settings.span),
+        };
+        let is_field = field_of(stream).is_some() && name == stream;
+        let name = if is_field { name.to_owned() } else { name.replace('{', "{{").replace('}', "}}") };
+        options.text(option, name, span);
+    }
+
+    fn kafka(&mut self, stream: Option<&str>) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        cluster(settings, self.report, &mut options);
+        self.name_of_stream(&mut options, "Topics", "topic", stream);
+        if let Some(key) = settings.text("KeyFrom").filter(|key| !key.is_empty()) {
+            let key = column(&key, settings.at("KeyFrom"), self.report);
+            options.text("key", key, settings.at("KeyFrom"));
+        }
+        match settings.text_or("Compression", "none").to_ascii_lowercase().as_str() {
+            "none" => {}
+            "zip" | "gzip" => {
+                options.text("compression", "gzip", settings.at("Compression"));
+            }
+            "snappy" => {
+                options.text("compression", "snappy", settings.at("Compression"));
+            }
+            other => {
+                let message = format!("`{other}` is not a compression, so there is none, as in gollum.");
+                self.report.remark(settings.at("Compression"), message);
+            }
+        }
+        if let Some(0 | 1) = settings.number("RequiredAcks") {
+            options.text("acks", "leader", settings.at("RequiredAcks"));
+        }
+        self.time(&mut options, "TimeoutMs", "timeout", 1);
+        options
+    }
+
     fn statsd(&mut self, stream: Option<&str>) -> Made {
         let settings = self.settings;
         let mut options = self.made();
         options.text("address", settings.text_or("Server", "localhost:8125"), settings.at("Server"));
         options.text("prefix", settings.text_or("Prefix", "gollum."), settings.at("Prefix"));
-        let mapping = settings.map("StreamMapping");
-        let stream = stream.unwrap_or("");
-        let find = |wanted: &str| mapping.iter().find(|(name, _, _)| name == wanted);
-        let (metric, span): (&str, Span) = match find(stream).or_else(|| find("*")) {
-            Some((_, metric, span)) => (metric, *span),
-            None => (stream, settings.span),
-        };
-        let is_field = field_of(stream).is_some() && metric == stream;
-        let metric = if is_field { metric.to_owned() } else { metric.replace('{', "{{").replace('}', "}}") };
-        options.text("metric", metric, span);
+        self.name_of_stream(&mut options, "StreamMapping", "metric", stream);
         if settings.flag("UseMessage") == Some(true) {
             options.text("value", "payload", settings.at("UseMessage"));
         }

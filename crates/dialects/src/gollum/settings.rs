@@ -127,6 +127,12 @@ impl Settings {
             {
                 Some("a mapping of names to texts")
             }
+            Takes::Groups
+                if node.as_mapping().is_none()
+                    || !node.entries().iter().all(|(_, group)| group.as_mapping().is_some()) =>
+            {
+                Some("a mapping of names to settings")
+            }
             Takes::Plugins if node.as_sequence().is_none() && !node.is_null() && node.as_str().is_none() => {
                 Some("a list of plugins")
             }
@@ -205,6 +211,12 @@ impl Settings {
         setting.node.entries().iter().filter_map(entry).collect()
     }
 
+    /// Returns the names of a mapping, each with the settings below it.
+    pub(super) fn groups(&self, name: &str) -> Vec<(String, Node)> {
+        let Some(setting) = self.get(name) else { return Vec::new() };
+        setting.node.entries().iter().map(|(key, group)| (key.name.clone(), group.clone())).collect()
+    }
+
     /// Returns the nodes of a list of plugins.
     pub(super) fn plugins(&self, name: &str) -> Vec<Node> {
         let Some(setting) = self.get(name) else { return Vec::new() };
@@ -242,7 +254,7 @@ fn shown(node: &Node) -> String {
     }
 }
 
-fn plain(node: &Node) -> Option<&str> {
+pub(super) fn plain(node: &Node) -> Option<&str> {
     node.text()
 }
 
@@ -254,7 +266,7 @@ fn number(node: &Node) -> Option<i64> {
     node.as_i64().or_else(|| node.as_str()?.trim().parse().ok())
 }
 
-fn flag(node: &Node) -> Option<bool> {
+pub(super) fn flag(node: &Node) -> Option<bool> {
     node.as_bool().or_else(|| match node.as_str()? {
         // gollum's YAML library reads YAML 1.1.
         "true" | "True" | "yes" | "on" | "1" => Some(true),

@@ -1,7 +1,7 @@
 //! Checks between the parts of a configuration: names exist, every output has a target, no pipeline feeds
 //! itself, flows match.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use thalweg_config::{Node, Span, nearest};
 
@@ -24,51 +24,11 @@ impl Reader<'_> {
             return;
         }
         let sections = Sections::of(root);
-        let pipelines = sections.pipelines.entries;
-        for (at, (key, node)) in pipelines.iter().enumerate() {
-            if let Some(from) = node.get("from") {
-                let feeds: Vec<&Node> =
-                    from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
-                if feeds.is_empty() {
-                    self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
-                }
-                for feed in feeds {
-                    let found = self.feed(feed, graph, &sections);
-                    graph.pipelines[at].from.extend(found);
-                }
-            }
-            let feed = Feed::Chosen(graph.pipelines[at].name.clone());
-            for name in graph.pipelines[at].to.names().to_vec() {
-                if let Some(next) = sections.pipelines.number(&name) {
-                    graph.pipelines[next].from.push(feed.clone());
-                } else if !sections.sinks.has(&name) {
-                    let span = span_of(node.get("to"), &name);
-                    let span = span.or_else(|| Some(node.get("to")?.span)).unwrap_or(key.span);
-                    let known = sections.sinks.entries.iter().chain(pipelines);
-                    let help = match self.nearest(&name, known.map(|(key, _)| key.name.as_str())) {
-                        Some(near) => format!("Did you mean `{near}`?"),
-                        None => "Add it under `sinks:`.".to_owned(),
-                    };
-                    let message = format!("There is no sink or pipeline called `{name}`.");
-                    self.diagnostics.error(span, message).help(help);
-                }
-            }
+        for at in 0..sections.pipelines.entries.len() {
+            self.connect_inputs(at, &sections, graph);
+            self.connect_targets(at, &sections, graph);
         }
-        for ((key, node), pipeline) in pipelines.iter().zip(&graph.pipelines) {
-            let has_other_word = || {
-                let mut keys = node.entries().iter().map(|(key, _)| key.name.as_str());
-                keys.any(|key| terms::key(key, &["from"]).is_some() || nearest(key, ["from"]).is_some())
-            };
-            if node.as_mapping().is_some()
-                && node.get("from").is_none()
-                && pipeline.from.is_empty()
-                && !has_other_word()
-            {
-                let message = format!("The pipeline `{}` has no input.", key.name);
-                let help = "Add `from:` with a source or an output of another pipeline, or name it in the `to` of one.";
-                self.diagnostics.error(key.span, message).help(help);
-            }
-        }
+        self.inputs(&sections, graph);
         if !self.diagnostics.is_empty() {
             // Unused components and circles can only be found if all names are right.
             return;
@@ -84,6 +44,62 @@ impl Reader<'_> {
             self.shared_files(root, &index);
             self.shared_targets(root, &index);
             self.own_input(root, &index);
+        }
+    }
+
+    /// Connects a pipeline with the outputs that its `from` names.
+    fn connect_inputs(&mut self, at: usize, sections: &Sections<'_>, graph: &mut Graph) {
+        let Some(from) = sections.pipelines.entries[at].1.get("from") else { return };
+        let feeds: Vec<&Node> = from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
+        if feeds.is_empty() {
+            self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
+        }
+        for feed in feeds {
+            let found = self.feed(feed, graph, sections);
+            graph.pipelines[at].from.extend(found);
+        }
+    }
+
+    /// Connects a pipeline with the pipelines that its `to` names.
+    fn connect_targets(&mut self, at: usize, sections: &Sections<'_>, graph: &mut Graph) {
+        let (key, node) = &sections.pipelines.entries[at];
+        let to = node.get("to");
+        // Found once a name is wrong.
+        let mut spans = None;
+        let feed = Feed::Chosen(graph.pipelines[at].name.clone());
+        for name in graph.pipelines[at].to.names().to_vec() {
+            if let Some(next) = sections.pipelines.number(&name) {
+                graph.pipelines[next].from.push(feed.clone());
+            } else if !sections.sinks.has(&name) {
+                let span = spans.get_or_insert_with(|| spans_of(to)).get(&*name).copied();
+                let span = span.or_else(|| Some(to?.span)).unwrap_or(key.span);
+                let known = sections.sinks.entries.iter().chain(sections.pipelines.entries);
+                let help = match self.nearest(&name, known.map(|(key, _)| key.name.as_str())) {
+                    Some(near) => format!("Did you mean `{near}`?"),
+                    None => "Add it under `sinks:`.".to_owned(),
+                };
+                let message = format!("There is no sink or pipeline called `{name}`.");
+                self.diagnostics.error(span, message).help(help);
+            }
+        }
+    }
+
+    /// Checks that each pipeline has an input.
+    fn inputs(&mut self, sections: &Sections<'_>, graph: &Graph) {
+        for ((key, node), pipeline) in sections.pipelines.entries.iter().zip(&graph.pipelines) {
+            let has_other_word = || {
+                let mut keys = node.entries().iter().map(|(key, _)| key.name.as_str());
+                keys.any(|key| terms::key(key, &["from"]).is_some() || nearest(key, ["from"]).is_some())
+            };
+            if node.as_mapping().is_some()
+                && node.get("from").is_none()
+                && pipeline.from.is_empty()
+                && !has_other_word()
+            {
+                let message = format!("The pipeline `{}` has no input.", key.name);
+                let help = "Add `from:` with a source or an output of another pipeline, or name it in the `to` of one.";
+                self.diagnostics.error(key.span, message).help(help);
+            }
         }
     }
 
@@ -106,7 +122,10 @@ impl Reader<'_> {
                 copies.iter().filter(|name| *name != removed).map(|name| format!("`{name}`")).collect();
             let section = if matches!(feed, Feed::Source(_)) { "sources" } else { "pipelines" };
             let found = root.get(section).and_then(|node| Some((node.key(&feed.to_string())?, node)));
-            let at = found.and_then(|(key, node)| span_of(node.get(&key.name)?.get("to"), removed));
+            let at = found.and_then(|(key, node)| {
+                let to = node.get(&key.name)?.get("to");
+                spans_of(to).get(&**removed).copied()
+            });
             let span = at.or(found.map(|(key, _)| key.span)).unwrap_or(root.span);
             let message = format!(
                 "`{removal}` removes files of `{feed}` that {} may not have read yet.",
@@ -164,22 +183,32 @@ impl Reader<'_> {
                 None
             }
             Some(output) => {
-                let outputs: Vec<String> =
-                    pipeline.map(|p| p.outputs().map(|(_, _, label)| label).collect()).unwrap_or_default();
-                if outputs.iter().any(|label| label == output) {
+                let has_it = |pipeline: &Pipeline| {
+                    // The outputs of a step with a mistake, and of those behind it, are unknown.
+                    pipeline.transforms.len() < pipelines.steps(name).len()
+                        || pipeline.outputs().any(|(_, _, label)| label == output)
+                };
+                if pipeline.is_some_and(has_it) {
                     return Some(Feed::Named(name.into(), output.to_owned()));
                 }
-                let mut all: Vec<&str> = outputs.iter().map(String::as_str).collect();
-                all.push("errors");
-                let help = match nearest(output, all.iter().copied()) {
-                    Some(near) => format!("Did you mean `{name}.{near}`?"),
-                    None => format!("It has: {}.", list(&all)),
-                };
-                let message = format!("`{name}` has no output called `{output}`.");
-                self.diagnostics.error(node.span, message).help(help);
+                self.no_output(node, pipeline, name, output);
                 None
             }
         }
+    }
+
+    /// Reports an output that a component does not have.
+    fn no_output(&mut self, node: &Node, pipeline: Option<&Pipeline>, name: &str, output: &str) {
+        let outputs = pipeline.into_iter().flat_map(|pipeline| pipeline.outputs());
+        let mut all: Vec<String> = outputs.map(|(_, _, label)| label).collect();
+        all.push("errors".to_owned());
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let help = match nearest(output, all.iter().copied()) {
+            Some(near) => format!("Did you mean `{name}.{near}`?"),
+            None => format!("It has: {}.", list(&all)),
+        };
+        let message = format!("`{name}` has no output called `{output}`.");
+        self.diagnostics.error(node.span, message).help(help);
     }
 
     fn leftovers(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
@@ -302,19 +331,26 @@ fn around<'g>(circle: impl ExactSizeIterator<Item = &'g str> + Clone) -> String 
     shown
 }
 
-/// Returns the position of a name within `to`, at any depth.
-fn span_of(node: Option<&Node>, name: &str) -> Option<Span> {
-    let node = node?;
-    if node.text() == Some(name) {
-        return Some(node.span);
+/// Returns the first position of each name within `to`, at any depth.
+fn spans_of(to: Option<&Node>) -> HashMap<&str, Span> {
+    let (mut spans, mut open) = (HashMap::new(), Vec::from_iter(to));
+    while let Some(node) = open.pop() {
+        if let Some(name) = node.text() {
+            spans.entry(name).or_insert(node.span);
+        }
+        // The first is the next.
+        open.extend(node.entries().iter().rev().map(|(_, value)| value));
+        open.extend(node.items().iter().rev());
     }
-    let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
-    below.into_iter().find_map(|child| span_of(Some(child), name))
+    spans
 }
 
 #[cfg(test)]
 mod tests {
+    use thalweg_config::Document;
+
     use super::*;
+    use crate::Registry;
 
     #[test]
     fn a_long_circle_is_shown_in_part() {
@@ -324,5 +360,36 @@ mod tests {
         assert_eq!(shown(3), "p0 → p1 → p2 → p0");
         let long = "p0 → p1 → p2 → p3 → p4 → p5 → p6 → p7 → p8 → p9 → (39990 more) → p0";
         assert_eq!(shown(40_000), long);
+    }
+
+    #[test]
+    fn an_output_of_steps_with_a_mistake_is_not_reported_as_missing() {
+        for (transforms, expected) in [("[]", 1), ("[nope]", 0)] {
+            let text =
+                format!("pipelines:\n  p: {{ from: s, transforms: {transforms} }}\n  q: {{ from: p.x }}\n");
+            let document = Document::parse("x.yaml", &text).unwrap();
+            let Err(mistakes) = crate::read(&document, &Registry::new()) else {
+                panic!("there is no source")
+            };
+            let found = mistakes.iter().filter(|mistake| mistake.message == "`p` has no output called `x`.");
+            assert_eq!(found.count(), expected, "{mistakes}");
+        }
+    }
+
+    /// Each wrong name was searched for in all of its list, and all known names were listed for it.
+    #[test]
+    fn many_wrong_names_are_reported_in_linear_time() {
+        let names = |count: usize, start: &str| -> Vec<String> {
+            (0..count).map(|number| format!("{start}{number}")).collect()
+        };
+        let (from, to) = (names(100_000, "f"), names(100_000, "t"));
+        let known: String = names(5000, "k").iter().map(|name| format!("  {name}: {{}}\n")).collect();
+        let wrong = format!("    from: [{}]\n    to: [{}]\n", from.join(", "), to.join(", "));
+        let text = format!("pipelines:\n{known}  p:\n{wrong}");
+        let document = Document::parse("x.yaml", &text).unwrap();
+        let Err(mistakes) = crate::read(&document, &Registry::new()) else { panic!("the names are wrong") };
+        let unknown = mistakes.iter().filter(|mistake| mistake.message.starts_with("There is no s"));
+        let places = unknown.map(|mistake| &text[mistake.span.start..mistake.span.end]);
+        assert!(places.eq(from.iter().chain(&to)));
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
     let written = Section::of(document.root(), "pipelines");
     let entering = entering(&written, &Index::new(graph));
     for pipeline in &graph.pipelines {
-        let items = items(&written, pipeline);
+        let items = written.steps(&pipeline.name);
         let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
         for (item, transform) in items.iter().zip(&pipeline.transforms) {
             for FieldMistake { text, mut error } in mistakes(transform, &known) {
@@ -50,12 +50,6 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
             known = transform.config.fields_after(known);
         }
     }
-}
-
-/// Returns the steps of a pipeline in the document.
-fn items<'d>(written: &Section<'d>, pipeline: &Pipeline) -> &'d [Node] {
-    let node = written.node(&pipeline.name);
-    node.and_then(|node| node.get("transforms")).map(Node::items).unwrap_or_default()
 }
 
 /// Returns what is known of the fields of the messages that enter each pipeline.
@@ -80,7 +74,7 @@ fn fields_of(
     known: &BTreeMap<Arc<str>, KnownFields>,
 ) -> Option<KnownFields> {
     let after = |pipeline: &Pipeline, steps: usize| {
-        if pipeline.transforms.len() < items(written, pipeline).len() {
+        if pipeline.transforms.len() < written.steps(&pipeline.name).len() {
             return Some(KnownFields::unknown());
         }
         let before = known.get(&pipeline.name)?.clone();

@@ -113,10 +113,13 @@ impl<'a> Reader<'a> {
     /// Returns the name that was probably meant. None without a search if the document has many wrong names:
     /// each search compares all names.
     fn nearest<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        if self.comparisons.get() == 0 {
+            return None;
+        }
         let known: Vec<&str> = known.collect();
-        let left = self.comparisons.get().checked_sub(known.len())?;
-        self.comparisons.set(left);
-        nearest(name, known)
+        let left = self.comparisons.get().checked_sub(known.len());
+        self.comparisons.set(left.unwrap_or_default());
+        left.and_then(|_| nearest(name, known))
     }
 }
 

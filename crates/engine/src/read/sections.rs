@@ -52,4 +52,10 @@ impl<'n> Section<'n> {
     pub(super) fn node(&self, name: &str) -> Option<&'n Node> {
         self.entries.get(self.number(name)?).map(|(_, node)| node)
     }
+
+    /// Returns the steps of a pipeline.
+    pub(super) fn steps(&self, pipeline: &str) -> &'n [Node] {
+        let node = self.node(pipeline);
+        node.and_then(|node| node.get("transforms")).map(Node::items).unwrap_or_default()
+    }
 }

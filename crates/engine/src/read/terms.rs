@@ -1,6 +1,6 @@
 //! Terms of other programs that are not the name of a component here.
 //!
-//! A user who searches for `aggregate` or `kafka` learns more from a sentence than from the list of all
+//! A user who searches for `aggregate` or `redis` learns more from a sentence than from the list of all
 //! components.
 
 use crate::registry::Role;
@@ -47,7 +47,34 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("grok", None, "Use `parse_grok`."),
     ("dissect", None, "Use `parse_regex`, or `split_fields`."),
     ("json", Some(Role::Transform), "Use `parse_json`; to write JSON, give the sink `encode: json`."),
+    (
+        "protobuf",
+        None,
+        "Use `parse_protobuf`, with a descriptor set of `protoc` or `buf`. No encoder writes the format.",
+    ),
+    ("proto", None, "Use `parse_protobuf`, with a descriptor set of `protoc` or `buf`."),
+    ("parse_proto", None, "Use `parse_protobuf`."),
+    ("decode_protobuf", None, "Use `parse_protobuf`."),
     ("csv_to_json", None, "Use `parse_csv`; to write JSON, give the sink `encode: json`."),
+    ("decode_avro", None, "Use `parse_avro` for messages, and `avro` for files (`.avro`)."),
+    ("from_avro", None, "Use `parse_avro` for messages, and `avro` for files (`.avro`)."),
+    ("avro_ocf", None, "Use the source `files` or `objects`, and the transform `avro`."),
+    ("ocf", None, "Use the source `files` or `objects`, and the transform `avro`."),
+    (
+        "avro",
+        Some(Role::Source),
+        "Use the source `files` or `objects`, and the transform `avro`; messages are parsed by `parse_avro`.",
+    ),
+    (
+        "avro",
+        Some(Role::Sink),
+        "Avro cannot be written yet. `encode: parquet` of the sink `objects` writes tables.",
+    ),
+    (
+        "schema_registry_decode",
+        None,
+        "Use `parse_avro: { wire_format: confluent, schema_file: … }`. Schemas are not fetched from a registry yet.",
+    ),
     // Formats of logs.
     ("nginx", None, "Use `parse_nginx`."),
     ("ingress", None, "Use `parse_nginx: { format: ingress }`."),
@@ -61,7 +88,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "kubernetes_logs",
         None,
-        "Use the source `file` with `path: \"/var/log/containers/*.log\"`, and `parse_cri`.",
+        "Use the source `file` with `path: \"/var/log/pods/*/*/*.log*\"` and `framing: { join: cri }`, and `parse_cri`.",
     ),
     ("cri", None, "Use `parse_cri`."),
     ("docker", Some(Role::Transform), "Use `parse_json`: Docker's `json-file` is JSON."),
@@ -137,13 +164,12 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("enrich", None, "There is no lookup in a table yet; `geoip` looks addresses up."),
     ("cache", None, "`dedupe` remembers keys. There is no other cache."),
     // Systems.
-    (
-        "kafka",
-        None,
-        "There is no connector for Kafka yet. A client can connect it by a pipe: `kcat -C -t topic | thalweg run …` with the source `stdin`, or the sink `stdout`.",
-    ),
     ("redis", None, "There is no connector for Redis yet."),
-    ("nats", None, "There is no connector for NATS yet."),
+    ("nats", None, "This program was built without NATS, its feature `nats`."),
+    ("jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
+    ("nats_jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
+    ("nats_stream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
+    ("nats_kv", None, "Use the source `nats` with `stream: KV_name` and `start: last_per_subject`."),
     ("mqtt", None, "There is no connector for MQTT yet. `mosquitto_sub` can feed the source `stdin`."),
     ("amqp", None, "There is no connector for AMQP yet."),
     ("rabbitmq", None, "There is no connector for RabbitMQ yet."),
@@ -160,17 +186,28 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("mysql", None, "There is no connector for MySQL yet."),
     (
         "clickhouse",
-        None,
-        "There is no connector for ClickHouse yet. Its HTTP interface takes rows in JSON from the sink `http`.",
+        Some(Role::Source),
+        "There is no source for ClickHouse yet; the sink `clickhouse` writes to it.",
     ),
-    ("elasticsearch", None, "There is no connector for Elasticsearch yet."),
-    ("opensearch", None, "There is no connector for OpenSearch yet."),
-    ("loki", None, "There is no connector for Loki yet."),
+    ("click_house", None, "Use the sink `clickhouse`."),
+    (
+        "elasticsearch",
+        Some(Role::Source),
+        "There is no source for Elasticsearch yet; the sink `elasticsearch` writes to it.",
+    ),
+    ("elastic", None, "Use the sink `elasticsearch`."),
+    ("es", None, "Use the sink `elasticsearch`."),
+    ("opensearch", None, "Use the sink `elasticsearch`: OpenSearch has the same bulk interface."),
+    ("loki", Some(Role::Source), "There is no source for Loki; the sink `loki` writes to it."),
     (
         "influxdb",
-        None,
-        "There is no connector for InfluxDB yet. Its HTTP interface takes line protocol from the sink `http`.",
+        Some(Role::Source),
+        "There is no source for InfluxDB yet; the sink `influxdb` writes to it.",
     ),
+    ("influx", None, "Use the sink `influxdb`."),
+    ("influxdb_metrics", None, "Use the sink `influxdb`."),
+    ("influxdb_logs", None, "Use the sink `influxdb`."),
+    ("victoriametrics", None, "Use the sink `influxdb`: VictoriaMetrics takes its line protocol."),
     (
         "prometheus",
         None,

@@ -172,7 +172,9 @@ impl Store {
     /// If the store cannot be read.
     pub fn sink_state(&self, sink: &str) -> Result<Option<Value>, Error> {
         let found = self.sinks.get(sink).map_err(|error| self.faults.reading(error))?;
-        found.map(|value| self.parse(&value)).transpose()
+        found
+            .map(|value| serde_json::from_slice(&value).map_err(|error| self.faults.parsing(error)))
+            .transpose()
     }
 
     /// Returns a component with a state and [unfinished output](crate::Journal::UNFINISHED) that is not
@@ -363,10 +365,6 @@ impl Store {
             let value = serde_json::from_slice(&value).map_err(|error| faults.parsing(error))?;
             Ok((name, value))
         })
-    }
-
-    fn parse(&self, text: &[u8]) -> Result<Value, Error> {
-        serde_json::from_slice(text).map_err(|error| self.faults.parsing(error))
     }
 }
 

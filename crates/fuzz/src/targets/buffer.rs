@@ -19,8 +19,7 @@ fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let cut = input.choice(64);
     FOLDER.with(|folder| {
-        let recovered =
-            bounded((4 << 20) + 40 * bytes.len(), || recover(folder.path(), input.0, cut));
+        let recovered = bounded((4 << 20) + 40 * bytes.len(), || recover(folder.path(), input.0, cut));
         recovered.expect("the file can be read");
     });
 }

@@ -14,8 +14,10 @@ macro_rules! targets {
 
 targets! {
     acknowledgements,
+    avro,
     base64,
     buffer,
+    bulk_answers,
     cache_journal,
     capyfile,
     configuration,
@@ -46,6 +48,7 @@ targets! {
     multipart,
     patterns,
     pem,
+    protobuf,
     raw_request,
     redact,
     saved_state,

@@ -70,7 +70,7 @@ fn run(bytes: &[u8]) {
 }
 
 /// Returns the status, the headers and the body of an input.
-fn parts(bytes: &[u8]) -> (u16, http::HeaderMap, Vec<u8>) {
+pub(super) fn parts(bytes: &[u8]) -> (u16, http::HeaderMap, Vec<u8>) {
     let mut input = Input(bytes);
     let status = input.text_line().trim().parse().unwrap_or(200);
     let mut headers = http::HeaderMap::new();

@@ -60,7 +60,7 @@ fn run(bytes: &[u8]) {
         messages.push(start..start + line.len());
         start += line.len() + 1;
     }
-    let cut = Cut { buffer: Buffer::from_slice_ref(input.0), messages, rejected: Vec::new() };
+    let cut = Cut { messages, ..Cut::of(Buffer::from_slice_ref(input.0)) };
     let (received, rejected) = bounded((4 << 20) + 400 * bytes.len(), || source.parse(&cut));
     let rows = received.as_ref().map_or(0, |received| received.reading.payload.len());
     assert_eq!(rows + rejected.len(), cut.messages.len(), "the messages");

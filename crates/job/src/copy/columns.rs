@@ -48,9 +48,12 @@ pub(super) async fn check(source: &ObjectsSource, rows: &Rows) -> Result<Option<
 }
 
 fn csv(rows: &Rows) -> Csv {
-    let csv = Csv::default();
-    match &rows.delimiter {
-        Some(delimiter) => csv.with_delimiter(delimiter.clone()),
+    let mut csv = Csv::default();
+    if let Some(delimiter) = &rows.delimiter {
+        csv = csv.with_delimiter(delimiter.clone());
+    }
+    match &rows.charset {
+        Some(charset) => csv.with_charset(charset),
         None => csv,
     }
 }

@@ -202,11 +202,16 @@ fn parse(rows: &Rows, form: Parse, line: &mut Line, command: Span) -> (Vec<Node>
         let entries = rows.types.iter().map(|pair| line.pair("--type", pair)).collect();
         parsed.put("types", Node::new(command, Value::Mapping(entries)));
     }
-    let lines = || Mapping::new(command).called("lines");
+    let mut lines = Mapping::new(command);
+    if let Some(charset) = &rows.charset {
+        let reader = if form == Parse::Csv { &mut parsed } else { &mut lines };
+        reader.put("charset", line.option("--charset", charset));
+    }
     let transforms = match form {
+        Parse::Avro => vec![parsed.called("avro")],
         Parse::Csv => vec![parsed.called("csv")],
-        Parse::Lines => vec![lines()],
-        Parse::Jsonl => vec![lines(), parsed.called("parse_json")],
+        Parse::Lines => vec![lines.called("lines")],
+        Parse::Jsonl => vec![lines.called("lines"), parsed.called("parse_json")],
     };
     (transforms, delimiter)
 }

@@ -9,6 +9,8 @@ use crate::error::LoadError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Parse {
+    /// Apache Avro: object container files.
+    Avro,
     /// Comma-separated values; the first record names the columns.
     Csv,
     /// Each line is a row.
@@ -84,6 +86,8 @@ pub struct Rows {
     pub types: Vec<(String, String)>,
     /// The character between the values of CSV.
     pub delimiter: Option<String>,
+    /// The character set of the rows. Written rows are in UTF-8.
+    pub charset: Option<String>,
     /// The names of the columns of CSV without a header.
     pub columns: Vec<String>,
     /// The template of a row that is written as text.
@@ -106,6 +110,7 @@ impl Rows {
             ("--type", !self.types.is_empty()),
             ("--delimiter", self.delimiter.is_some()),
             ("--columns", !self.columns.is_empty()),
+            ("--charset", self.charset.is_some()),
             ("--template", self.template.is_some()),
             ("--unordered", self.unordered),
         ];
@@ -136,6 +141,9 @@ impl Rows {
                 return usage(format!("`{option}` applies to CSV; add `--parse csv`"));
             }
         }
+        if self.parse == Some(Parse::Avro) && !self.types.is_empty() {
+            return usage("`--type` applies to text, but the columns of Avro have types".to_owned());
+        }
         if self.parse == Some(Parse::Lines) && !self.types.is_empty() {
             return usage(
                 "`--type` applies to columns, but lines have none; parse `csv` or `jsonl`".to_owned(),
@@ -156,6 +164,7 @@ impl Rows {
         let changes = !self.set.is_empty() || !self.keep.is_empty();
         match (self.encode, self.parse) {
             (Some(encode), _) => encode,
+            (None, Some(Parse::Avro)) => Encode::Json,
             (None, Some(Parse::Csv)) => Encode::Csv,
             (None, Some(Parse::Jsonl)) if changes => Encode::Json,
             (None, _) => Encode::Raw,
@@ -196,6 +205,7 @@ mod tests {
             assert_eq!(json.name_for(name), wanted);
         }
         assert_eq!(rows(json!({ "parse": "lines" })).name_for("a.log.zst"), "a.log");
+        assert_eq!(rows(json!({ "parse": "avro" })).name_for("a.avro"), "a.jsonl");
     }
 
     #[test]
@@ -210,8 +220,10 @@ mod tests {
         for options in [
             json!({ "encode": "json" }),
             json!({ "keep": ["a"] }),
+            json!({ "charset": "latin1" }),
             json!({ "parse": "lines", "delimiter": ";" }),
             json!({ "parse": "lines", "type": [["a", "int"]] }),
+            json!({ "parse": "avro", "type": [["a", "int"]] }),
             json!({ "parse": "csv", "encode": "text" }),
             json!({ "parse": "csv", "template": "{a}" }),
             json!({ "parse": "csv", "set": [["", "1"]] }),

@@ -16,16 +16,16 @@ use crate::{Ack, Budget, Outcome, PayloadWriter};
 pub const PAYLOAD: &str = "payload";
 /// The names that exist for each message: the payload, unless a field has the same name, and metadata.
 pub const INTRINSIC: [&str; 5] = [PAYLOAD, "meta.source", "meta.path", "meta.time", "meta.position"];
+/// The field of a rejected message that contains the reason.
+pub const ERROR_REASON: &str = "error_reason";
+/// The field of a rejected message that names the component that rejected it.
+pub const ERROR_COMPONENT: &str = "error_component";
+
 /// True if a name is one of metadata. It never means a field, whose name the content of a message may have
 /// chosen: a client could then choose the source of its messages.
 pub fn is_metadata(name: &str) -> bool {
     name != PAYLOAD && INTRINSIC.contains(&name)
 }
-
-/// The field of a rejected message that contains the reason.
-pub const ERROR_REASON: &str = "error_reason";
-/// The field of a rejected message that names the component that rejected it.
-pub const ERROR_COMPONENT: &str = "error_component";
 
 /// Metadata of a batch's origin, the same for all its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -330,6 +330,17 @@ impl Batch {
             meta: self.meta,
             ack: self.ack,
         }
+    }
+
+    /// Returns the first `rows` messages, and the others if there are any, over the same memory.
+    #[must_use]
+    pub fn split_at(self, rows: usize) -> (Self, Option<Self>) {
+        let left = self.rows().saturating_sub(rows);
+        if left == 0 {
+            return (self, None);
+        }
+        let first = self.share().slice(0, rows);
+        (first, Some(self.slice(rows, left)))
     }
 
     /// Creates one message for each payload, with the fields of the message at the corresponding index in

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use thalweg_engine::Flow;
 use thalweg_testbed::{S3, WebFiles};
 
-use super::clients;
+use super::{avro, clients};
 use crate::brokers::Topic;
 use crate::feed::{Ends, Feed, Nature, Prepared};
 use crate::program::{Launch, Program};
@@ -18,6 +18,7 @@ pub const FILES: u64 = 5;
 
 const LINES: &[&str] = &["lines: {}"];
 const ROWS: &[&str] = &["csv: { types: { n: int } }", "encode: json"];
+const DATA: &[&str] = &["avro: {}", "encode: json"];
 
 /// A source that reads what lies in the folder, in order, and ends.
 const READER: Feed = Feed {
@@ -93,6 +94,7 @@ pub fn file_readers() -> Vec<Feed> {
             },
             ..FILE_READER
         },
+        Feed { name: "files, avro", steps: DATA, prepare: avro, ..FILE_READER },
         Feed {
             name: "objects, lines",
             component: "objects",
@@ -186,6 +188,14 @@ pub fn of_brokers() -> Vec<Feed> {
             prepare: |_, records| topic(records, "consumer"),
             ..READER
         },
+        Feed {
+            name: "nats, stream",
+            component: "nats",
+            // Messages that were not acknowledged come again after later ones.
+            keeps_order: false,
+            prepare: |_, records| stream(records),
+            ..READER
+        },
     ]
 }
 
@@ -257,6 +267,18 @@ fn topic(records: Records, protocol: &str) -> io::Result<Prepared> {
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 
+fn stream(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_nats()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    // A run that is killed leaves messages that come again after this time.
+    let source = format!(
+        "nats: {{ servers: '{}', stream: {name}, consumer: c, ack_timeout: 1s, end_after_idle: 50ms }}",
+        topic.address(),
+        name = topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
 fn one_file(program: &Program, records: Records) -> io::Result<Prepared> {
     records.write(&program.path("in.jsonl"), 0..records.count, Form::Json)?;
     Ok(Prepared::of("file: { path: in.jsonl }"))
@@ -291,6 +313,14 @@ fn several_files(program: &Program, records: Records, suffix: &str, form: Form) 
     })
 }
 
+/// Writes the records as Avro, in blocks of a few.
+fn avro(program: &Program, records: Records) -> io::Result<Prepared> {
+    (0..FILES).try_for_each(|file| {
+        program.write(&file_name(file, "avro"), avro::container(records, numbers_of(records, file)))
+    })?;
+    Ok(Prepared::of("files: { path: in, order: name }"))
+}
+
 /// The name of one of the files.
 pub fn file_name(file: u64, suffix: &str) -> String {
     format!("in/{file:03}.{suffix}")
@@ -316,9 +346,11 @@ fn utf_16_file(program: &Program, records: Records) -> io::Result<Prepared> {
     let plain = program.path("plain.jsonl");
     records.write(&plain, 0..records.count, Form::Json)?;
     let text = std::fs::read_to_string(plain)?;
-    let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    // A run that resumes knows the order of the bytes from its state.
+    let marked = format!("\u{feff}{text}");
+    let bytes: Vec<u8> = marked.encode_utf16().flat_map(u16::to_be_bytes).collect();
     program.write("in.txt", bytes)?;
-    Ok(Prepared::of("file: { path: in.txt, charset: utf-16le }"))
+    Ok(Prepared::of("file: { path: in.txt, charset: utf-16 }"))
 }
 
 /// The client appends the records.

@@ -69,6 +69,7 @@ pub const ALL: &[Transform] = &[
     one("limit", "{ rate: 1000000000 }"),
     any("pack", "{ name: 'part-{number}', max_count: 3 }"),
     one("parse_apache", "{ format: common }"),
+    one("parse_avro", r#"{ schema: '{"type": "array", "items": ["null", "string"]}' }"#),
     one("parse_cef", "{}"),
     one("parse_cri", "{}"),
     one("parse_csv", "{ columns: [a, b] }"),
@@ -109,4 +110,7 @@ pub const ALL: &[Transform] = &[
 ];
 
 /// The transforms that cannot be tested here, and why.
-pub const EXEMPT: &[(&str, &str)] = &[("geoip", "needs a database; its unit tests make one")];
+pub const EXEMPT: &[(&str, &str)] = &[
+    ("geoip", "needs a database; its unit tests make one"),
+    ("parse_protobuf", "reads messages in a binary form; its unit tests have some"),
+];

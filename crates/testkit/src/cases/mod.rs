@@ -3,6 +3,7 @@
 //! A component without a case fails the test that walks the registry. [`feeds`] has the sources, [`outlets`]
 //! the sinks, [`files`] what works on files, and [`messages`] the transforms of messages.
 
+pub mod avro;
 pub mod clients;
 pub mod feeds;
 pub mod files;

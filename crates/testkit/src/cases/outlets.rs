@@ -10,7 +10,7 @@ use crate::oracle::Replica;
 use crate::outlet::{Delivery, Outlet, Output};
 use crate::program::Launch;
 use crate::read;
-use crate::servers::{Mood, Reply, Server};
+use crate::servers::{Mood, Reply, Server, System};
 
 /// A file of the folder `out`.
 const FILE: Outlet = Outlet {
@@ -173,6 +173,10 @@ fn servers() -> Vec<Outlet> {
             ..server("http, failing server", "http")
         },
         Outlet {
+            server: Some(|| Server::system(System::Elasticsearch, Mood::Failing)),
+            ..system("elasticsearch, failing server", "elasticsearch", ELASTICSEARCH)
+        },
+        Outlet {
             sinks: "out: { socket: { address: 'tcp://{address}', acknowledge: \"OK\\n\" } }",
             server: Some(|| Server::lines(Reply::Ok, Mood::Well)),
             ..server("socket, acknowledge", "socket")
@@ -181,6 +185,49 @@ fn servers() -> Vec<Outlet> {
             sinks: "out: { socket: { address: 'tcp://{address}', acknowledge: \"OK\\n\" } }",
             server: Some(|| Server::lines(Reply::Ok, Mood::Failing)),
             ..server("socket, failing server", "socket")
+        },
+    ]
+}
+
+const ELASTICSEARCH: &str = "out: { elasticsearch: { url: 'http://{address}', index: a, encode: raw, timeout: 5s, \
+                             max_delay: 10ms } }";
+
+/// A sink that writes to a system by HTTP.
+fn system(name: &'static str, component: &'static str, sinks: &'static str) -> Outlet {
+    Outlet { sinks, keeps_order: false, ..server(name, component) }
+}
+
+/// Returns the sinks of systems that are written to by HTTP.
+pub fn of_systems() -> Vec<Outlet> {
+    vec![
+        Outlet {
+            server: Some(|| Server::system(System::Elasticsearch, Mood::Well)),
+            ..system("elasticsearch", "elasticsearch", ELASTICSEARCH)
+        },
+        Outlet {
+            server: Some(|| Server::system(System::Lines, Mood::Failing)),
+            ..system(
+                "clickhouse, failing server",
+                "clickhouse",
+                "out: { clickhouse: { url: 'http://{address}', table: t, encode: raw, timeout: 5s } }",
+            )
+        },
+        Outlet {
+            server: Some(|| Server::system(System::Loki, Mood::Failing)),
+            ..system(
+                "loki, failing server",
+                "loki",
+                "out: { loki: { url: 'http://{address}', labels: { job: test }, timeout: 5s, max_delay: 10ms } }",
+            )
+        },
+        Outlet {
+            server: Some(|| Server::system(System::Influxdb, Mood::Failing)),
+            ..system(
+                "influxdb, failing server",
+                "influxdb",
+                "out: { influxdb: { url: 'http://{address}', database: d, measurement: m, fields: payload, \
+                 timeout: 5s, max_delay: 10ms } }",
+            )
         },
     ]
 }
@@ -216,11 +263,18 @@ fn several() -> Vec<Outlet> {
 
 /// Returns the sinks of a broker.
 pub fn of_brokers() -> Vec<Outlet> {
-    vec![Outlet {
-        sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s } }",
-        server: Some(Server::topic),
-        ..server("kafka", "kafka")
-    }]
+    vec![
+        Outlet {
+            sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s } }",
+            server: Some(Server::topic),
+            ..server("kafka", "kafka")
+        },
+        Outlet {
+            sinks: "out: { nats: { servers: '{address}', subject: '{topic}', timeout: 5s } }",
+            server: Some(Server::stream),
+            ..server("nats, stream", "nats")
+        },
+    ]
 }
 
 /// Returns the sink that needs the source `proxy`.

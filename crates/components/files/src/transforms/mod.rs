@@ -1,6 +1,7 @@
 //! The transforms: one file and one line each.
 
 thalweg_engine::components! {
+    file_reader avro::Avro;
     file_transform check_size::CheckSize;
     file_transform check_time::CheckTime;
     file_transform check_type::CheckType;

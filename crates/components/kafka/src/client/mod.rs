@@ -81,7 +81,11 @@ pub(crate) trait Producer: Send + Sync {
     /// Sends what is queued at once, and waits for all outcomes. It may be dropped: the records stay queued.
     fn flush(&self) -> impl Future<Output = ()> + Send;
 
-    /// Drops what is queued.
+    /// True if requests were repeated.
+    fn has_retried(&self) -> bool;
+
+    /// Takes no more records. Those that are queued get an outcome soon, at the latest that the producer is
+    /// closed.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 

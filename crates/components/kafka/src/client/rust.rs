@@ -26,9 +26,14 @@ pub(crate) use krafka::producer::Acks;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long records stay queued. They are numbered, so that the broker drops what it has already: a record
-/// that left the queue for another attempt would get a new number. The sink therefore waits instead.
-const DELIVERY_TIMEOUT: Duration = Duration::from_hours(24 * 365);
+/// How long records stay queued, under the numbers by which the broker knows what it has already. Without an
+/// answer for that long, another producer sends them, under new numbers. To wait without end was rejected: a
+/// client that is stuck, for any reason, would then never send again.
+const DELIVERY_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The least time in which a cluster must name its brokers and number a producer. While a broker starts, it
+/// names none, and the client would wait for a broker without asking again.
+const FIRST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// The time to drop what is queued, or to leave a group.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -92,6 +97,11 @@ fn failure(error: KrafkaError) -> Failure {
             ErrorCode::TopicAuthorizationFailed | ErrorCode::UnknownTopicOrPartition => {
                 Failure::NoTopic(reason)
             }
+            // The client does not join again after these. A member that was killed keeps its name until its
+            // session ends.
+            ErrorCode::UnreleasedInstanceId => Failure::Lost(reason),
+            // Another member took the name: they would take it from each other without end.
+            ErrorCode::FencedInstanceId => Failure::Permanent(reason),
             ErrorCode::UnsupportedCompressionType
             | ErrorCode::GroupAuthorizationFailed
             | ErrorCode::ClusterAuthorizationFailed
@@ -133,6 +143,15 @@ pub(crate) struct RustProducer(krafka::producer::Producer);
 impl RustProducer {
     /// Connects to a cluster.
     pub(crate) async fn connect(cluster: &ClusterOptions, sending: &Sending) -> Result<Self, Failure> {
+        let within = sending.timeout.max(FIRST_ANSWERS);
+        let connected = tokio::time::timeout(within, Self::numbered(cluster, sending)).await;
+        connected.unwrap_or_else(|_| {
+            Err(Failure::Temporary(format!("no broker was ready within {} s", within.as_secs_f64())))
+        })
+    }
+
+    /// Connects, and waits for the number of the producer.
+    async fn numbered(cluster: &ClusterOptions, sending: &Sending) -> Result<Self, Failure> {
         let kafka = connect(cluster, true).await?;
         let builder = kafka
             .producer()
@@ -176,6 +195,10 @@ impl Producer for RustProducer {
     async fn flush(&self) {
         // It fails for no reason of its own: each record has its outcome.
         let _ = self.0.flush().await;
+    }
+
+    fn has_retried(&self) -> bool {
+        self.0.metrics().producer.retries > 0
     }
 
     async fn close(&self) {

@@ -4,10 +4,13 @@
 //! each of its records. One batch is on its way at a time, so order is kept. The batch therefore bounds the
 //! memory: a lease covers it, and a second one its copy in the queue.
 //!
-//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued, however long
-//! no broker answers: the engine receives an error after `timeout`, calls again with the same batch, and the
-//! sink continues to wait. Sending the record again was rejected, because it would be stored twice if the
-//! broker had taken the first one.
+//! Queued records are numbered, and the broker drops repeated numbers. So a record stays queued while no
+//! broker answers: the engine receives an error after `timeout`, calls again with the same batch, and the
+//! sink continues to wait. Sending the record again at once was rejected, because it would be stored twice if
+//! the broker had taken the first one.
+//!
+//! A producer that fails, or gets no answer for minutes, is closed, and the next one sends what was not
+//! confirmed, in order. Records that the broker had taken without confirming them are then stored twice.
 
 mod pending;
 mod records;
@@ -45,8 +48,10 @@ const RECORD: usize = 200;
 /// their source with them when the memory is full. A message that the broker refuses, for example because it
 /// is too large, leaves by `errors` with the broker's reason.
 ///
-/// A message keeps its place in its partition, and the broker drops what is sent to it twice, as long as the
-/// program runs. A restarted run may send messages again that a checkpoint does not cover.
+/// A message keeps its place in its partition. With `acks: all` the broker drops what is sent to it twice
+/// after a lost connection or a restart of the broker. Messages may be stored twice after five minutes
+/// without a broker, after an error that ends the session with the broker, and in a restarted run if no
+/// checkpoint covers them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KafkaSink {
@@ -88,6 +93,10 @@ pub struct KafkaSink {
     /// 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
+    /// How long messages may wait for a broker. After that they leave by `errors`, although the broker may
+    /// have stored some of them. By default they wait until they are stored.
+    #[serde(default)]
+    give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
     /// order of messages is not kept. The default is 1.
     #[serde(default = "one")]
@@ -229,6 +238,36 @@ impl Kafka {
         }
         Ok(())
     }
+
+    /// Sends the pending batch, and waits until each record has an outcome.
+    async fn send(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.connect().await?;
+        let Some(producer) = &self.producer else {
+            return Err(Error::permanent("the sink `kafka` was not opened"));
+        };
+        let sent = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await;
+        // After a partition had no leader, the client's task does not rest any more until it ends. Nothing is
+        // queued between two batches, so another producer costs no more than its connection.
+        let is_worn = sent.is_ok() && producer.has_retried();
+        if self.pending.take_is_lost() || is_worn {
+            self.end_producer().await;
+        }
+        sent
+    }
+
+    /// True if the pending batch has waited for as long as it may.
+    fn is_late(&self) -> bool {
+        let waited = self.pending.waited();
+        self.config.give_up.is_some_and(|most| waited.is_some_and(|waited| waited >= most.duration()))
+    }
+
+    /// Closes the producer. The next one sends what this one did not confirm.
+    async fn end_producer(&mut self) {
+        if let Some(producer) = self.producer.take() {
+            producer.close().await;
+            self.pending.recall().await;
+        }
+    }
 }
 
 #[async_trait]
@@ -238,18 +277,14 @@ impl Sink for Kafka {
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        self.connect().await?;
-        let Some(producer) = &self.producer else {
-            return Err(Error::permanent("the sink `kafka` was not opened"));
-        };
         let bytes = batch.payload_bytes() + batch.rows() * RECORD;
         self.pending.begin(batch, || self.memory.claim(bytes));
-        if let Err(error) = self.pending.send(producer, &mut self.records, batch, self.sending.timeout).await
-        {
-            if self.pending.take_is_lost() {
-                self.producer = None;
+        match self.send(batch).await {
+            Err(error) if error.kind().is_temporary() && self.is_late() => {
+                self.end_producer().await;
+                self.pending.refuse_rest(&error.full());
             }
-            return Err(error);
+            sent => sent?,
         }
         for (row, reason) in self.pending.finish() {
             rejects.reject(row, reason);

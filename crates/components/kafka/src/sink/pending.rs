@@ -13,12 +13,16 @@ use thalweg_record::{Batch, Lease};
 use super::records::Records;
 use crate::client::{Failure, Outgoing, Producer};
 
+/// How long a closed producer may take to give each record its outcome.
+const RECALL: Duration = Duration::from_secs(1);
+
 /// The outcomes of the records of a batch. After a temporary error, the engine calls the sink with the same
 /// batch, which is recognised by the address of its payload views.
 pub(super) struct Pending<D> {
     payload: Option<BinaryViewArray>,
     rows: Vec<Row<D>>,
     missing: Missing,
+    begun: Option<Instant>,
     /// True if the producer gave up records, or takes none any more.
     is_lost: bool,
     /// Covers the copies in the queue.
@@ -38,9 +42,29 @@ enum Row<D> {
     Refused(String),
 }
 
+impl<D> Row<D> {
+    /// Returns what an outcome makes of a queued record, and the failure if the record must be sent again.
+    fn after(outcome: Result<(), Failure>, waits_for_topic: bool) -> (Self, Option<Failure>) {
+        match outcome {
+            Ok(()) => (Self::Delivered, None),
+            Err(Failure::Refused(reason)) => (Self::Refused(reason), None),
+            Err(Failure::NoTopic(reason)) if !waits_for_topic => (Self::Refused(reason), None),
+            Err(Failure::RefusedTogether(_)) => (Self::Suspected, None),
+            Err(failure) => (Self::Unsent, Some(failure)),
+        }
+    }
+}
+
 impl<D> Default for Pending<D> {
     fn default() -> Self {
-        Self { payload: None, rows: Vec::new(), missing: Missing::default(), is_lost: false, memory: None }
+        Self {
+            payload: None,
+            rows: Vec::new(),
+            missing: Missing::default(),
+            begun: None,
+            is_lost: false,
+            memory: None,
+        }
     }
 }
 
@@ -54,12 +78,23 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         if !is_known {
             let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
             let missing = std::mem::take(&mut self.missing);
-            *self =
-                Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
+            *self = Self {
+                payload: Some(payload.clone()),
+                rows,
+                missing,
+                begun: Some(Instant::now()),
+                is_lost: false,
+                memory: Some(claim()),
+            };
         }
     }
 
-    /// True if records have no outcome.
+    /// Returns how long the batch has waited.
+    pub(super) fn waited(&self) -> Option<Duration> {
+        self.begun.map(|begun| begun.elapsed())
+    }
+
+    /// True if queued records have no outcome.
     pub(super) fn is_any(&self) -> bool {
         self.rows.iter().any(|row| matches!(row, Row::Queued(_)))
     }
@@ -81,7 +116,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         timeout: Duration,
     ) -> Result<(), Error> {
         self.queue(producer, records, batch).await?;
-        self.settle(producer, timeout).await?;
+        self.settle(producer, records.has_one_topic(), timeout).await?;
         self.send_suspects(producer, records, batch, timeout).await
     }
 
@@ -117,37 +152,48 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     async fn settle<P: Producer<Delivery = D>>(
         &mut self,
         producer: &P,
+        waits_for_topic: bool,
         timeout: Duration,
     ) -> Result<(), Error> {
-        let is_flushed = tokio::time::timeout(timeout, producer.flush()).await.is_ok();
+        // It may end late: then each record is asked for its outcome nevertheless.
+        let _ = tokio::time::timeout(timeout, producer.flush()).await;
         let mut error = None;
         let mut waiting = 0;
         for row in &mut self.rows {
             let Row::Queued(delivery) = row else { continue };
             match outcome(delivery).await {
                 None => waiting += 1,
-                Some(outcome) => match outcome {
-                    Ok(()) => *row = Row::Delivered,
-                    Err(Failure::Refused(reason)) => *row = Row::Refused(reason),
-                    Err(Failure::RefusedTogether(_)) => *row = Row::Suspected,
-                    Err(failure) => {
-                        // The producer tries again by itself: what it gives up is for another one.
-                        self.is_lost = true;
-                        *row = Row::Unsent;
-                        error = Some(failure.error("the broker did not take records"));
-                    }
-                },
+                Some(outcome) => {
+                    let (now, failure) = Row::after(outcome, waits_for_topic);
+                    *row = now;
+                    error = failure.or(error);
+                }
             }
         }
-        match error {
-            Some(error) => Err(error),
-            None if waiting > 0 && !is_flushed => Err(Error::overloaded(format!(
+        if let Some(failure) = error {
+            // The producer repeats requests by itself: what it gives up is for another one.
+            self.is_lost = true;
+            return Err(failure.error("the broker did not take records"));
+        }
+        match waiting {
+            0 => Ok(()),
+            _ => Err(Error::overloaded(format!(
                 "the broker did not confirm {waiting} records within {} s",
                 timeout.as_secs_f64()
             ))),
-            // The producer has dropped them: they are queued again.
-            None if waiting > 0 => Err(Error::temporary("records have no outcome")),
-            None => Ok(()),
+        }
+    }
+
+    /// Notes the outcomes that a closed producer still gives. Records without one are sent again: all that
+    /// were not confirmed, so that they keep their order.
+    pub(super) async fn recall(&mut self) {
+        let deadline = tokio::time::Instant::now() + RECALL;
+        for row in &mut self.rows {
+            let Row::Queued(delivery) = row else { continue };
+            *row = match tokio::time::timeout_at(deadline, delivery).await {
+                Ok(outcome) => Row::after(outcome, true).0,
+                Err(_) => Row::Unsent,
+            };
         }
     }
 
@@ -165,15 +211,20 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
                 continue;
             }
             let record = records.bind(batch).record(number).map_err(Error::permanent)?;
-            let mut delivery =
-                producer.queue(record).await.map_err(|failure| failure.error("a record cannot be queued"))?;
+            let mut delivery = producer.queue(record).await.map_err(|failure| {
+                self.is_lost |= matches!(failure, Failure::Lost(_));
+                failure.error("a record cannot be queued")
+            })?;
             let flushed = tokio::time::timeout(timeout, producer.flush()).await;
             self.rows[number] = match (outcome(&mut delivery).await, flushed) {
                 (Some(Ok(())), _) => Row::Delivered,
                 (Some(Err(Failure::Refused(reason) | Failure::RefusedTogether(reason))), _) => {
                     Row::Refused(reason)
                 }
-                (Some(Err(failure)), _) => return Err(failure.error("the broker did not take a record")),
+                (Some(Err(failure)), _) => {
+                    self.is_lost = true;
+                    return Err(failure.error("the broker did not take a record"));
+                }
                 (None, _) => {
                     self.rows[number] = Row::Queued(delivery);
                     return Err(Error::overloaded("the broker did not confirm a record"));
@@ -183,10 +234,19 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         Ok(())
     }
 
+    /// Refuses all records without an outcome, after a last error.
+    pub(super) fn refuse_rest(&mut self, error: &str) {
+        for row in &mut self.rows {
+            if !matches!(row, Row::Delivered | Row::Refused(_)) {
+                *row = Row::Refused(format!("no broker confirmed it within `give_up`: {error}"));
+            }
+        }
+    }
+
     /// Ends the batch, all of whose records have an outcome. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
         let rows = std::mem::take(&mut self.rows);
-        (self.payload, self.memory) = (None, None);
+        (self.payload, self.begun, self.memory) = (None, None, None);
         let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
             Row::Refused(reason) => Some((number as u32, reason)),
             _ => None,

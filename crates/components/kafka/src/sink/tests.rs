@@ -1,13 +1,21 @@
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use parking_lot::Mutex;
 use thalweg_engine::testing::{self, batch, messages, options};
 use thalweg_engine::{Component, ErrorKind, Rejects, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use thalweg_testbed::{Kafka, Secured};
 
 use super::KafkaSink;
+use super::pending::Pending;
+use super::records::Records;
+use crate::client::{Failure, Outgoing, Producer};
 
 fn text(bytes: Option<&bytes::Bytes>) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -38,6 +46,79 @@ fn options_that_cannot_work_are_mistakes() {
     ] {
         assert_eq!(messages(options::<KafkaSink>(yaml).check()), [expected]);
     }
+}
+
+/// A producer that gives each record the next outcome. None: it has no outcome yet.
+struct Scripted {
+    outcomes: Mutex<VecDeque<Option<Result<(), Failure>>>>,
+    sent: Mutex<Vec<String>>,
+}
+
+impl Scripted {
+    fn new(outcomes: impl IntoIterator<Item = Option<Result<(), Failure>>>) -> Self {
+        Self { outcomes: Mutex::new(outcomes.into_iter().collect()), sent: Mutex::default() }
+    }
+}
+
+type Scheduled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+impl Producer for Scripted {
+    type Delivery = Scheduled;
+
+    async fn queue(&self, record: Outgoing) -> Result<Scheduled, Failure> {
+        self.sent.lock().push(String::from_utf8_lossy(&record.value).into_owned());
+        let mut outcome = self.outcomes.lock().pop_front().unwrap_or(Some(Ok(())));
+        Ok(Box::pin(poll_fn(move |_| outcome.take().map_or(Poll::Pending, Poll::Ready))))
+    }
+
+    async fn flush(&self) {}
+
+    fn has_retried(&self) -> bool {
+        false
+    }
+
+    async fn close(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_producer_did_not_confirm_is_sent_by_the_next_one_in_order() {
+    let mut records = Records::new(&options::<KafkaSink>("{ brokers: 'a:1', topic: t }"));
+    let batch = batch(["a", "b", "c", "d", "e"]);
+    let mut pending = Pending::default();
+    pending.begin(&batch, || testing::context().memory.claim(1));
+    let lost = || Failure::Lost("fenced".to_owned());
+    let refused = Failure::Refused("too large".to_owned());
+    let first = Scripted::new([Some(Ok(())), Some(Err(lost())), None, Some(Err(refused)), Some(Err(lost()))]);
+    let second = Duration::from_secs(1);
+    let error = pending.send(&first, &mut records, &batch, second).await.unwrap_err();
+    assert_eq!(error.full(), "the broker did not take records: fenced");
+    assert!(error.kind().is_temporary() && pending.take_is_lost() && !pending.take_is_lost());
+    pending.recall().await;
+    assert!(!pending.is_any());
+    let next = Scripted::new([]);
+    pending.send(&next, &mut records, &batch, second).await.unwrap();
+    assert_eq!(*first.sent.lock(), ["a", "b", "c", "d", "e"]);
+    assert_eq!(*next.sent.lock(), ["b", "c", "e"]);
+    assert_eq!(pending.finish(), [(3, "too large".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_without_an_outcome_stay_queued_and_a_later_call_waits_for_them() {
+    let mut records = Records::new(&options::<KafkaSink>("{ brokers: 'a:1', topic: t }"));
+    let batch = batch(["a", "b"]);
+    let mut pending = Pending::default();
+    pending.begin(&batch, || testing::context().memory.claim(1));
+    let producer = Scripted::new([None, None]);
+    for _ in 0..2 {
+        let sent = pending.send(&producer, &mut records, &batch, Duration::from_secs(1)).await;
+        assert_eq!(sent.unwrap_err().full(), "the broker did not confirm 2 records within 1 s");
+        assert!(pending.is_any() && !pending.take_is_lost());
+        pending.begin(&batch, || panic!("it is the same batch"));
+    }
+    assert_eq!(*producer.sent.lock(), ["a", "b"]);
+    pending.refuse_rest("down");
+    let reason = "no broker confirmed it within `give_up`: down".to_owned();
+    assert_eq!(pending.finish(), [(0, reason.clone()), (1, reason)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,6 +213,35 @@ async fn a_batch_waits_for_a_broker_that_is_killed_and_is_stored_once_and_in_ord
     let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
     assert_eq!(stored, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_stored() {
+    let mut kafka = Kafka::start(1).unwrap();
+    let yaml = format!("{{ brokers: '{}', topic: t, timeout: 1s, give_up: 3s }}", kafka.relayed_address());
+    let mut sink = options::<KafkaSink>(&yaml).build(&testing::context()).unwrap();
+    sink.open(None).await.unwrap();
+    let mut refused = Vec::new();
+    for text in ["before", "while it is down", "after"] {
+        let batch = batch([text]);
+        let mut rejects = Rejects::default();
+        while let Err(error) = sink.write(&batch, &mut rejects).await {
+            assert!(error.kind().is_temporary(), "{}", error.full());
+        }
+        refused.extend(rejects.take().into_iter().map(|(_, reason)| (text, reason)));
+        batch.settle(thalweg_record::Outcome::Delivered);
+        match text {
+            "before" => kafka.kill().unwrap(),
+            "while it is down" => tokio::task::block_in_place(|| kafka.restart().unwrap()),
+            _ => {}
+        }
+    }
+    sink.finish().await.unwrap();
+    let [("while it is down", reason)] = &refused[..] else { panic!("{refused:?}") };
+    assert!(reason.starts_with("no broker confirmed it within `give_up`: "), "{reason}");
+    let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
+    let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
+    assert_eq!(stored, ["before", "after"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

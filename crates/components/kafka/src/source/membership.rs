@@ -64,6 +64,11 @@ impl Membership {
         self.has_begun.load(Relaxed)
     }
 
+    /// True if the member reads at least one partition.
+    pub(super) fn has_partitions(&self) -> bool {
+        !self.state.lock().owned.is_empty()
+    }
+
     /// Notes records that are passed on.
     pub(super) fn note(&self, records: &[Incoming]) {
         let mut state = self.state.lock();

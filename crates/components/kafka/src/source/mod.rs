@@ -46,6 +46,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const KEEP: Duration = Duration::from_millis(20);
 /// How long requests may fail before the source says so, and connects again.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a member without partitions waits for some before it ends. The broker keeps those of a member
+/// that was killed until its session ends, by default for 45 s.
+const UNASSIGNED: Duration = Duration::from_mins(1);
 /// The time that a member has to give up partitions, and how long it waits for records on their way.
 const REBALANCE_TIMEOUT: Duration = Duration::from_secs(60);
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
@@ -109,8 +112,9 @@ pub struct KafkaSource {
     /// others. The default is 10 s.
     #[serde(default = "thalweg_net::net::defaults::ten_seconds")]
     session_timeout: TimeSpan,
-    /// End the source after this time without records, when its partitions are read to their ends. By default
-    /// it reads until the run is stopped.
+    /// End the source after this time without records, when its partitions are read to their ends. A member
+    /// that gets no partition ends after a minute at the earliest. By default it reads until the run is
+    /// stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -276,7 +280,8 @@ impl SourceConfig for KafkaSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let lag = Arc::new(AtomicU64::new(0));
         let shown = lag.clone();
-        context.details.show("lag", move || shown.load(Relaxed));
+        let help = "Records of its partitions that it has not read yet.";
+        context.details.show_gauge("lag", help, move || shown.load(Relaxed));
         let patterns = self.patterns().map_err(|mistake| Error::permanent(mistake.message))?;
         Ok(Box::new(Kafka {
             receiving: self.receiving(context),
@@ -381,16 +386,24 @@ impl Kafka {
                 }
                 Err(failure) => self.failed(failure, &mut times).await?,
             }
-            if let Some(idle) = self.config.end_after_idle
-                && times.active.elapsed() >= idle.duration()
-                && (membership.has_begun() || times.topics.is_empty())
-                && consumer.lag().await == Some(0)
-            {
+            if self.is_read(consumer, membership, &times).await {
                 return Ok(());
             }
             self.commit(consumer, membership, &mut times).await;
         }
         Ok(())
+    }
+
+    /// True if the source is to end at the ends of its partitions, and is there.
+    async fn is_read(&self, consumer: &dyn Consumer, membership: &Membership, times: &Times) -> bool {
+        let Some(idle) = self.config.end_after_idle else { return false };
+        let idle = match times.topics.is_empty() || membership.has_partitions() {
+            true => idle.duration(),
+            false => idle.duration().max(UNASSIGNED),
+        };
+        times.active.elapsed() >= idle
+            && (membership.has_begun() || times.topics.is_empty())
+            && consumer.lag().await == Some(0)
     }
 
     /// Subscribes to the topics: at the start, and later when patterns may match new ones.
@@ -438,7 +451,10 @@ impl Kafka {
     async fn commit(&self, consumer: &dyn Consumer, membership: &Membership, times: &mut Times) {
         if times.committed.elapsed() >= COMMIT_EVERY {
             membership.commit(consumer).await;
-            self.lag.store(consumer.lag().await.unwrap_or_default(), Relaxed);
+            // Unknown after a change of partitions, until records of each were asked for.
+            if let Some(lag) = consumer.lag().await {
+                self.lag.store(lag, Relaxed);
+            }
             times.committed = Instant::now();
         }
     }

@@ -161,13 +161,15 @@ impl Input {
         self.arenas.clear();
         let Some(partition) = self.options.partition else { return Ok(()) };
         let is_whole = !self.is_torn && !self.cutter.is_skipping();
-        if is_whole && self.carry.len() <= rest::MOST_KEPT {
-            rest::end(partition, &self.carry, out);
+        let mut rest = self.cutter.unfinished_lines();
+        rest.extend_from_slice(&self.carry);
+        if is_whole && rest.len() <= rest::MOST_KEPT {
+            rest::end(partition, &rest, out);
             return Ok(());
         }
         // The next run rejects the rest of this message.
         let path = self.options.path.as_ref();
-        cut::reject_rest(&self.cutter, &self.carry, STOPPED, path, out).await
+        cut::reject_rest(&mut self.cutter, &self.carry, STOPPED, path, out).await
     }
 
     /// Ends the input, or accepts no more pieces from the thread. Pieces that it has already read are still
@@ -328,7 +330,7 @@ impl Source for Input {
                         Some(damage) => format!("breaks off in {shown}: {damage}"),
                         None => format!("breaks off: cannot read more of {shown}: {error}"),
                     };
-                    cut::reject_rest(&self.cutter, &self.carry, &reason, path.as_ref(), out).await?;
+                    cut::reject_rest(&mut self.cutter, &self.carry, &reason, path.as_ref(), out).await?;
                     self.carry.clear();
                     self.arenas.clear();
                     return Err(Error::permanent(match Damage::of(&error) {

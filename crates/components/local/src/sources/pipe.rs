@@ -70,6 +70,10 @@ sinks:
             let mistake = Mistake::new("path", format!("`{}` names no pipe.", self.path.escape_debug()));
             mistakes.push(mistake.help("Write for example `path: input.pipe`."));
         }
+        if self.cut.charset.is_marked() {
+            let mistake = Mistake::new("charset", "Each writer of a pipe may order the bytes differently.");
+            mistakes.push(mistake.help("Write `utf-16le` or `utf-16be`."));
+        }
         mistakes
     }
 }
@@ -335,5 +339,6 @@ mod tests {
         let error = sent.result.unwrap().full();
         assert!(error.contains("it is not a named pipe"), "{error}");
         assert_eq!(options::<PipeSource>("path: ''").check()[0].option, "path");
+        assert_eq!(options::<PipeSource>("{ path: a, charset: utf-16 }").check()[0].option, "charset");
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::gelf::{Chunks, Lost};
 use super::listener::Sender;
 use super::{Cut, Cuts, Datagrams, Format};
+use thalweg_codec::charset::Charset;
 use thalweg_codec::framing::KEPT;
 use thalweg_codec::stream_framing::{By, StreamFraming};
 use thalweg_stream::cut::too_long;
@@ -42,7 +43,7 @@ struct Datagram {
 
 /// Receives datagrams until the run stops, or until none arrived for `end_after_idle`. With `framing`, each
 /// datagram is cut into messages, or is a part of a message of GELF. Without it, each is one message, without
-/// line feeds, carriage returns and NULs at its end.
+/// line feeds, carriage returns and NULs at its end. The text is in this character set.
 ///
 /// # Errors
 /// If the socket fails, or the messages cannot be sent.
@@ -50,11 +51,12 @@ pub async fn receive<F: Format>(
     socket: &Datagrams,
     framing: Option<&StreamFraming>,
     limit: ByteSize,
+    charset: Charset,
     end_after_idle: Option<Duration>,
     mut format: F,
     out: &mut SourceOutput,
 ) -> Result<(), Error> {
-    let mut receiver = Receiver::new(socket, framing, limit, out.share().budget());
+    let mut receiver = Receiver::new(socket, framing, limit, charset, out.share().budget());
     let mut last = Instant::now();
     let mut is_over = false;
     while !is_over {
@@ -90,6 +92,7 @@ struct Receiver<'a> {
     socket: &'a Datagrams,
     framing: Option<&'a StreamFraming>,
     limit: ByteSize,
+    charset: Charset,
     /// The chunks of incomplete messages, if datagrams are parts of messages of GELF.
     chunks: Option<Chunks>,
     /// The last sender, and its name.
@@ -101,6 +104,7 @@ impl<'a> Receiver<'a> {
         socket: &'a Datagrams,
         framing: Option<&'a StreamFraming>,
         limit: ByteSize,
+        charset: Charset,
         budget: &Budget,
     ) -> Self {
         let is_gelf = framing.is_some_and(|framing| framing.by == By::Gelf);
@@ -108,6 +112,7 @@ impl<'a> Receiver<'a> {
             socket,
             framing: framing.filter(|_| !is_gelf),
             limit,
+            charset,
             chunks: is_gelf.then(|| Chunks::new(limit, budget)),
             peer: None,
         }
@@ -193,7 +198,7 @@ impl<'a> Receiver<'a> {
                 _ => self.socket.name(*sender),
             };
             self.peer = Some((*sender, name.clone()));
-            let mut cut = Cut::of(buffer.clone());
+            let mut cut = Cut { charset: self.charset, ..Cut::of(buffer.clone()) };
             for datagram in group {
                 match &datagram.fault {
                     Some(fault) => cut.rejected.push((datagram.range.clone(), fault.clone().into())),
@@ -229,7 +234,7 @@ fn divide(cut: &mut Cut, range: Range<usize>, framing: Option<&StreamFraming>, l
     };
     let datagram = cut.buffer.slice_with_length(range.start, range.len());
     let moved = |piece: Range<usize>| piece.start + range.start..piece.end + range.start;
-    for found in Cuts::new(datagram, framing.begin(limit, false), limit) {
+    for found in Cuts::new(datagram, framing.begin(limit, false).reading(cut.charset), limit) {
         cut.messages.extend(found.messages.into_iter().map(moved));
         cut.rejected.extend(found.rejected.into_iter().map(|(piece, reason)| (moved(piece), reason)));
     }
@@ -259,7 +264,14 @@ mod tests {
         }
         let (socket, limit) = (Datagrams::Udp(socket), ByteSize(2 << 20));
         let chunks = Some(Chunks::new(limit, &Budget::new(64 << 20)));
-        let mut receiver = Receiver { socket: &socket, framing: None, limit, chunks, peer: None };
+        let mut receiver = Receiver {
+            socket: &socket,
+            framing: None,
+            limit,
+            charset: Charset::default(),
+            chunks,
+            peer: None,
+        };
         let mut counts = Vec::new();
         while counts.iter().sum::<usize>() < 3 {
             socket.ready().await.unwrap();

@@ -17,6 +17,7 @@ use thalweg_record::{Incomplete, Lease, Share, ViewBuilder};
 use tokio::time::{Instant, timeout};
 
 use super::Stream;
+use thalweg_codec::charset::Charset;
 use thalweg_codec::framing::{After, KEPT, MAX_ROWS};
 use thalweg_codec::stream_framing::StreamCutter;
 use thalweg_stream::cut::too_long;
@@ -37,6 +38,8 @@ pub struct Cut {
     pub messages: Vec<Range<usize>>,
     /// Ranges that cannot be used, with the reason.
     pub rejected: Vec<Rejected>,
+    /// The character set of the bytes.
+    pub charset: Charset,
 }
 
 /// A range of a buffer that cannot be used, with the reason. Most reasons are constants: a peer can send a
@@ -96,12 +99,25 @@ impl Format for Plain {
 impl Cut {
     /// Returns a cut of this buffer, without messages yet.
     pub fn of(buffer: Buffer) -> Self {
-        Self { buffer, messages: Vec::new(), rejected: Vec::new() }
+        Self { buffer, messages: Vec::new(), rejected: Vec::new(), charset: Charset::default() }
     }
 
     /// Adds the messages that `bytes` contains, until the cut has [`MAX_ROWS`]. Returns true if `bytes` may
     /// contain more.
     fn add(
+        &mut self,
+        partitioner: &mut StreamCutter,
+        bytes: &[u8],
+        after: After,
+        limit: ByteSize,
+    ) -> Result<bool, String> {
+        let added = self.add_messages(partitioner, bytes, after, limit);
+        // The first bytes of a stream may have told it.
+        self.charset = partitioner.charset();
+        added
+    }
+
+    fn add_messages(
         &mut self,
         partitioner: &mut StreamCutter,
         bytes: &[u8],
@@ -131,6 +147,38 @@ impl Cut {
         self.messages.iter().any(|range| !range.is_empty())
     }
 
+    /// Returns the cut with its messages in UTF-8. Those that are invalid are rejected.
+    fn decoded(self, out: &SourceOutput) -> Self {
+        if self.charset.is_utf8() {
+            return self;
+        }
+        let Self { buffer, messages, mut rejected, charset } = self;
+        let mut bytes = Vec::with_capacity(messages.iter().map(Range::len).sum());
+        let copy = |range: Range<usize>, bytes: &mut Vec<u8>| {
+            let start = bytes.len();
+            bytes.extend_from_slice(buffer.get(range).unwrap_or_default());
+            start..bytes.len()
+        };
+        for (range, _) in &mut rejected {
+            *range = copy(range.clone(), &mut bytes);
+        }
+        let mut decoded = Vec::with_capacity(messages.len());
+        for range in messages {
+            let start = bytes.len();
+            let message = buffer.get(range.clone()).unwrap_or_default();
+            match charset.decode_onto(message, &mut bytes) {
+                Ok(()) => decoded.push(start..bytes.len()),
+                Err(reason) => {
+                    bytes.truncate(start);
+                    let kept = range.start..range.end.min(range.start + KEPT);
+                    rejected.push((copy(kept, &mut bytes), reason.into()));
+                }
+            }
+        }
+        let buffer = out.claim(bytes.capacity()).freeze(bytes);
+        Self { messages: decoded, rejected, ..Self::of(buffer) }
+    }
+
     fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.rejected.is_empty()
     }
@@ -141,20 +189,21 @@ impl Cut {
     /// # Errors
     /// If the messages cannot be sent.
     pub async fn send<F: Format>(
-        mut self,
+        self,
         format: &mut F,
         peer: &Arc<str>,
         acked: bool,
         out: &mut SourceOutput,
         mut sent: impl FnMut(Sent),
     ) -> Result<(), Error> {
-        let mut rejected = std::mem::take(&mut self.rejected);
-        let ranges = self.messages.capacity() * size_of::<Range<usize>>();
+        let mut cut = self.decoded(out);
+        let mut rejected = std::mem::take(&mut cut.rejected);
+        let ranges = cut.messages.capacity() * size_of::<Range<usize>>();
         let _claimed = out.claim(ranges + rejected.capacity() * size_of::<Rejected>());
         let mut from = 0;
-        while from < self.messages.len() {
-            let to = self.messages.len().min(from + format.most_rows());
-            let received = format.received(&self, from..to, peer, &mut rejected);
+        while from < cut.messages.len() {
+            let to = cut.messages.len().min(from + format.most_rows());
+            let received = format.received(&cut, from..to, peer, &mut rejected);
             from = to;
             if let Some(received) = received {
                 let messages = received.reading.payload.len();
@@ -168,10 +217,10 @@ impl Cut {
                 sent(Sent { messages, rejected: 0, settled });
             }
             if rejected.len() >= MAX_ROWS {
-                self.reject(&mut rejected, peer, acked, out, &mut sent).await?;
+                cut.reject(&mut rejected, peer, acked, out, &mut sent).await?;
             }
         }
-        self.reject(&mut rejected, peer, acked, out, &mut sent).await
+        cut.reject(&mut rejected, peer, acked, out, &mut sent).await
     }
 
     /// Sends rejected messages, in batches: a batch for each of a million empty lines would take kilobytes
@@ -438,7 +487,7 @@ impl StreamReader {
         let Held { memory, lease, .. } = self.held.take()?;
         let kept = memory.len().min(KEPT);
         let rejected = vec![(0..kept, format!("is cut off: {reason}").into())];
-        (kept > 0).then(|| Cut { buffer: lease.freeze(memory), messages: Vec::new(), rejected })
+        (kept > 0).then(|| Cut { rejected, ..Cut::of(lease.freeze(memory)) })
     }
 
     fn cut(

@@ -27,6 +27,11 @@ use crate::pieces::Pieces;
 pub struct EncodeConfig(Encoding);
 
 impl EncodeConfig {
+    /// Returns the format `json` without options: the default of sinks whose targets take only JSON.
+    pub fn json() -> Self {
+        Self(Encoding::json())
+    }
+
     /// True if payloads stay as they are.
     pub fn is_raw(&self) -> bool {
         self.0.is_raw()

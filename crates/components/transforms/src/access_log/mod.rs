@@ -33,7 +33,8 @@ pub(crate) enum Shape {
     Spaced(usize),
     /// The line of a request, whose parts become fields as well.
     Request,
-    /// The same, but it is empty or begins with `?`, so it may follow another variable directly.
+    /// As [`Plain`](Self::Plain), but it is empty or begins with `?`, so it may follow another variable
+    /// directly.
     Query,
     /// One value or several, separated by `, ` and ` : `, as nginx writes those of upstream servers, and
     /// proxies the addresses of clients. A number is that of the last server, which answered.

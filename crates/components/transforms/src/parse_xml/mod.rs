@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::json_columns::Wanted;
 use thalweg_config::List;
-use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
+use thalweg_engine::Component;
 
-use crate::objects::ObjectOptions;
+use crate::objects::{ObjectOptions, object_transform};
 use document::Document;
 
 /// Parses XML: one document in each message.
@@ -94,17 +94,10 @@ sinks:
 "#;
 }
 
-impl TransformConfig for ParseXml {
-    fn fields(&self) -> Vec<String> {
-        vec![self.options.field.clone()]
-    }
-
-    fn fields_after(&self, before: KnownFields) -> KnownFields {
-        before.with_others()
-    }
-
-    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        let wanted = Wanted { flatten: self.flatten, ..self.options.wanted([]) };
-        Ok(self.options.parser(Document::new(self), wanted, context))
+impl ParseXml {
+    fn syntax(&self) -> (Document, Wanted) {
+        (Document::new(self), Wanted { flatten: self.flatten, ..self.options.wanted([]) })
     }
 }
+
+object_transform!(ParseXml);

@@ -1,6 +1,7 @@
 //! The table of consumers.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
+use super::cluster::CLUSTER;
 use super::{OptionRule, PluginKind, Role, idle, used};
 
 const COMMON: &[OptionRule] = &[
@@ -93,7 +94,31 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("PrivateKey", Text, "`tls: { key: … }`"),
         ],
     ),
-    without("consumer.Kafka", "The source `kafka` reads topics; its options are not translated yet."),
+    PluginKind {
+        name: "consumer.Kafka",
+        role: Role::Consumer,
+        becomes: "source `kafka`",
+        options: &[
+            used("Topic", Text, "`topics`"),
+            used("GroupId", Text, "`group`; without it the group has the name of the client and the topic"),
+            used("DefaultOffset", Text, "`start: latest` (`newest`) or `earliest` (`oldest`)"),
+            used("DefaultFetchSizeByte", Number, "`fetch_size`"),
+            used("SetMetadata", Flag, "`fields: [topic, key]`"),
+            idle(
+                "OffsetFile",
+                Text,
+                "the broker keeps the offsets of the group; those in a file are not read",
+            ),
+            idle("PresistTimoutMs", Number, "offsets are committed each second"),
+            idle("FolderPermissions", Text, "the broker keeps the offsets of the group"),
+            idle("Ordered", Flag, "the messages of a partition are always in order"),
+            idle("MaxFetchSizeByte", Number, "a record that is larger than `fetch_size` is read"),
+            idle("MinFetchSizeByte", Number, "a broker answers as soon as it has a record"),
+            idle("FetchTimeoutMs", Number, "a broker answers as soon as it has a record"),
+        ],
+        shared: &[COMMON, CLUSTER],
+        refused: None,
+    },
     without("consumer.AwsKinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
     without("consumer.Kinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
     consumer(

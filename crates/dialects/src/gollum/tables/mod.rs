@@ -4,6 +4,7 @@
 //! refusals from it. A test compares the page `docs/from-gollum.md` with it. If a table calls an option used
 //! but no code reads it, the option is a mistake in every file, so a table cannot promise too much.
 
+mod cluster;
 pub mod consumers;
 mod filters;
 pub mod formatters;
@@ -51,6 +52,8 @@ pub enum Takes {
     List,
     /// A mapping of names to texts.
     Map,
+    /// A mapping of names to settings.
+    Groups,
     /// A list of plugins: names, or names with their settings.
     Plugins,
 }

@@ -1,6 +1,7 @@
 //! The table of producers.
 
-use super::Takes::{Flag, List, Map, Number, Plugins, Text};
+use super::Takes::{Flag, Groups, List, Map, Number, Plugins, Text};
+use super::cluster::CLUSTER;
 use super::{OptionRule, PluginKind, Role, idle, used};
 
 const COMMON: &[OptionRule] = &[
@@ -24,6 +25,8 @@ const BUFFERED: &[OptionRule] = &[
 ];
 
 const BATCHES: &str = "messages are always sent in batches; a batch is written when it arrives";
+
+const RETRIES: &str = "messages that the server cannot take are sent again for as long as it takes";
 
 const BATCHED: &[OptionRule] = &[
     idle("Batch/MaxCount", Number, BATCHES),
@@ -50,6 +53,9 @@ const fn without(name: &'static str, why: &'static str) -> PluginKind {
         refused: Some(why),
     }
 }
+
+const PARTITIONS: &str =
+    "a record with a key goes to the partition of its hash (murmur2), any other one to any";
 
 const PARTITIONER: &str = "`framing: { by: … }` of the answers";
 
@@ -82,9 +88,23 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[used("Console", Text, "`target`: `stdout` or `stderr`")],
         &[COMMON, BUFFERED],
     ),
-    without(
+    producer(
         "producer.ElasticSearch",
-        "thalweg has no sink for Elasticsearch yet; it comes with the connectors.",
+        "sink `elasticsearch`, one for each stream",
+        &[
+            used("Servers", List, "`url`: the first of them"),
+            used("User", Text, "`auth: { user: … }`"),
+            used("Password", Text, "`auth: { password: … }`"),
+            used("SetGzip", Flag, "`compression: gzip`"),
+            used(
+                "StreamProperties",
+                Groups,
+                "`index`, with the time for `TimeBasedIndex`; `Type`, `Mapping` and `Settings` have no effect",
+            ),
+            idle("Retry/Count", Number, RETRIES),
+            idle("Retry/TimeToWaitSec", Number, RETRIES),
+        ],
+        &[COMMON, BATCHED],
     ),
     producer(
         "producer.File",
@@ -118,9 +138,47 @@ pub(super) const KINDS: &[PluginKind] = &[
         ],
         &[COMMON, BUFFERED],
     ),
-    without("producer.InfluxDB", "thalweg has no sink for InfluxDB yet; it comes with the connectors."),
-    without("producer.Kafka", "The sink `kafka` writes topics; its options are not translated yet."),
-    without("native.KafkaProducer", "The sink `kafka` writes topics; its options are not translated yet."),
+    producer(
+        "producer.InfluxDB",
+        "sink `influxdb` with `precision: ms`",
+        &[
+            used("Version", Number, "must be more than 90: the line protocol is written"),
+            used("Host", Text, "`url`"),
+            used("User", Text, "`auth: { user: … }`"),
+            used("Password", Text, "`auth: { password: … }`"),
+            used("Database", Text, "`database`; without elements of time"),
+            used("TimeBasedName", Flag, "decides whether `Database` may have elements of time"),
+            used("RetentionPolicy", Text, "`retention_policy`"),
+        ],
+        &[COMMON, BATCHED],
+    ),
+    producer(
+        "producer.Kafka",
+        "sink `kafka`",
+        &[
+            used("Topics", Map, "`topic`, in a sink for each stream; the name of the stream by default"),
+            used("KeyFrom", Text, "`key`"),
+            used("Compression", Text, "`compression`: `none`, `gzip` (`zip`) or `snappy`"),
+            used("RequiredAcks", Number, "`acks: leader` (0 and 1) or `all`, which is also the default"),
+            used("TimeoutMs", Number, "`timeout`"),
+            idle("Partitioner", Text, PARTITIONS),
+            idle("PartitionHasher", Text, PARTITIONS),
+            idle("GracePeriodMs", Number, "messages wait until the broker has them"),
+            idle("SendRetries", Number, "messages are sent until the broker has them"),
+            idle("SendTimeoutMs", Number, "messages wait until the broker has them"),
+            idle("AllowNilValue", Flag, "an empty payload is an empty value, never a tombstone"),
+            idle("Batch/MinCount", Number, BATCHES),
+            idle("Batch/MaxCount", Number, BATCHES),
+            idle("Batch/MinSizeByte", Number, BATCHES),
+            idle("Batch/SizeMaxKB", Number, BATCHES),
+            idle("Batch/TimeoutMs", Number, BATCHES),
+        ],
+        &[COMMON, BUFFERED, CLUSTER],
+    ),
+    without(
+        "native.KafkaProducer",
+        "Its options are those of a library that thalweg does not use. Use `producer.Kafka`, or the sink `kafka`.",
+    ),
     producer(
         "producer.Proxy",
         "sink `proxy`",

@@ -130,6 +130,41 @@ B: { Type: producer.StatsdMetrics, Streams: [b, rest], StreamMapping: { b: bees 
 }
 
 #[test]
+fn documents_and_points() {
+    let written = converted(
+        r#"
+In: { Type: consumer.Console, Streams: [logs, points] }
+Search:
+  Type: producer.ElasticSearch
+  Streams: logs
+  Servers: ["http://one:9200", "http://two:9200"]
+  User: me
+  Password: secret
+  SetGzip: true
+  Retry: { Count: 3 }
+  StreamProperties:
+    logs: { Index: shop, Type: log, TimeBasedIndex: true, TimeBasedFormat: "2006.01" }
+Points: { Type: producer.InfluxDB, Streams: points, Host: "db:8086", Database: site, RetentionPolicy: week }
+"#,
+    );
+    for expected in [
+        "url: \"http://one:9200\"",
+        "user: me",
+        "password: secret",
+        "compression: gzip",
+        "encode: raw",
+        "index: \"shop_{meta.time:%Y.%m}\"",
+        "url: \"http://db:8086\"",
+        "database: site",
+        "retention_policy: week",
+        "precision: ms",
+    ] {
+        let plain = |text: &str| text.replace(['"', '\''], "");
+        assert!(plain(&written).contains(&plain(expected)), "{expected}\n{written}");
+    }
+}
+
+#[test]
 fn a_producer_on_several_streams_that_looks_at_them() {
     assert_snapshot!(converted(
         r#"

@@ -22,7 +22,7 @@ In:
     - format.MetadataCopy
     - consumer.Console
 Broker:
-  Type: producer.Kafka
+  Type: producer.Redis
   Streams: s
 Out:
   Type: producer.File

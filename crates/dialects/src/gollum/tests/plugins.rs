@@ -10,6 +10,7 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
         ("format.Flatten", "Target") => "a",
         ("format.Template", "SkipIfEmpty") => "false",
         ("consumer.Console", "Pipe") => "/tmp/pipe",
+        ("producer.InfluxDB", "Version") => "100",
         (_, "Partitioner") => "binary_be",
         ("consumer.Syslogd", "Format") => "RFC3164",
         ("producer.Console", "Console") => "stderr",
@@ -36,6 +37,7 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
             Takes::Flag => "\"true\"",
             Takes::List => "one",
             Takes::Map => "{ other: metric }",
+            Takes::Groups => "{ s: { Index: a, Type: b, TimeBasedIndex: true } }",
             Takes::Plugins => "[]",
         },
     };
@@ -61,6 +63,15 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     }
     if option.starts_with("Rotation/") || option.starts_with("Prune/") {
         needed.push(("Rotation/Enable", "true"));
+    }
+    if kind.name == "producer.InfluxDB" && option == "Password" {
+        needed.push(("User", "me"));
+    }
+    if option.starts_with("Tls") {
+        needed.push(("TlsEnable", "true"));
+    }
+    if option.starts_with("Sasl") {
+        needed.push(("SaslEnable", "true"));
     }
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));

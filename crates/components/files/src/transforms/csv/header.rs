@@ -2,6 +2,7 @@
 
 use std::io::{Cursor, Read};
 
+use thalweg_codec::charset::Charset;
 use thalweg_codec::csv::{RecordPosition, Records, names};
 use thalweg_codec::decompress::Decoder;
 use thalweg_store::Object;
@@ -16,6 +17,13 @@ impl Csv {
     #[must_use]
     pub fn with_delimiter(mut self, delimiter: String) -> Self {
         self.options.delimiter = delimiter;
+        self
+    }
+
+    /// Sets the character set. An unknown one is a mistake of the configuration, and is ignored here.
+    #[must_use]
+    pub fn with_charset(mut self, name: &str) -> Self {
+        self.charset = Charset::try_from(name.to_owned()).unwrap_or_default();
         self
     }
 
@@ -40,9 +48,14 @@ impl Csv {
             head = text;
         }
         let dialect = self.options.dialect(&self.quote);
-        let mut records = Records::new(dialect, self.max_message_bytes, RecordPosition::default());
-        let record = records.next(&head, is_all).filter(|record| record.fault.is_none())?;
-        names(dialect, head.get(record.range)?, self.max_columns.max(1), &mut String::new()).ok()
+        let (_, charset) = self.charset.after_mark(&head, is_all)?;
+        let records = Records::new(dialect, self.max_message_bytes, RecordPosition::default());
+        let mut records = records.reading(charset);
+        let searched = records.searched(&head, is_all);
+        let record = records.next(&searched, is_all).filter(|record| record.fault.is_none())?;
+        let mut header = Vec::new();
+        charset.decode_onto(head.get(records.in_buffer(&record.range))?, &mut header).ok()?;
+        names(dialect, &header, self.max_columns.max(1), &mut String::new()).ok()
     }
 }
 
@@ -61,6 +74,8 @@ mod tests {
         assert_eq!(columns(b"a;b c", true), expected);
         assert_eq!(columns(b"a;b c", false), None);
         assert_eq!(columns(b"", true), None);
+        let csv = Csv::default().with_charset("utf-16");
+        assert_eq!(csv.columns_in(b"\xfe\xff\0a\0,\0b\0\n".to_vec(), false).unwrap(), ["a", "b"]);
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         packed.write_all(b"a;b c\n").unwrap();
         packed.write_all(&vec![b'1'; 100_000]).unwrap();

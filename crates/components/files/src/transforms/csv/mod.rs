@@ -6,6 +6,8 @@
 //!
 //! See docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{BinaryViewArray, UInt64Array};
@@ -23,7 +25,7 @@ use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
 use crate::plain::Plain;
 use thalweg_codec::charset::Charset;
 use thalweg_codec::columns::{Columns, shortened};
-use thalweg_codec::csv::{CsvOptions, Dialect, Fault, RecordPosition, Records, names};
+use thalweg_codec::csv::{CsvOptions, Dialect, Fault, Record, RecordPosition, Records, names};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, check_limit};
 use thalweg_stream::arenas::Arenas;
@@ -65,9 +67,11 @@ pub struct Csv {
     options: CsvOptions,
     /// How the files are compressed: `auto` (the default) detects it from the first bytes of each file.
     compression: Compression,
-    /// The character set of the files, such as `latin1` (as `windows-1252`) or `shift_jis`. It has the
-    /// characters of ASCII in their usual bytes, unlike UTF-16. Messages are in UTF-8. The default is
-    /// `utf-8`.
+    /// The character set of the files, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`. The
+    /// order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+    /// `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a record that is not valid leaves by the
+    /// `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+    /// it is. A byte order mark at the start is removed.
     charset: Charset,
     /// The maximum size of a record, at most 1 GiB. The default is 1 MiB. Of a longer record, the first line
     /// leaves by the `errors` output (at most 4 KiB of it, if the line is too long as well). Reading
@@ -112,11 +116,6 @@ sinks:
                 "List them in `columns`, or leave `header` out if the first record of each file names them.";
             mistakes.push(Mistake::new("header", "The columns have no names.").help(help));
         }
-        if !self.charset.has_ascii() {
-            let mistake =
-                Mistake::new("charset", "Quotes and delimiters are not found in this character set.");
-            mistakes.push(mistake.help("Convert the files with `exec: { command: iconv, … }` before `csv`."));
-        }
         mistakes.extend(check_limit(self.max_message_bytes));
         mistakes
     }
@@ -130,6 +129,7 @@ impl FileReaderConfig for Csv {
             columns: Columns::new(self.options.typing(), &self.columns),
             names: self.columns.to_vec(),
             awaits_header: false,
+            charset: self.charset,
             scratch: String::new(),
             lines: Vec::new(),
             keeps_checkpoints: false,
@@ -147,6 +147,9 @@ struct Saved {
     #[serde(flatten)]
     position: RecordPosition,
     columns: Vec<String>,
+    /// True if a byte order mark tells that the units of `utf-16` begin with their high byte.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    big_endian: bool,
 }
 
 /// Reads files, one after the other.
@@ -159,6 +162,8 @@ struct Table {
     names: Vec<String>,
     /// True if the next record is the header.
     awaits_header: bool,
+    /// The character set of the current file, in the order of bytes that its byte order mark tells.
+    charset: Charset,
     scratch: String,
     /// The line number at which each record of a batch begins.
     lines: Vec<u64>,
@@ -182,6 +187,34 @@ const VALUE: usize = 16;
 /// more memory and saved no time.
 const ROWS: usize = 4096;
 
+/// With this many bytes of text that had to be decoded, a batch is complete. They count on the budget only
+/// when the batch is sent.
+const DECODED: usize = 256 << 10;
+
+/// Records out of a buffer.
+struct Taken {
+    payload: ViewBuilder,
+    positions: Vec<u64>,
+    /// The record after these, if it cannot be used, and the reason.
+    faulty: Option<(Record, String)>,
+    /// True if the buffer may contain more records.
+    is_full: bool,
+    /// Where to resume after these records.
+    next: RecordPosition,
+}
+
+impl Taken {
+    fn over(buffer: &Buffer, next: RecordPosition) -> Self {
+        Self {
+            payload: ViewBuilder::over(std::slice::from_ref(buffer), 64),
+            positions: Vec::with_capacity(64),
+            faulty: None,
+            is_full: true,
+            next,
+        }
+    }
+}
+
 #[async_trait]
 impl FileReader for Table {
     async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
@@ -189,7 +222,7 @@ impl FileReader for Table {
         self.keeps_checkpoints = out.keeps_checkpoints();
         let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.position);
         let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
-        let mut records = Records::new(self.dialect, self.config.max_message_bytes, from);
+        self.charset = self.config.charset.ordered(saved.as_ref().is_some_and(|saved| saved.big_endian));
         match saved {
             Some(saved) => {
                 self.awaits_header = false;
@@ -197,9 +230,24 @@ impl FileReader for Table {
             }
             None => self.awaits_header = self.config.header.unwrap_or(self.config.columns.is_empty()),
         }
+        let mut records = (from.offset > 0).then(|| self.records(from));
         loop {
             let buffer = plain.more(&mut self.arenas, out).await;
-            self.send(&buffer, plain.is_end(), &mut records, out).await?;
+            let records = match &mut records {
+                Some(records) => records,
+                None => match self.charset.after_mark(&buffer, plain.is_end()) {
+                    Some((_, charset)) => {
+                        self.charset = charset;
+                        records.insert(self.records(from))
+                    }
+                    None => {
+                        plain.check()?;
+                        plain.carry(&buffer);
+                        continue;
+                    }
+                },
+            };
+            self.send(&buffer, plain.is_end(), records, out).await?;
             plain.check()?;
             if plain.is_end() {
                 return Ok(());
@@ -211,6 +259,11 @@ impl FileReader for Table {
 }
 
 impl Table {
+    /// Finds the records of the current file from a position on.
+    fn records(&self, from: RecordPosition) -> Records {
+        Records::new(self.dialect, self.config.max_message_bytes, from).reading(self.charset)
+    }
+
     /// Sends the records in a buffer, in batches.
     async fn send(
         &mut self,
@@ -219,44 +272,11 @@ impl Table {
         records: &mut Records,
         out: &mut SourceOutput,
     ) -> Result<(), FileError> {
-        let mut decoded = String::new();
+        let searched = records.searched(buffer, is_end);
+        let _claimed = matches!(searched, Cow::Owned(_)).then(|| out.claim(searched.len()));
         loop {
-            self.lines.clear();
-            let mut payload = ViewBuilder::over(std::slice::from_ref(buffer), 64);
-            let mut positions = Vec::with_capacity(64);
-            let mut faulty = None;
-            let mut is_full = true;
-            let mut next = records.position();
-            while positions.len() < self.most_rows() {
-                let Some(record) = records.next(buffer, is_end) else {
-                    is_full = false;
-                    break;
-                };
-                let position = records.offset_of(record.range.start);
-                let text = buffer.get(record.range.clone()).unwrap_or_default();
-                let text = match self.config.charset.text(text, position == 0, &mut decoded) {
-                    Ok(text) => text,
-                    Err(reason) if self.awaits_header => {
-                        return Err(FileError::rejected(format!("the header {reason}")));
-                    }
-                    Err(reason) => {
-                        faulty = Some((record, reason));
-                        break;
-                    }
-                };
-                if std::mem::take(&mut self.awaits_header) {
-                    self.learn(text, record.fault)?;
-                    continue;
-                }
-                if let Some(fault) = record.fault {
-                    faulty = Some((record, self.explain(fault)));
-                    break;
-                }
-                next = records.position();
-                positions.push(position);
-                self.lines.push(record.line);
-                payload.push(text);
-            }
+            let Taken { payload, positions, faulty, is_full, next } =
+                self.take(buffer, &searched, is_end, records)?;
             if !positions.is_empty() {
                 self.unsaved += positions.len();
                 // A checkpoint has the names of all columns, so it is not made for each batch of few records.
@@ -270,7 +290,7 @@ impl Table {
                 Some((record, cause)) => {
                     let position = records.offset_of(record.range.start);
                     let mut copy = ViewBuilder::over(&[], 1);
-                    copy.push(buffer.get(record.range).unwrap_or_default());
+                    copy.push(raw(buffer, records.in_buffer(&record.range)));
                     let reason = format!("line {}: {cause}; reading continues at the next line", record.line);
                     let checkpoint = self.checkpoint(records.position());
                     out.reject(Reading { checkpoint, ..reading(copy, vec![position]) }, &reason).await?;
@@ -279,6 +299,46 @@ impl Table {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Takes the records of a batch out of a buffer, in UTF-8.
+    fn take(
+        &mut self,
+        buffer: &Buffer,
+        searched: &[u8],
+        is_end: bool,
+        records: &mut Records,
+    ) -> Result<Taken, FileError> {
+        self.lines.clear();
+        let mut taken = Taken::over(buffer, records.position());
+        let mut decoded = 0;
+        while taken.positions.len() < self.most_rows() && decoded < DECODED {
+            let Some(record) = records.next(searched, is_end) else {
+                taken.is_full = false;
+                break;
+            };
+            let text = raw(buffer, records.in_buffer(&record.range));
+            if std::mem::take(&mut self.awaits_header) {
+                self.learn(text, record.fault)?;
+                continue;
+            }
+            if let Some(fault) = record.fault {
+                taken.faulty = Some((record, self.explain(fault)));
+                break;
+            }
+            match self.charset.push(text, &mut taken.payload) {
+                Ok(true) => decoded += text.len(),
+                Ok(false) => {}
+                Err(reason) => {
+                    taken.faulty = Some((record, reason));
+                    break;
+                }
+            }
+            taken.next = records.position();
+            taken.positions.push(records.offset_of(record.range.start));
+            self.lines.push(record.line);
+        }
+        Ok(taken)
     }
 
     /// Returns the maximum number of records in a batch with the present columns.
@@ -291,9 +351,18 @@ impl Table {
         if !self.config.columns.is_empty() {
             return Ok(());
         }
+        let mut decoded = Vec::new();
+        let text = match self.charset.as_utf8(header) {
+            Some(text) => text,
+            None => {
+                let wrong = |reason| FileError::rejected(format!("the header {reason}"));
+                self.charset.decode_onto(header, &mut decoded).map_err(wrong)?;
+                &decoded
+            }
+        };
         let names = match fault {
             Some(fault) => Err(self.explain(fault)),
-            None => names(self.dialect, header, self.config.max_columns.max(1), &mut self.scratch),
+            None => names(self.dialect, text, self.config.max_columns.max(1), &mut self.scratch),
         };
         let names = names.map_err(|reason| {
             FileError::rejected(format!("the header could not be read: {}", shortened(&reason)))
@@ -312,7 +381,8 @@ impl Table {
 
     /// Returns the checkpoint for a position, or `None` if no checkpoints are saved.
     fn checkpoint(&self, position: RecordPosition) -> Option<Checkpoint> {
-        let saved = Saved { position, columns: self.names.clone() };
+        let big_endian = self.charset.is_marked() && self.charset.is_big_endian();
+        let saved = Saved { position, columns: self.names.clone(), big_endian };
         serde_json::to_value(saved).ok().filter(|_| self.keeps_checkpoints).map(Checkpoint::in_file)
     }
 
@@ -351,6 +421,11 @@ impl Table {
         out.reject_each(wrong, reasons).await?;
         out.send(received(&rest, checkpoint)).await
     }
+}
+
+/// Returns the bytes of a record. The last character of a file may be incomplete.
+fn raw(buffer: &Buffer, range: Range<usize>) -> &[u8] {
+    buffer.get(range.start..range.end.min(buffer.len())).unwrap_or_default()
 }
 
 /// Returns records without fields.

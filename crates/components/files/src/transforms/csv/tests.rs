@@ -157,6 +157,64 @@ async fn other_character_sets_become_utf_8() {
     let read = unpack::<Csv>("{ charset: latin1, delimiter: ';' }", &mut file, 4).await;
     assert_eq!(read.rows(), [json!({"näme": "café", "b": "x\nü"})]);
     assert_eq!(read.payloads(), ["café;\"x\nü\""]);
-    let mistakes = messages(options::<Csv>("charset: utf-16le").check());
-    assert_eq!(mistakes, ["Quotes and delimiters are not found in this character set."]);
+}
+
+#[tokio::test]
+async fn a_table_in_utf_16_is_read_with_the_offsets_of_the_file() {
+    let text = "\u{feff}n\u{0a22};b\r\ncaf\u{e9};\"x\n\u{0a0a}\"\n2;\n";
+    for (charset, is_big) in [("utf-16", true), ("utf-16", false), ("utf-16le", false)] {
+        let order = |unit: u16| if is_big { unit.to_be_bytes() } else { unit.to_le_bytes() };
+        let content: Vec<u8> = text.encode_utf16().flat_map(order).collect();
+        for batch_bytes in [1, 7, 1 << 10] {
+            let yaml = format!("{{ charset: {charset}, delimiter: ';' }}");
+            let read = unpack::<Csv>(&yaml, &mut file_of("a.csv", &content), batch_bytes).await;
+            assert!(read.errors().is_empty());
+            assert_eq!(
+                read.rows(),
+                [json!({"n\u{0a22}": "café", "b": "x\n\u{0a0a}"}), json!({"n\u{0a22}": "2", "b": ""})]
+            );
+            assert_eq!(read.positions(), [14, 36]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn half_a_character_at_the_end_is_rejected_with_its_line() {
+    let content = b"a\0\n\x001\0\n\x002\0\0";
+    let read = unpack::<Csv>("charset: utf-16le", &mut file_of("a.csv", content), 1 << 10).await;
+    assert_eq!(read.rows(), [json!({"a": "1"})]);
+    assert_eq!(read.errors().len(), 1);
+    assert_eq!(
+        read.errors()[0].1,
+        "line 3: is not UTF-16LE, at byte 3 of the message; reading continues at the next line"
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_table_has_the_same_rows_in_any_character_set(
+        text in "a\\|b\n([|\n\"]|[12]{1,3}|\"[表ソ1|\n]{0,4}\"|[表ソ能]{1,3}){0,20}",
+        charset in prop::sample::select(vec!["utf-16", "utf-16be", "shift_jis", "gbk", "euc-jp"]),
+        batch_bytes in 1..60usize,
+    ) {
+        let encoded: Vec<u8> = match charset {
+            "utf-16" => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            "utf-16be" => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            other => {
+                let charset = Charset::try_from(other.to_owned()).unwrap();
+                let whole = charset.encoded(text.as_bytes());
+                // A character that the set does not have.
+                prop_assume!(whole != text.as_bytes() || text.is_ascii());
+                whole
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let read = |charset: &str, content: &[u8]| {
+            let yaml = format!("{{ delimiter: '|', charset: {charset} }}");
+            let read = runtime.block_on(unpack::<Csv>(&yaml, &mut file_of("a.csv", content), batch_bytes));
+            let reasons: Vec<String> = read.errors().into_iter().map(|error| error.1).collect();
+            (read.payloads(), read.rows(), reasons, read.problem.is_none())
+        };
+        prop_assert_eq!(read(charset, &encoded), read("utf-8", text.as_bytes()));
+    }
 }

@@ -44,6 +44,6 @@ impl Messages for Output {
     }
 
     async fn reject_rest(&mut self, rest: &[u8], out: &mut SourceOutput) -> Result<(), Error> {
-        cut::reject_rest(&self.cutter, rest, TORN, Some(&self.path), out).await
+        cut::reject_rest(&mut self.cutter, rest, TORN, Some(&self.path), out).await
     }
 }

@@ -88,7 +88,7 @@ pub(super) async fn reject_damaged(tail: &mut Tail, out: &mut SourceOutput) -> R
     let Some(damage) = tail.damage() else { return Ok(None) };
     let path = tail.shown.clone();
     let reason = format!("breaks off in `{path}`: {damage}");
-    cut::reject_rest(&tail.cutter, &tail.carry, &reason, Some(&path), out).await?;
+    cut::reject_rest(&mut tail.cutter, &tail.carry, &reason, Some(&path), out).await?;
     tail.carry.clear();
     Ok(Some(Error::permanent(format!(
         "cannot read `{path}` to its end: {damage}. Everything before the damage was read."

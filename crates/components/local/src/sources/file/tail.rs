@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::find::Identity;
 use super::{FileSource, ReadFrom};
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
-use thalweg_codec::framing::{Cutter, Skip, StreamPosition};
+use thalweg_codec::framing::{Cutter, JoinPosition, Skip, StreamPosition};
 
 /// The number of bytes in a fingerprint, once the file is long enough.
 const FINGERPRINT_BYTES: usize = 256;
@@ -36,6 +36,12 @@ pub struct Saved {
     /// The kind of data to skip at that offset.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub skip: Skip,
+    /// True if a byte order mark tells that the units of `utf-16` begin with their high byte.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub big_endian: bool,
+    /// The state of joining lines, if it is not that between two messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<JoinPosition>,
     /// The hash of the first bytes, in hexadecimal.
     pub fingerprint: String,
     /// The number of bytes that the hash covers.
@@ -65,6 +71,12 @@ impl Saved {
     /// Returns the state that the last checkpoint has of a partition.
     pub fn committed(out: &SourceOutput, partition: &str) -> Option<Self> {
         serde_json::from_value(out.committed(partition)?).ok()
+    }
+
+    /// Returns the position of the next message.
+    fn position(&self) -> StreamPosition {
+        let Self { offset, skip, big_endian, join, .. } = *self;
+        StreamPosition { offset, skip, big_endian, join }
     }
 }
 
@@ -212,6 +224,8 @@ impl Checkpoints {
             path: self.shown.to_string(),
             offset: position.offset,
             skip: position.skip,
+            big_endian: position.big_endian,
+            join: position.join,
             fingerprint: self.fingerprint.text(),
             fingerprint_bytes: self.fingerprint.bytes,
             last: last.map(Fingerprint::text).unwrap_or_default(),
@@ -319,7 +333,7 @@ impl Tail {
         if let Some(saved) = Saved::of(out, &self.partition)
             && saved.fits(file)?
         {
-            return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
+            return Ok(Some(saved.position()));
         }
         for partition in out
             .partitions()
@@ -331,7 +345,7 @@ impl Tail {
                 && saved.fingerprint_bytes > 0
                 && saved.fits(file)?
             {
-                return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
+                return Ok(Some(saved.position()));
             }
         }
         Ok(None)
@@ -348,6 +362,9 @@ impl Tail {
             self.seen = Some(size);
             return Ok(StreamPosition::default());
         }
+        let mut first = [0; 4];
+        let read = read_some(file, 0, &mut first)?;
+        self.cutter.learn_order(first.get(..read).unwrap_or_default());
         let mut last = vec![0; self.cutter.tail_bytes()];
         let from = size.saturating_sub(last.len() as u64);
         let read = file.read_at(&mut last, from)?;
@@ -357,7 +374,7 @@ impl Tail {
             Skip::Line
         };
         self.begins_at_end = true;
-        Ok(StreamPosition { offset: size, skip })
+        Ok(StreamPosition { offset: size, skip, ..self.cutter.position() })
     }
 
     /// Returns the creator of checkpoints for this file.

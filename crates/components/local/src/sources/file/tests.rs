@@ -540,6 +540,37 @@ async fn from_the_end_on_only_whole_new_lines_are_read() {
 }
 
 #[tokio::test]
+async fn the_parts_of_a_line_of_a_container_are_joined_by_a_later_run() {
+    let folder = Folder::new();
+    folder.write("a", "t1 stdout P one \nt2 stderr F other\n");
+    let yaml = folder.yaml("a", &format!("{FOLLOW}, framing: {{ join: cri }}"));
+    let mut following = Following::start(&yaml, State::new());
+    following.expect(&["t2 stderr F other"]).await;
+    let state = following.stop().await;
+    folder.append("a", "t3 stdout F two\nt4 stdout F three\n");
+    let mut following = Following::start(&yaml, state);
+    following.expect(&["t1 stdout F one two", "t4 stdout F three"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn utf_16_is_resumed_in_the_order_of_its_byte_order_mark() {
+    let folder = Folder::new();
+    let units = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
+    folder.write("a", units("\u{feff}eins\n"));
+    let (yaml, mut state) = (folder.yaml("a", "charset: utf-16"), State::new());
+    assert_eq!(run(&yaml, 4096, &mut state).await.payloads(), ["eins"]);
+    folder.append("a", units("zw\u{f6}lf\n"));
+    assert_eq!(run(&yaml, 4096, &mut state).await.payloads(), ["zw\u{f6}lf"]);
+    let yaml = folder.yaml("a", &format!("{FOLLOW}, charset: utf-16, read_from: end"));
+    let mut following = Following::start(&yaml, State::new());
+    following.until(|following| following.running.positions.partitions().len() == 1).await;
+    folder.append("a", units("\u{a0a}\n"));
+    following.expect(&["\u{a0a}"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
 async fn a_message_of_several_lines_is_sent_when_nothing_was_added_for_a_while() {
     let folder = Folder::new();
     folder.write("a", "1 a\n  b\n");

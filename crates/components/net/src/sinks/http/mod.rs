@@ -2,24 +2,23 @@
 //!
 //! With a batch per request, several batches are in flight at once; the engine adapts their number. With a
 //! message per request, the requests of one batch are in flight at once, under the same kind of limit within
-//! this sink. If an error stops a batch, the messages already sent are not resent.
+//! this sink. If an error stops a batch, the messages already sent are not resent: see `crate::requests`.
 
+mod body;
 // Public for its fuzz target.
 #[doc(hidden)]
 pub mod raw;
-mod request;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use arrow_array::BinaryViewArray;
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Url, redirect};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
@@ -28,26 +27,24 @@ use thalweg_engine::{
 };
 use thalweg_record::Batch;
 use thalweg_runtime::ConcurrencyLimit;
-use tokio::task::JoinSet;
 
 use crate::net::defaults;
-use crate::progress::{PAUSE, Progress};
+use crate::requests::{Auth, Compression, Endpoint, Piece, Request, Rounds, Verdict, header};
 use crate::tls::TlsClient;
-use crate::upload::{pairs, percent_decoded};
-use request::{Request, Verdict, failure};
 use thalweg_stream::encode::EncodeConfig;
 
 /// The default limit on requests in flight.
 const MOST: usize = 64;
 
-/// After this number of failures in a row, no further request is started before a pause.
-const GIVE_UP_AFTER: usize = 3;
+/// How many bytes of an answer are read, so that its connection can be reused.
+const MOST_ANSWER: usize = 64 << 10;
 
 /// Sends messages as HTTP requests: one message or one batch per request.
 ///
 /// Messages answered with a status of 200 to 299 are delivered. After 429, 408, 500 and above, and without an
-/// answer, the request is retried. As long as other requests succeed, retries wait 0.1 s; otherwise they wait
-/// longer each time. Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any
+/// answer, the request is retried. As long as other requests succeed, retries wait 0.1 s, and longer while
+/// the server has too much to do; otherwise they wait longer each time, and as long as the server asks for
+/// (`Retry-After`). Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any
 /// other status the messages leave by `errors`, with the beginning of the answer. Redirections are not
 /// followed; their messages leave by `errors` too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -90,6 +87,10 @@ pub struct HttpConfig {
     /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
     #[serde(default)]
     tls: TlsClient,
+    /// After this time without success, the messages of a batch leave by `errors`. By default they wait for
+    /// as long as it takes.
+    #[serde(default)]
+    give_up: Option<TimeSpan>,
     /// Whether each message is a complete request: request line, headers and body. The request is sent to the
     /// host of `url`, with its scheme. The other parts are sent as they are, except for headers that are
     /// given here: `headers` replaces those of the same name, and credentials replace those of the message.
@@ -114,160 +115,51 @@ enum Batching {
     Array,
 }
 
-/// The credentials of requests.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Auth {
-    /// The user name, for basic authentication.
-    user: Option<String>,
-    /// The password, for basic authentication.
-    password: Option<String>,
-    /// The bearer token, instead of `user` and `password`.
-    bearer: Option<String>,
-}
-
-/// How bodies are compressed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Compression {
-    /// Not compressed.
-    #[default]
-    None,
-    /// With gzip.
-    Gzip,
-}
-
 fn post() -> String {
     "POST".to_owned()
 }
 
 impl HttpConfig {
-    fn url(&self) -> Result<Url, String> {
-        let text = match self.url.contains("://") {
-            true => self.url.clone(),
-            false => format!("http://{}", self.url),
-        };
-        // The URL may contain a password, so it is not shown.
-        let url = Url::parse(&text).map_err(|error| format!("It is not a URL: {error}."))?;
-        match url.scheme() {
-            "http" | "https" if url.has_host() => Ok(url),
-            other => Err(format!("`{other}` is not a scheme of HTTP.")),
+    fn endpoint(&self) -> Endpoint<'_> {
+        Endpoint {
+            url: &self.url,
+            headers: &self.headers,
+            auth: self.auth.as_ref(),
+            timeout: self.timeout.duration(),
+            tls: &self.tls,
         }
     }
 
-    /// Returns the headers that all requests carry.
-    fn headers(&self) -> Result<HeaderMap, String> {
+    /// Returns the headers that requests have unless `headers` has others.
+    fn own_headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         let content_type = self.content_type.as_deref().unwrap_or(match self.batch {
             Batching::Lines => "application/x-ndjson",
             Batching::Array => "application/json",
             Batching::None => "text/plain; charset=utf-8",
         });
-        // The value may be secret, so it is not shown.
-        let value = |of: &str, text: &str| {
-            HeaderValue::from_str(text)
-                .map_err(|_| format!("{of} has a character that a header cannot have, such as a line feed."))
-        };
         if !self.raw_request {
-            headers.insert(CONTENT_TYPE, value("`content_type`", content_type)?);
-            if self.compression == Compression::Gzip {
-                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
-        }
-        for (name, text) in &self.headers {
-            let known = HeaderName::try_from(name).map_err(|_| format!("`{name}` cannot be a header."))?;
-            headers.insert(known, value(&format!("`{name}`"), text)?);
+            headers.insert(CONTENT_TYPE, header("`content_type`", content_type)?);
         }
         Ok(headers)
     }
 
-    /// Returns the header with the credentials of `auth`, or else of the URL, if there are any.
-    fn authorization(&self) -> Result<Option<HeaderValue>, String> {
-        let basic = |user: &[u8], password: &[u8]| {
-            format!("Basic {}", STANDARD.encode([user, b":".as_slice(), password].concat()))
-        };
-        let text = match &self.auth {
-            Some(Auth { user: Some(user), password, bearer: None }) => {
-                basic(user.as_bytes(), password.as_deref().unwrap_or_default().as_bytes())
-            }
-            Some(Auth { user: None, password: None, bearer: Some(token) }) => format!("Bearer {token}"),
-            Some(_) => return Err("`auth` is a user with a password, or a token.".to_owned()),
-            None => match self.url() {
-                Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-                    let part = |text: &str| percent_decoded(text.as_bytes());
-                    basic(&part(url.username()), &part(url.password().unwrap_or_default()))
-                }
-                _ => return Ok(None),
-            },
-        };
-        // The value is secret, so it is not shown.
-        let mut value = HeaderValue::try_from(text).map_err(|_| {
-            "`bearer` has a character that a header cannot have, such as a line feed.".to_owned()
-        })?;
-        value.set_sensitive(true);
-        Ok(Some(value))
-    }
-
     /// Returns the state that all requests share.
     fn request(&self) -> Result<Request, Error> {
-        let url = self.url().map_err(Error::permanent)?;
-        let secrets = self.secrets(&url);
-        let mut headers = self.headers().map_err(Error::permanent)?;
-        if let Some(value) = self.authorization().map_err(Error::permanent)? {
-            headers.insert(AUTHORIZATION, value);
-        }
-        let mut url = url;
-        // The header has them. A URL with a host can be without them.
-        let _ = (url.set_username(""), url.set_password(None));
-        Ok(Request {
-            client: self.client()?,
-            url,
-            method: Method::try_from(self.method.as_str())
-                .map_err(|error| Error::permanent("the method cannot be used").caused_by(error))?,
-            headers,
-            compression: self.compression,
-            is_raw: self.raw_request,
-            secrets,
-        })
+        let method = Method::try_from(self.method.as_str())
+            .map_err(|error| Error::permanent("the method cannot be used").caused_by(error))?;
+        let headers = self.own_headers().map_err(Error::permanent)?;
+        let compression = if self.raw_request { Compression::None } else { self.compression };
+        self.endpoint().request(method, headers, compression, MOST_ANSWER, &self.client)
     }
 
-    /// Returns the parts of the configuration that no message may contain: a server may repeat them in its
-    /// answer.
-    fn secrets(&self, url: &Url) -> Vec<String> {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let mut secrets: Vec<String> = self.headers.values().cloned().collect();
-        if let Some(Auth { password, bearer, .. }) = &self.auth {
-            secrets.extend([password, bearer].into_iter().flatten().cloned());
+    /// Limits the requests of one batch. With a batch per request, the engine limits them.
+    fn limit(&self) -> ConcurrencyLimit {
+        match (self.batch, self.concurrency) {
+            (Batching::None, None) => ConcurrencyLimit::adaptive(1..=MOST),
+            (Batching::None, Some(concurrency)) => ConcurrencyLimit::fixed(concurrency),
+            _ => ConcurrencyLimit::fixed(1),
         }
-        if let Ok(Some(header)) = self.authorization() {
-            let encoded = header.to_str().ok().and_then(|header| header.split_once(' '));
-            secrets.extend(encoded.map(|(_, encoded)| encoded.to_owned()));
-        }
-        if let Some(password) = url.password() {
-            secrets.extend([password.to_owned(), text(percent_decoded(password.as_bytes()))]);
-        }
-        if let Some(query) = url.query() {
-            secrets.push(query.to_owned());
-            secrets.extend(pairs(query.as_bytes()).into_iter().map(|(_, value)| value));
-        }
-        // The longest first: it may contain others.
-        secrets.retain(|secret| !secret.is_empty());
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets
-    }
-
-    fn client(&self) -> Result<Client, Error> {
-        if let Some(client) = self.client.get() {
-            return Ok(client.clone());
-        }
-        let built = Client::builder()
-            .tls_backend_preconfigured(self.tls.config()?)
-            .timeout(self.timeout.duration())
-            // Following a redirection may turn the request into one without a body.
-            .redirect(redirect::Policy::none())
-            .build()
-            .map_err(|error| Error::permanent("the HTTP client cannot be created").caused_by(error))?;
-        Ok(self.client.get_or_init(|| built).clone())
     }
 }
 
@@ -287,24 +179,18 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.encode.mistakes();
-        if let Err(message) = self.url() {
-            mistakes.push(Mistake::new("url", message).help("For example `https://logs.example.com/in`."));
-        }
-        if let Err(message) = self.headers() {
-            mistakes.push(Mistake::new("headers", message).help("For example `{ X-Source: thalweg }`."));
+        mistakes.extend(self.endpoint().check());
+        if let Err(message) = self.own_headers() {
+            mistakes.push(Mistake::new("content_type", message).help("For example `text/csv`."));
         }
         if Method::try_from(self.method.as_str()).is_err() {
             let message = format!("`{}` is not a method.", self.method);
             mistakes.push(Mistake::new("method", message).help("For example `POST`."));
         }
-        if let Err(message) = self.authorization() {
-            mistakes.push(Mistake::new("auth", message).help("Give `user` and `password`, or `bearer`."));
-        }
         if self.raw_request && (self.batch != Batching::None || self.compression != Compression::None) {
             let mistake = Mistake::new("raw_request", "A message that is a whole request is sent as it is.");
             mistakes.push(mistake.help("Leave out `batch` and `compression`."));
         }
-        mistakes.extend(self.tls.check());
         mistakes
     }
 }
@@ -324,27 +210,19 @@ impl SinkConfig for HttpConfig {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        let limit = match self.concurrency {
-            Some(concurrency) => ConcurrencyLimit::fixed(concurrency),
-            None => ConcurrencyLimit::adaptive(1..=MOST),
-        };
+        let in_order = self.concurrency == Some(1);
         Ok(Box::new(Http {
-            name: context.name.clone(),
+            rounds: Rounds::new(&context.name, self.limit(), in_order, self.give_up),
             config: self.clone(),
             request: None,
-            limit,
-            progress: Progress::default(),
         }))
     }
 }
 
 struct Http {
-    name: String,
     config: HttpConfig,
     request: Option<Arc<Request>>,
-    /// Limits the requests of one batch, if each message is a request.
-    limit: ConcurrencyLimit,
-    progress: Progress,
+    rounds: Rounds,
 }
 
 #[async_trait]
@@ -358,24 +236,25 @@ impl Sink for Http {
         let Some(request) = self.request.clone() else {
             return Err(Error::permanent("the sink `http` was not opened"));
         };
+        let payload = batch.payload();
+        self.rounds.begin(payload);
         match self.config.batch {
-            Batching::None => self.write_each(&request, batch, rejects).await?,
+            Batching::None => {
+                let is_raw = self.config.raw_request;
+                self.rounds.send(payload, rejects, |open| each(&request, payload, open, is_raw)).await?;
+            }
             batching => {
-                let body = request::joined(batch.payload(), batching == Batching::Array);
-                match request.send(body).await {
-                    Verdict::Delivered => {}
-                    Verdict::Rejected(reason) => {
-                        (0..batch.rows()).for_each(|row| rejects.reject(row as u32, reason.clone()));
-                    }
-                    Verdict::Again(error) => return Err(error),
-                }
+                let is_array = batching == Batching::Array;
+                self.rounds
+                    .send(payload, rejects, |open| together(&request, payload, open, is_array))
+                    .await?;
             }
         }
         Ok(WriteOutcome::Durable)
     }
 
     fn drop_batch(&mut self) {
-        self.progress.forget();
+        self.rounds.forget();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -383,101 +262,42 @@ impl Sink for Http {
     }
 }
 
-/// The results of a round of requests.
-#[derive(Default)]
-struct Round {
-    /// True if a message was delivered or rejected.
-    has_progress: bool,
-    /// The error that tells the most, if requests failed.
-    failed: Option<Error>,
-    failures: usize,
-    /// The failures since a request last succeeded.
-    in_a_row: usize,
+/// Makes a request of each message.
+fn each<'a>(
+    request: &'a Arc<Request>,
+    payload: &'a BinaryViewArray,
+    open: Vec<usize>,
+    is_raw: bool,
+) -> impl Iterator<Item = Piece> + Send + 'a {
+    open.into_iter().map(move |row| {
+        let body = Bytes::copy_from_slice(payload.value(row));
+        let (request, bytes) = (request.clone(), body.len());
+        let work = async move {
+            let verdict = match is_raw {
+                true => body::send_raw(&request, body).await,
+                false => body::send(&request, body).await,
+            };
+            vec![verdict]
+        };
+        Piece { rows: vec![row], bytes, work: Box::pin(work) }
+    })
 }
 
-impl Round {
-    /// True if no further request may be started: the server has too much to do, or is gone.
-    fn is_over(&self, in_order: bool) -> bool {
-        let is_hopeless = |error: &Error| request::is_overload(error) || !error.kind().is_temporary();
-        self.in_a_row >= GIVE_UP_AFTER
-            || self.failed.as_ref().is_some_and(|error| in_order || is_hopeless(error))
-    }
-
-    /// Records how the request of a message ended.
-    fn note(&mut self, row: usize, verdict: Verdict, progress: &mut Progress) {
-        match verdict {
-            Verdict::Delivered => progress.done(row),
-            Verdict::Rejected(reason) => progress.reject(row, reason),
-            Verdict::Again(error) => {
-                self.failures += 1;
-                self.in_a_row += 1;
-                self.failed = Some(failure(self.failed.take(), error));
-                return;
-            }
-        }
-        (self.has_progress, self.in_a_row) = (true, 0);
-    }
-}
-
-impl Http {
-    /// Sends each message of a batch as a request, several at once. Requests that fail for now are repeated
-    /// here as long as others succeed: the engine's pauses grow with each failed write of the same batch. If
-    /// none succeeds, the engine decides how long to wait, and whether the batch goes another way.
-    async fn write_each(
-        &mut self,
-        request: &Arc<Request>,
-        batch: &Batch,
-        rejects: &mut Rejects,
-    ) -> Result<(), Error> {
-        self.progress.begin(batch.payload());
-        loop {
-            let round = self.round(request, batch).await?;
-            let Some(error) = round.failed else { break };
-            if !round.has_progress || !error.kind().is_temporary() {
-                return Err(error);
-            }
-            let failures = round.failures;
-            tracing::warn!("`{}`: {failures} requests are repeated: {}", self.name, error.full());
-            tokio::time::sleep(PAUSE).await;
-        }
-        for (row, reason) in self.progress.finish() {
-            rejects.reject(row, reason);
-        }
-        Ok(())
-    }
-
-    /// Sends each message that is not done, once.
-    async fn round(&mut self, request: &Arc<Request>, batch: &Batch) -> Result<Round, Error> {
-        let in_order = self.config.concurrency == Some(1);
-        let mut under_way: JoinSet<(usize, Verdict)> = JoinSet::new();
-        let mut round = Round::default();
-        let mut rows = (0..batch.rows()).peekable();
-        loop {
-            while rows.next_if(|&row| self.progress.is_done(row)).is_some() {}
-            let wants_more = !round.is_over(in_order) && rows.peek().is_some();
-            let bytes = rows.peek().map_or(0, |&row| batch.payload().value(row).len());
-            tokio::select! {
-                biased;
-                Some(ended) = under_way.join_next() => match ended {
-                    Ok((row, verdict)) => round.note(row, verdict, &mut self.progress),
-                    Err(error) => return Err(Error::permanent("a request panicked").caused_by(error)),
-                },
-                permit = self.limit.acquire(bytes as u64), if wants_more => {
-                    let Some(row) = rows.next() else { continue };
-                    let body = Bytes::copy_from_slice(batch.payload().value(row));
-                    let request = request.clone();
-                    under_way.spawn(async move {
-                        let verdict = request.send(body).await;
-                        match &verdict {
-                            Verdict::Again(error) if request::is_overload(error) => permit.overloaded(),
-                            Verdict::Again(_) => permit.failed(),
-                            _ => permit.succeeded(),
-                        }
-                        (row, verdict)
-                    });
-                }
-                else => return Ok(round),
-            }
-        }
-    }
+/// Makes one request of a batch. All its messages have the same fate.
+fn together(
+    request: &Arc<Request>,
+    payload: &BinaryViewArray,
+    rows: Vec<usize>,
+    is_array: bool,
+) -> impl Iterator<Item = Piece> + Send + use<> {
+    let piece = (!rows.is_empty()).then(|| {
+        let body = body::joined(payload, is_array);
+        let (request, bytes, count) = (request.clone(), body.len(), rows.len());
+        let work = async move {
+            let verdict = body::send(&request, body).await;
+            std::iter::repeat_n(verdict, count).collect::<Vec<Verdict>>()
+        };
+        Piece { rows, bytes, work: Box::pin(work) }
+    });
+    piece.into_iter()
 }

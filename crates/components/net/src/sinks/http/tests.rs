@@ -417,14 +417,17 @@ async fn tls_is_spoken() {
     let tls: TlsServer = options(&format!("{{ certificate: {certificate}, key: {key} }}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener, &[], Duration::ZERO, Some(tls));
-    for trust in [format!("ca: {certificate}"), "insecure: true".to_owned()] {
-        let mut sink = open(&format!("{{ url: 'https://{}', tls: {{ {trust} }} }}", server.address)).await;
-        write(&mut sink, &["secret"]).await;
+    let of = |tls: &str| format!("{{ url: 'https://{}', tls: {{ {tls} }} }}", server.address);
+    let named = |name: &str| format!("ca: {certificate}, server_name: {name}");
+    for tls in [format!("ca: {certificate}"), "insecure: true".to_owned(), named("localhost")] {
+        write(&mut open(&of(&tls)).await, &["secret"]).await;
     }
-    assert_eq!(server.bodies(), ["secret", "secret"]);
-    let mut sink = open(&format!("{{ url: 'https://{}' }}", server.address)).await;
-    let error = within(sink.write(&batch(["secret"]), &mut Rejects::default())).await.unwrap_err();
-    assert!(error.full().ends_with("invalid peer certificate: UnknownIssuer"), "{}", error.full());
+    assert_eq!(server.bodies(), ["secret"; 3]);
+    for (tls, reason) in [(String::new(), "UnknownIssuer"), (named("other.example.com"), "")] {
+        let mut sink = open(&of(&tls)).await;
+        let error = within(sink.write(&batch(["secret"]), &mut Rejects::default())).await.unwrap_err();
+        assert!(error.full().contains(&format!("invalid peer certificate: {reason}")), "{}", error.full());
+    }
 }
 
 #[test]
@@ -445,7 +448,7 @@ fn what_does_not_go_together_is_refused() {
     );
     assert_eq!(
         mistakes("{ url: a, auth: { bearer: \"a\\nb\" } }"),
-        ["`bearer` has a character that a header cannot have, such as a line feed."]
+        ["`auth` has a character that a header cannot have, such as a line feed."]
     );
     assert_eq!(
         mistakes("{ url: a, raw_request: true, batch: lines }"),

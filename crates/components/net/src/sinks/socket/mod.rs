@@ -107,6 +107,9 @@ enum By {
     BinaryLe,
     /// The length as a binary number precedes each message, highest byte first.
     BinaryBe,
+    /// The length as an integer of variable length precedes each message, as Protocol Buffers write a stream
+    /// of messages.
+    Varint,
     /// No separation: messages are written back to back.
     None,
 }
@@ -416,8 +419,19 @@ impl Framing {
             }
             By::BinaryLe => out.extend(bytes.iter().take(size)),
             By::BinaryBe => out.extend(bytes.iter().take(size).rev()),
+            By::Varint => varint(length, out),
         }
     }
+}
+
+/// Appends a length as an integer of variable length: seven bits in each byte, the lowest first.
+fn varint(length: usize, out: &mut Vec<u8>) {
+    let mut rest = length;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
 }
 
 /// Writes bytes, or gathers them to be written together with later ones.

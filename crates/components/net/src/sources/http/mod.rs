@@ -18,6 +18,7 @@ use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, S
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
 use crate::web::{Admission, RequestOptions, converse_until_stopped};
+use thalweg_codec::charset::Charset;
 use thalweg_codec::stream_framing::StreamFraming;
 
 /// Receives messages in HTTP requests.
@@ -50,6 +51,13 @@ pub struct HttpSource {
     /// message.
     #[serde(default)]
     framing: Option<StreamFraming>,
+    /// The character set of the body, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`. The
+    /// order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+    /// `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+    /// `errors` output. The default is `utf-8`, which is passed on as it is. A byte order mark at the start
+    /// is removed. A `charset` in the header `Content-Type` has no effect.
+    #[serde(default)]
+    charset: Charset,
     /// With `framing`: the largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
     /// output.
     #[serde(default = "defaults::limit")]
@@ -124,6 +132,10 @@ sinks:
         if self.framing.is_some() && self.payload == Payload::Request {
             let mistake = Mistake::new("framing", "A whole request cannot be cut into messages.");
             mistakes.push(mistake.help("Leave out `framing`, or use `payload: body`."));
+        }
+        if self.payload == Payload::Request && !self.charset.has_ascii() {
+            let mistake = Mistake::new("charset", "The head of a request is in ASCII.");
+            mistakes.push(mistake.help("Use `payload: body`."));
         }
         if let Some(name) = self.fields.iter().find(|name| !request::is_field(name)) {
             let mistake = Mistake::new("fields", format!("A request has no `{name}`."));

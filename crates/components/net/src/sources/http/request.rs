@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
+use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema};
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -166,13 +167,7 @@ impl Server {
             let head = head(&mut parts, memory.len());
             memory.splice(0..0, head);
         }
-        let whole = 0..memory.len();
-        let limit = self.config.max_message_bytes;
-        let buffer = lease.freeze(memory);
-        let cuts: Box<dyn Iterator<Item = Cut> + Send> = match &self.config.framing {
-            Some(framing) => Box::new(Cuts::new(buffer, framing.begin(limit, false), limit)),
-            None => Box::new(std::iter::once(Cut { messages: vec![whole], ..Cut::of(buffer) })),
-        };
+        let cuts = self.cuts(lease.freeze(memory));
         let is_acked = self.config.respond == Respond::Delivered;
         let mut batches = Vec::new();
         for cut in cuts {
@@ -182,6 +177,20 @@ impl Server {
         // then.
         drop(out);
         Ok(Accepted::of(batches).await)
+    }
+
+    /// Cuts a body into messages.
+    fn cuts(&self, body: Buffer) -> Box<dyn Iterator<Item = Cut> + Send> {
+        let charset = self.config.charset;
+        let limit = self.config.max_message_bytes;
+        match &self.config.framing {
+            Some(framing) => Box::new(Cuts::new(body, framing.begin(limit, false).reading(charset), limit)),
+            None => {
+                let (mark, charset) = charset.after_mark(&body, true).unwrap_or((0, charset));
+                let messages = std::iter::once(mark..body.len()).collect();
+                Box::new(std::iter::once(Cut { messages, charset, ..Cut::of(body) }))
+            }
+        }
     }
 
     /// Reads a body, and decompresses it, within the time limit.

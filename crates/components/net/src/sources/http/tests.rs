@@ -51,6 +51,20 @@ async fn status(request: RequestBuilder) -> StatusCode {
 }
 
 #[tokio::test]
+async fn a_body_of_another_character_set_becomes_utf_8() {
+    let server = start("{ address: 127.0.0.1:0, charset: latin1 }").await;
+    let (_, batch) = delivered(&server, post(&server, "/").body(b"caf\xe9\n\xfc".to_vec())).await;
+    assert_eq!(payloads(&batch), ["caf\u{e9}\n\u{fc}"]);
+    let server = start("{ address: 127.0.0.1:0, charset: utf-16, framing: {} }").await;
+    let (_, batch) = delivered(&server, post(&server, "/").body(b"\xfe\xff\0a\0\n\0b".to_vec())).await;
+    assert_eq!(payloads(&batch), ["a", "b"]);
+    assert_eq!(
+        messages(options::<HttpSource>("{ address: ':1', charset: utf-16, payload: request }").check()),
+        ["The head of a request is in ASCII."]
+    );
+}
+
+#[tokio::test]
 async fn a_request_is_answered_when_its_message_is_delivered_and_not_before() {
     let server = start("{ address: 127.0.0.1:0, status: 202 }").await;
     let mut answer = tokio::spawn(post(&server, "/any").body("a message\nwith two lines").send());

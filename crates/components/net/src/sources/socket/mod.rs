@@ -19,6 +19,7 @@ use crate::net::{
     defaults, receive, serve,
 };
 use crate::tls::Acceptor;
+use thalweg_codec::charset::Charset;
 use thalweg_codec::stream_framing::StreamFraming;
 
 /// Listens on a socket and receives messages: TCP, UDP or a unix socket.
@@ -36,6 +37,13 @@ pub struct SocketSource {
     /// separately in the same way.
     #[serde(default)]
     framing: StreamFraming,
+    /// The character set of the messages, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`. The
+    /// order of the bytes of `utf-16` is that of the byte order mark at the start of a connection, and
+    /// little-endian without one; `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is
+    /// not valid leaves by the `errors` output. `max_message_bytes` is the size before. The default is
+    /// `utf-8`, which is passed on as it is. A byte order mark at the start is removed.
+    #[serde(default)]
+    charset: Charset,
     #[serde(flatten)]
     socket: SocketOptions,
     /// The text written to the client for each message, for example `"OK\n"`, once the message is delivered,
@@ -78,6 +86,10 @@ sinks:
             let mistake =
                 Mistake::new("framing", "A message of several lines cannot be assembled from datagrams.");
             mistakes.push(mistake.help("Leave out `start_pattern`."));
+        }
+        if !self.address.is_stream() && self.charset.is_marked() {
+            let mistake = Mistake::new("charset", "Each datagram may order the bytes differently.");
+            mistakes.push(mistake.help("Write `utf-16le` or `utf-16be`."));
         }
         mistakes.extend(self.listen.check(&self.address));
         mistakes
@@ -137,7 +149,8 @@ impl Source for Socket {
         if !config.address.is_stream() {
             let socket = Datagrams::bind(&config.address, config.socket.unix(), &self.announce).await?;
             let end_after_idle = config.listen.end_after_idle();
-            return receive(&socket, Some(&config.framing), limit, end_after_idle, Plain, out).await;
+            let (framing, charset) = (Some(&config.framing), config.charset);
+            return receive(&socket, framing, limit, charset, end_after_idle, Plain, out).await;
         }
         let tls = config.listen.acceptor()?.map(Acceptor::without_tickets);
         let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
@@ -149,12 +162,12 @@ impl Source for Socket {
             write_timeout: config.acknowledge_timeout.duration(),
             ..config.socket.connection()
         };
-        let shared = Arc::new((connection, config.framing.clone()));
+        let shared = Arc::new((connection, config.framing.clone(), config.charset));
         serve(&listener, limits, tls.as_ref(), out, move |client, out| {
             let shared = shared.clone();
             async move {
-                let (connection, framing) = &*shared;
-                let partitioner = framing.begin(connection.limit, false);
+                let (connection, framing, charset) = &*shared;
+                let partitioner = framing.begin(connection.limit, false).reading(*charset);
                 connection.run(client, partitioner, Plain, None, out).await
             }
         })

@@ -19,6 +19,7 @@ use crate::net::{
 };
 use crate::tls::Acceptor;
 use parse::Parser;
+use thalweg_codec::charset::Charset;
 use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
 use thalweg_codec::syslog::SyslogOptions;
 
@@ -36,6 +37,11 @@ pub struct SyslogSource {
     address: Address,
     /// How messages are separated in a stream. The default is `auto`. Each datagram is one message.
     framing: Framing,
+    /// The character set of the messages, such as `latin1` (as `windows-1252`) or `shift_jis`. It has the
+    /// characters of ASCII in their usual bytes, unlike UTF-16. Messages are in UTF-8: a message that is not
+    /// valid leaves by the `errors` output. `max_message_bytes` is the size before. The default is `utf-8`,
+    /// which is passed on as it is.
+    charset: Charset,
     /// The part of a message that becomes the payload. The default is `raw`.
     payload: Payload,
     /// Whether the parts of a message become fields.
@@ -91,6 +97,7 @@ impl Default for SyslogSource {
         Self {
             address: Address::Udp("0.0.0.0:514".to_owned()),
             framing: Framing::Auto,
+            charset: Charset::default(),
             payload: Payload::Raw,
             add_fields: true,
             others: Others::Reject,
@@ -131,6 +138,10 @@ sinks:
         if self.framing != Framing::Auto && !self.address.is_stream() {
             let mistake = Mistake::new("framing", "Each datagram is one message.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
+        }
+        if !self.charset.has_ascii() {
+            let mistake = Mistake::new("charset", "Syslog messages have their priority in ASCII.");
+            mistakes.push(mistake.help("Write for example `latin1`."));
         }
         if self.options.codes && !self.add_fields {
             mistakes.push(
@@ -174,12 +185,13 @@ impl Source for Syslog {
         let parser = Parser::new(config);
         if !config.address.is_stream() {
             let socket = Datagrams::bind(&config.address, config.socket.unix(), &self.announce).await?;
-            return receive(&socket, None, limit, config.listen.end_after_idle(), parser, out).await;
+            let end_after_idle = config.listen.end_after_idle();
+            return receive(&socket, None, limit, config.charset, end_after_idle, parser, out).await;
         }
         let tls = config.listen.acceptor()?.map(Acceptor::without_tickets);
         let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
         let limits = config.listen.limits();
-        let framing = config.framing;
+        let (framing, charset) = (config.framing, config.charset);
         let connection = Arc::new(config.socket.connection());
         serve(&listener, limits, tls.as_ref(), out, move |client, out| {
             let (connection, parser) = (connection.clone(), parser.clone());
@@ -189,6 +201,7 @@ impl Source for Syslog {
                     Framing::OctetCounting => StreamCutter::of_octets(limit),
                     Framing::Lines => StreamFraming::default().begin(limit, false),
                 };
+                let partitioner = partitioner.reading(charset);
                 connection.run(client, partitioner, parser, None, out).await
             }
         })

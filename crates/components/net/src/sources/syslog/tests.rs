@@ -119,7 +119,7 @@ fn the_number_of_columns_is_bounded() {
         messages.push(at..at + length);
         at += length;
     }
-    let cut = crate::net::Cut { buffer: text.into_bytes().into(), messages, rejected: Vec::new() };
+    let cut = crate::net::Cut { messages, ..crate::net::Cut::of(text.into_bytes().into()) };
     let mut parser = Parser::new(&SyslogSource::default());
     let mut rejected = Vec::new();
     let received =
@@ -143,6 +143,14 @@ async fn the_older_form_is_understood_as_well() {
     let batch =
         sent("payload: message, add_fields: false, format: rfc3164", message.as_bytes()).await.unwrap();
     assert_eq!((payloads(&batch), batch.fields().num_columns()), (vec!["'su root' failed".to_owned()], 0));
+}
+
+#[tokio::test]
+async fn messages_of_another_character_set_become_utf_8() {
+    let batch = sent("charset: latin1, payload: message", b"<34>1 - host app - - - caf\xe9").await.unwrap();
+    assert_eq!(payloads(&batch), ["caf\u{e9}"]);
+    let mistakes = messages(options::<SyslogSource>("charset: utf-16").check());
+    assert_eq!(mistakes, ["Syslog messages have their priority in ASCII."]);
 }
 
 #[tokio::test]

@@ -60,6 +60,36 @@ async fn messages_come_in_pieces_and_in_several_connections() {
 }
 
 #[tokio::test]
+async fn messages_of_other_character_sets_become_utf_8() {
+    let text = "\u{feff}h\u{e4}\r\n\u{a0a}\n";
+    let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let server = start("{ address: 127.0.0.1:0, charset: utf-16 }").await;
+    for bytes in [big, little] {
+        let mut client = server.connect().await;
+        trickle(&mut client, &bytes, 3).await;
+        drop(client);
+        let mut found = Vec::new();
+        while found.len() < 2 {
+            let batch = server.next().await;
+            found.extend(payloads(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        assert_eq!(found, ["h\u{e4}", "\u{a0a}"]);
+    }
+    let mut client = server.connect().await;
+    client.write_all(b"\0\xd8\n\0a\0\n\0").await.unwrap();
+    drop(client);
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["a"]);
+    batch.settle(Outcome::Delivered);
+    let sent = server.stop().await;
+    assert_eq!(sent.errors.iter().flat_map(reasons).count(), 1);
+    let mistakes = messages(options::<SocketSource>("{ address: 'udp://:1', charset: utf-16 }").check());
+    assert_eq!(mistakes, ["Each datagram may order the bytes differently."]);
+}
+
+#[tokio::test]
 async fn a_length_before_each_message_can_be_kept() {
     let server = start("{ address: 127.0.0.1:0, framing: { by: binary_be, size: 2, whole: true } }").await;
     let mut client = server.connect().await;

@@ -1,14 +1,16 @@
-use super::cutter::KEPT;
+mod charsets;
+mod joins;
+mod stream;
+
 use super::*;
 use proptest::prelude::*;
-
-use crate::charset::Charset;
 
 fn framing(delimiter: &[u8], pattern: Option<&str>) -> Framing {
     Framing {
         delimiter: Delimiter(delimiter.to_vec()),
         start_pattern: pattern.map(|pattern| pattern.parse().unwrap()),
         timeout: None,
+        join: None,
     }
 }
 
@@ -216,69 +218,4 @@ fn a_message_of_more_than_half_of_the_memory_is_too_long() {
     cutter.within(1);
     let line = arrow_buffer::Buffer::from(b"a usual line\n".as_slice());
     assert_eq!(cutter.next_batch(&line, After::More).positions.len(), 1);
-}
-
-/// Cuts with [`Cutter::next_batch`]: texts with their positions, and reasons.
-fn decoded(
-    charset: &str,
-    framing: &Framing,
-    input: &[u8],
-    chunk: usize,
-) -> (Vec<(u64, String)>, Vec<String>) {
-    let charset = Charset::try_from(charset.to_owned()).unwrap();
-    let mut cutter = Cutter::new(framing, ByteSize::mib(1), StreamPosition::default()).reading(charset);
-    let (mut buffer, mut found, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    for end in (chunk..input.len() + chunk).step_by(chunk) {
-        buffer.extend_from_slice(&input[end - chunk..end.min(input.len())]);
-        let after = if end < input.len() { After::More } else { After::End };
-        let piece = arrow_buffer::Buffer::from(buffer.as_slice());
-        loop {
-            let batch = cutter.next_batch(&piece, after);
-            let payloads =
-                batch.payload.iter().map(|text| String::from_utf8(text.unwrap().to_vec()).unwrap());
-            found.extend(batch.positions.values().iter().copied().zip(payloads));
-            reasons.extend(batch.too_long.map(|rejected| rejected.reason));
-            if batch.is_last {
-                break;
-            }
-        }
-        buffer.drain(..cutter.advance());
-    }
-    (found, reasons)
-}
-
-#[test]
-fn a_line_feed_of_utf_16_is_found_between_two_characters_only() {
-    // The bytes of the first and the second letter contain those of a line feed, at an odd position.
-    let text = "\u{feff}\u{0a41}\u{0100}\u{0a00}\r\nzwei €\n\ndrei";
-    let expected = [(0, "\u{0a41}\u{0100}\u{0a00}"), (12, "zwei €"), (26, ""), (28, "drei")]
-        .map(|(at, text)| (at, text.to_owned()));
-    for (charset, bytes) in [
-        ("utf-16le", text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>()),
-        ("utf-16be", text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
-    ] {
-        for chunk in [1, 2, 3, 5, 100] {
-            let found = decoded(charset, &framing(b"\n", None), &bytes, chunk);
-            assert_eq!(found, (expected.to_vec(), vec![]), "{charset} in pieces of {chunk}");
-        }
-    }
-}
-
-#[test]
-fn lines_of_other_character_sets_are_decoded_before_a_pattern_sees_them() {
-    let (found, reasons) =
-        decoded("latin1", &framing(b"\n", Some("^é")), b"\xe9 1\n + \xfc\n\xe9 2\nrest", 3);
-    assert_eq!(found, [(0, "é 1\n + ü".to_owned()), (9, "é 2\nrest".to_owned())]);
-    assert_eq!(reasons, [""; 0]);
-    let (found, _) = decoded("latin1", &framing("§".as_bytes(), None), b"a\xa7b", 1);
-    assert_eq!(found, [(0, "a".to_owned()), (2, "b".to_owned())]);
-}
-
-#[test]
-fn an_invalid_message_is_rejected_and_the_next_is_read() {
-    let bytes = b"a\0\n\0\x00\xd8b\0\n\0c\0\n\0";
-    let (found, reasons) = decoded("utf-16le", &framing(b"\n", None), bytes, 4);
-    assert_eq!(found, [(0, "a".to_owned()), (10, "c".to_owned())]);
-    assert_eq!(reasons.len(), 1);
-    assert!(reasons[0].starts_with("is not UTF-16LE, at byte "), "{}", reasons[0]);
 }

@@ -1,0 +1,94 @@
+//! The section "Pairs".
+
+use super::{Promise, explains, shown};
+
+pub(super) const PROMISES: &[Promise] = &[
+    shown(
+        "| `file`, `files`, `objects`, `spool`, `journald`, `generate` | once | at least once |",
+        &[
+            "cli: every_source_into_every_sink",
+            "matrix: file -> file",
+            "matrix: files, lines -> directory",
+            "matrix: objects, lines -> objects, files",
+            "matrix: spool -> file",
+            "matrix: generate -> objects",
+            "matrix: file -> stdout",
+            "matrix: files, lines -> http",
+            "matrix: spool -> socket, acknowledge",
+            "matrix: generate -> spool",
+        ],
+    ),
+    shown(
+        "| `kafka` | once, as long as its partitions stay with this member | at least once |",
+        &["source: kafka -> file", "message_sink: file -> kafka"],
+    ),
+    shown(
+        "| `nats` with `stream` | once, as long as no other run uses the consumer | at least once |",
+        &["source: nats, stream -> file", "message_sink: file -> nats, stream"],
+    ),
+    shown(
+        "| `remote_files` | at least once: all that was read is read again | the same |",
+        &[
+            "cli: every_source_into_every_sink",
+            "matrix: remote_files, lines -> file",
+            "matrix: remote_files, lines -> http",
+        ],
+    ),
+    shown(
+        "| `http`, `http_upload`, `socket` with `acknowledge` | Once, except what a client sends again because its answer was lost. | At least once: a client without an answer sends again what was in flight. |",
+        &[
+            "cli: every_source_into_every_sink",
+            "matrix: http -> file",
+            "matrix: http_upload, lines -> directory",
+            "matrix: socket, acknowledge -> file, rotate",
+            "matrix: http -> spool",
+            "matrix: socket, acknowledge -> http",
+        ],
+    ),
+    shown(
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
+        &[
+            "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
+            "cli: every_source_into_every_sink",
+            "matrix: socket -> file",
+            "matrix: syslog -> file",
+            "matrix: stdin -> objects",
+            "matrix: pipe -> http",
+            "matrix: proxy -> proxy",
+            "local: what_no_source_sends_again_stays",
+        ],
+    ),
+    shown(
+        "A graph may lead to several sinks.",
+        &["cli: two_thousand_sinks_get_everything", "message_sink: file -> fan-out of two files"],
+    ),
+    shown(
+        "A checkpoint is taken while nothing moves, so all sinks and the dead letters have the same messages.",
+        &[
+            "engine: a_checkpoint_has_the_same_messages_in_all_sinks",
+            "message_sink: file -> fan-out of two files",
+            "cli: a_letter_of_a_killed_run_is_there_once",
+        ],
+    ),
+    explains("A kill can make a run write twice:", "introduces a list"),
+    shown(
+        "what was in flight when one of several sinks took longer than a minute for it, or a lone sink or a transform longer than five seconds (a server that fails, a `limit` with a low rate);",
+        &["engine: what_is_settled_is_saved_after_five_seconds_in_which_something_moved"],
+    ),
+    explains(
+        "the part of a batch that a full Parquet table has, if a transform divides batches before a `failover`;",
+        "says what is not promised",
+    ),
+    explains(
+        "what other sinks of the graph wrote since an unfinished Parquet table was begun: a table cannot be continued, and transforms that count may skip numbers in it;",
+        "says what is not promised",
+    ),
+    explains(
+        "what clients send again, in each of several sinks, and its dead letters;",
+        "says what is not promised",
+    ),
+    explains(
+        "what sources that send again sent since the last checkpoint, if others in the graph cannot.",
+        "says what is not promised",
+    ),
+];

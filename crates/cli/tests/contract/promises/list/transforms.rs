@@ -1,0 +1,59 @@
+//! The section "Transforms with memory".
+
+use super::{Promise, shown};
+
+pub(super) const PROMISES: &[Promise] = &[
+    shown(
+        "| `add_sequence`, `add_id` | continue with the next number |",
+        &[
+            "transforms: a_restart_changes_nothing",
+            "cli: messages_keep_their_numbers_when_a_sink_that_collects_is_killed",
+        ],
+    ),
+    shown(
+        "| `dedupe` | remembers the keys before the first message that was not settled: none is lost, some may pass twice |",
+        &[
+            "transforms: a_restart_changes_nothing",
+            "transforms: a_message_that_was_on_its_way_at_a_kill_passes_again",
+        ],
+    ),
+    shown(
+        "| `limit` | continues with the tokens that it had; with `key`, each key has a whole burst again |",
+        &[
+            "transforms: a_restart_changes_nothing",
+            "transforms: a_restart_does_not_fill_the_bucket",
+            "transforms: buckets_of_keys_are_full_after_a_restart",
+        ],
+    ),
+    shown(
+        "| `sample` | continues its count, or the random numbers of its `seed` |",
+        &["transforms: a_restart_changes_nothing"],
+    ),
+    shown(
+        "| `parse_csv` with `header` | remembers the header of each file |",
+        &[
+            "transforms: a_restart_changes_nothing",
+            "transforms: a_run_that_continues_within_a_file_knows_its_header",
+        ],
+    ),
+    shown(
+        "| `pack` | Continues its numbers, and the unfinished file of the checkpoint. A file whose messages come again replaces the one that a killed run delivered. |",
+        &[
+            "files: a_later_run_continues_the_count_and_gives_the_number_of_an_unfinished_file_again",
+            "files: an_unfinished_file_of_a_killed_run_is_continued_with_what_no_checkpoint_has",
+            "files: only_files_that_are_always_built_again_have_keys",
+            "files: a_file_that_is_built_again_replaces_what_it_was_before",
+            "files: a_file_that_is_built_again_replaces_the_object_that_it_was_before",
+            "message_sink: file -> directory, pack",
+        ],
+    ),
+    shown("Without `--state` they start afresh.", &["cli: a_transform_without_a_state_starts_afresh"]),
+    shown(
+        "`write` and `upload` write a file that comes again to the same place.",
+        &["file_transform: files, lines -> write", "file_transform: files, lines -> upload"],
+    ),
+    shown(
+        "`exec` runs again for a file that no checkpoint covers.",
+        &["cli: a_command_runs_again_for_a_file_that_no_checkpoint_covers"],
+    ),
+];

@@ -1,0 +1,93 @@
+//! The answer of a stream to a message.
+
+use async_nats::{Message, StatusCode};
+use serde::Deserialize;
+
+/// The meaning of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The stream has the message.
+    Stored,
+    /// The stream never takes the message.
+    Refused(String),
+    /// No stream has the subject, or JetStream has not started yet.
+    NoStream,
+    /// A retry may succeed.
+    Later(String),
+}
+
+#[derive(Deserialize)]
+struct Written {
+    stream: Option<String>,
+    error: Option<WrittenError>,
+}
+
+#[derive(Deserialize)]
+struct WrittenError {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    description: String,
+}
+
+impl Answer {
+    /// Reads an answer.
+    pub(super) fn of(message: &Message) -> Self {
+        match message.status {
+            Some(StatusCode::NO_RESPONDERS) => Self::NoStream,
+            _ => Self::read(&message.payload),
+        }
+    }
+
+    fn read(payload: &[u8]) -> Self {
+        match serde_json::from_slice::<Written>(payload) {
+            Ok(Written { error: Some(WrittenError { code, description }), .. }) => match code {
+                // Too many requests, or too slow ones.
+                408 | 429 => Self::Later(description),
+                400..500 => Self::Refused(description),
+                _ => Self::Later(description),
+            },
+            Ok(Written { stream: Some(_), .. }) => Self::Stored,
+            _ => Self::Later("the answer is not that of a stream".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_answer_says_whether_a_retry_may_succeed() {
+        let later = |text: &str| Answer::Later(text.to_owned());
+        let no_stream = "the answer is not that of a stream";
+        for (payload, expected) in [
+            (r#"{"stream":"S","seq":1}"#, Answer::Stored),
+            (r#"{"stream":"S","seq":1,"duplicate":true,"domain":"hub"}"#, Answer::Stored),
+            (
+                r#"{"type":"x","error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"S","seq":0}"#,
+                Answer::Refused("message size exceeds maximum allowed".to_owned()),
+            ),
+            (
+                r#"{"error":{"code":503,"description":"maximum bytes exceeded"}}"#,
+                later("maximum bytes exceeded"),
+            ),
+            (r#"{"error":{"code":429,"description":"too many requests"}}"#, later("too many requests")),
+            (r#"{"error":{}}"#, later("")),
+            (r#"{"error":7}"#, later(no_stream)),
+            ("{}", later(no_stream)),
+            ("", later(no_stream)),
+            ("hello", later(no_stream)),
+        ] {
+            assert_eq!(Answer::read(payload.as_bytes()), expected, "{payload}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_answer(payload: Vec<u8>) {
+            let _ = Answer::read(&payload);
+        }
+    }
+}

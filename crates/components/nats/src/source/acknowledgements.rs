@@ -1,0 +1,277 @@
+//! Acknowledgements: sent when messages are settled, and sent again until the server has them.
+//!
+//! A subject takes the acknowledgement of one message. The server takes those of a connection in order. So
+//! only the last one of a batch asks for an answer, which is then that of all of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::{Message, Subject, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use parking_lot::Mutex;
+use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_record::Settlement;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
+
+use super::deliveries::Deliveries;
+use crate::connection::Connection;
+
+/// How often the keeper looks after acknowledgements without an answer, and after the end of the source.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long an answer may take before the acknowledgements are sent again, and how often that is done. Some
+/// servers do not answer what they know already.
+const ANSWER: Duration = Duration::from_secs(2);
+const ATTEMPTS: u32 = 5;
+/// How long an acknowledgement may wait in the client.
+const WRITE: Duration = Duration::from_secs(1);
+/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
+/// Both count from the last progress.
+const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+
+/// News of the task that sends messages on.
+pub(super) enum News {
+    /// Messages were sent on.
+    Sent(Vec<u64>, Settled),
+    /// Messages were delivered again that are settled.
+    Settled(Vec<Subject>),
+    /// The task has failed: it begins again later.
+    Failed,
+}
+
+/// The acknowledgements of a consumer, over all connections of the source.
+pub(super) struct Acknowledgements {
+    pub(super) deliveries: Arc<Mutex<Deliveries>>,
+    /// The batches that are on their way, each with the numbers of its messages.
+    settling: JoinSet<(Vec<u64>, Settlement)>,
+    /// The acknowledgements without an answer, by the number at the end of the subject for the answer.
+    unanswered: BTreeMap<u64, Unanswered>,
+    next: u64,
+}
+
+struct Unanswered {
+    replies: Vec<Subject>,
+    body: Bytes,
+    sent: Instant,
+    attempts: u32,
+}
+
+/// The connection over which acknowledgements are sent.
+pub(super) struct Link<'a> {
+    connection: &'a Connection,
+    inbox: String,
+    answers: Subscriber,
+}
+
+impl<'a> Link<'a> {
+    /// Prepares to receive answers.
+    ///
+    /// # Errors
+    /// If the server refuses a subscription for them.
+    pub(super) async fn new(connection: &'a Connection) -> Result<Self, Error> {
+        let inbox = connection.client.new_inbox();
+        let answers = connection.client.subscribe(format!("{inbox}.*")).await;
+        let answers =
+            answers.map_err(|error| Error::temporary("cannot subscribe to answers").caused_by(error))?;
+        Ok(Self { connection, inbox, answers })
+    }
+}
+
+/// The times of a consumer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// How long the server waits for an acknowledgement.
+    pub(super) ack_wait: Duration,
+    /// How long the server waits before it delivers a message again that failed.
+    pub(super) retry_delay: Duration,
+}
+
+impl Acknowledgements {
+    pub(super) fn new(deliveries: Deliveries) -> Self {
+        Self {
+            deliveries: Arc::new(Mutex::new(deliveries)),
+            settling: JoinSet::new(),
+            unanswered: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Acknowledges what is settled, and keeps the other messages from being delivered again, until the news
+    /// have ended and all is acknowledged.
+    pub(super) async fn keep(
+        &mut self,
+        link: &mut Link<'_>,
+        times: Times,
+        out: &SourceOutput,
+        mut news: mpsc::UnboundedReceiver<News>,
+    ) {
+        let mut progress = tokio::time::interval((times.ack_wait / 3).max(LOOK));
+        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut has_news, mut moved) = (true, Instant::now());
+        loop {
+            tokio::select! {
+                new = news.recv(), if has_news => match new {
+                    Some(News::Sent(sequences, settled)) => self.wait_for(sequences, settled),
+                    Some(News::Settled(replies)) => self.answer(link, replies, Bytes::from_static(ACK)).await,
+                    Some(News::Failed) => return self.give_back(link, out).await,
+                    None => {
+                        self.give_back(link, out).await;
+                        (has_news, moved) = (false, Instant::now());
+                    }
+                },
+                Some(done) = self.settling.join_next() => {
+                    moved = Instant::now();
+                    self.settled(link, times, out, done).await;
+                }
+                Some(answer) = link.answers.next() => {
+                    moved = Instant::now();
+                    self.answered(link, &answer);
+                }
+                _ = progress.tick() => self.say_in_progress(link).await,
+                _ = look.tick() => {
+                    self.repeat(link).await;
+                    if !has_news && self.is_over(out, moved) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait_for(&mut self, sequences: Vec<u64>, settled: Settled) {
+        self.settling.spawn(async move { (sequences, settled.await) });
+    }
+
+    /// True if the source need not wait any longer.
+    fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
+        // Messages are acknowledged after a checkpoint.
+        out.save_soon();
+        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        // Without an answer, the server delivers messages again, and a later run acknowledges them.
+        let answers = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
+        (self.settling.is_empty() && self.unanswered.is_empty()) || moved.elapsed() >= wait.min(answers)
+    }
+
+    /// Sends the answer of a batch that was settled.
+    async fn settled(
+        &mut self,
+        link: &Link<'_>,
+        times: Times,
+        out: &SourceOutput,
+        done: Result<(Vec<u64>, Settlement), JoinError>,
+    ) {
+        let Ok((sequences, settlement)) = done else { return };
+        if settlement.outcome.is_safe() {
+            // The engine counts the messages of a batch that became dead letters, and does not name them.
+            let are_all_rejected = settlement.rejected >= sequences.len();
+            let body = if are_all_rejected { TERM } else { ACK };
+            let replies = self.deliveries.lock().settle(&sequences);
+            self.answer(link, replies, Bytes::from_static(body)).await;
+        } else if !out.is_dry() {
+            let replies = self.deliveries.lock().fail(&sequences);
+            self.answer(link, replies, nak(times.retry_delay)).await;
+        }
+    }
+
+    /// Lets the server deliver to others what was not sent on; in a dry run, all that was received.
+    async fn give_back(&mut self, link: &Link<'_>, out: &SourceOutput) {
+        let replies = match out.is_dry() {
+            true => self.deliveries.lock().replies(),
+            false => self.deliveries.lock().take_unsent(),
+        };
+        self.answer(link, replies, nak(Duration::ZERO)).await;
+    }
+
+    async fn answer(&mut self, link: &Link<'_>, replies: Vec<Subject>, body: Bytes) {
+        if replies.is_empty() {
+            return;
+        }
+        let number = self.next;
+        self.next += 1;
+        let unanswered = Unanswered { replies, body, sent: Instant::now(), attempts: 1 };
+        write_all(link, number, &unanswered).await;
+        self.unanswered.insert(number, unanswered);
+    }
+
+    /// Sends acknowledgements again that have no answer.
+    async fn repeat(&mut self, link: &Link<'_>) {
+        self.unanswered
+            .retain(|_, unanswered| unanswered.attempts < ATTEMPTS || unanswered.sent.elapsed() < ANSWER);
+        if !link.connection.is_connected() {
+            return;
+        }
+        for (number, unanswered) in &mut self.unanswered {
+            if unanswered.sent.elapsed() >= ANSWER {
+                (unanswered.sent, unanswered.attempts) = (Instant::now(), unanswered.attempts + 1);
+                write_all(link, *number, unanswered).await;
+            }
+        }
+    }
+
+    fn answered(&mut self, link: &Link<'_>, answer: &Message) {
+        let number = answer.subject.strip_prefix(link.inbox.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        if let Some(number) = number.and_then(|number| number.parse().ok()) {
+            self.unanswered.remove(&number);
+        }
+    }
+
+    /// Says that all messages on their way are still being processed.
+    async fn say_in_progress(&mut self, link: &Link<'_>) {
+        let replies = self.deliveries.lock().replies();
+        if !link.connection.is_connected() {
+            return;
+        }
+        for reply in replies {
+            let written = link.connection.client.publish(reply, Bytes::from_static(IN_PROGRESS));
+            if !matches!(tokio::time::timeout(WRITE, written).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+}
+
+/// The bodies of acknowledgements.
+const ACK: &[u8] = b"+ACK";
+const TERM: &[u8] = b"+TERM";
+const IN_PROGRESS: &[u8] = b"+WPI";
+
+/// Returns the body for messages that are to be delivered again after this time.
+fn nak(delay: Duration) -> Bytes {
+    match delay.as_nanos() {
+        0 => Bytes::from_static(b"-NAK"),
+        nanoseconds => format!("-NAK {{\"delay\": {nanoseconds}}}").into(),
+    }
+}
+
+/// Writes acknowledgements, as far as the connection takes them: the others are repeated.
+async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
+    let client = &link.connection.client;
+    let Some((last, others)) = unanswered.replies.split_last() else { return };
+    let written = async {
+        for reply in others {
+            client.publish(reply.clone(), unanswered.body.clone()).await?;
+        }
+        let answer = format!("{}.{number}", link.inbox);
+        client.publish_with_reply(last.clone(), answer, unanswered.body.clone()).await
+    };
+    if link.connection.is_connected() {
+        // If it fails, no answer comes.
+        let _ = tokio::time::timeout(WRITE, written).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_in_nanoseconds() {
+        assert_eq!(nak(Duration::ZERO), "-NAK");
+        assert_eq!(nak(Duration::from_millis(1500)), "-NAK {\"delay\": 1500000000}");
+    }
+}

@@ -1,0 +1,352 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::task::block_in_place;
+
+use thalweg_engine::Component;
+use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, refused, rows};
+use thalweg_record::{Batch, Outcome};
+use thalweg_testbed::{ConsumerState, Nats, NatsMessage};
+
+use super::NatsSource;
+
+const DONE: (u64, u64) = (0, 0);
+
+/// Waits for the next batch.
+async fn take(source: &RunningSource, wait: Duration) -> Option<Batch> {
+    match tokio::time::timeout(wait, source.main.take()).await.ok()?? {
+        (_, Arrived::Messages(batch)) => Some(batch),
+        (_, Arrived::Files(_)) => panic!(),
+    }
+}
+
+/// Waits for the next batch, and settles it. Returns the numbers of its messages.
+async fn numbers(source: &RunningSource, wait: Duration) -> Option<Vec<u32>> {
+    let mut batch = take(source, wait).await?;
+    let numbers = payloads(&batch).iter().map(|text| text.parse().unwrap()).collect();
+    batch.take_ack().settle(Outcome::Delivered);
+    Some(numbers)
+}
+
+/// A server with the stream `S`, which has messages with these numbers.
+fn numbered(count: u32) -> Nats {
+    let nats = Nats::start().unwrap();
+    block_in_place(|| {
+        nats.create_stream("S", &["s.>"]).unwrap();
+        store(&nats, 0..count);
+    });
+    nats
+}
+
+fn store(nats: &Nats, numbers: std::ops::Range<u32>) {
+    nats.store(numbers.map(|number| NatsMessage::new("s.n", number.to_string()))).unwrap();
+}
+
+/// Waits until the consumer `c` has this many messages to deliver, and without an acknowledgement.
+async fn until(nats: &Nats, expected: (u64, u64)) {
+    let begun = Instant::now();
+    loop {
+        let ConsumerState { pending, ack_pending, .. } = block_in_place(|| nats.consumer("S", "c").unwrap());
+        if (pending, ack_pending) == expected {
+            return;
+        }
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(60), "{pending} to deliver, {ack_pending} not acknowledged");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn options_that_cannot_work_are_mistakes() {
+    for (yaml, expected) in [
+        ("{ servers: h }", "There is no subject to read."),
+        ("{ servers: h, subjects: 'a..b' }", "`a..b` is no subject."),
+        ("{ servers: h, stream: S }", "A stream is read by a consumer."),
+        ("{ servers: h, subjects: a, consumer: c }", "Only a stream has a consumer."),
+        ("{ servers: h, stream: S.a, consumer: c }", "`S.a` is no name."),
+        ("{ servers: h, stream: S, consumer: c, queue_group: q }", "Runs with the same consumer share"),
+        ("{ servers: h, subjects: a, start_sequence: 1 }", "Only a stream has numbered messages."),
+        (
+            "{ servers: h, stream: S, consumer: c, start: new, start_sequence: 1 }",
+            "`start` and `start_sequence` are two ways",
+        ),
+        ("{ servers: h, subjects: a, fields: [sequence] }", "A message has no `sequence`."),
+        ("{ servers: h, subjects: a, fields: [key] }", "A message has no `key`."),
+        ("{ servers: h, stream: S, consumer: c, ack_timeout: 1ms }", "An acknowledgement takes more time."),
+    ] {
+        let found = messages(options::<NatsSource>(yaml).check());
+        assert!(found.len() == 1 && found[0].contains(expected), "{yaml}: {found:?}");
+    }
+    let found = refused::<NatsSource>("{ servers: h, stream: S, consumer: c, start: now }");
+    assert!(found.contains("`now` is none of `all`"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_messages_are_fields_and_a_later_run_continues_where_the_consumer_is() {
+    let nats = Nats::start().unwrap();
+    let store = |messages: Vec<NatsMessage>| block_in_place(|| nats.store(messages).unwrap());
+    block_in_place(|| nats.create_stream("S", &["s.>"]).unwrap());
+    store(vec![
+        NatsMessage::new("s.a", "first").header("Trace-Id", "t1"),
+        NatsMessage::new("s.b", ""),
+        NatsMessage::new("s.a", "x".repeat(5000)),
+        NatsMessage::new("s.other", "not read"),
+    ]);
+    let yaml = |consumer: &str, more: &str| {
+        format!(
+            "{{ servers: '{}', stream: S, consumer: {consumer}, subjects: [s.a, s.b], max_message_bytes: 4999, \
+             end_after_idle: 300ms, fields: [subject, sequence, deliveries, header.Trace-Id]{more} }}",
+            nats.address()
+        )
+    };
+    let sent = testing::read_all::<NatsSource>(&yaml("c", ""), 1 << 16).await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    let shown: Vec<String> =
+        sent.main.iter().flat_map(|batch| rows(batch.fields())).map(|row| row.to_string()).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"{"subject":"s.a","sequence":1,"deliveries":1,"header.Trace-Id":"t1"}"#,
+            r#"{"subject":"s.b","sequence":2,"deliveries":1}"#,
+        ]
+    );
+    let [error] = &sent.errors[..] else { panic!("{:?}", sent.errors) };
+    assert_eq!(payloads(error)[0].len(), 4096);
+    assert_eq!(
+        rows(error.fields())[0]["error_reason"],
+        "the message has 5000 bytes, more than `max_message_bytes` (4999)"
+    );
+    until(&nats, DONE).await;
+    store(vec![NatsMessage::new("s.a", "new")]);
+    assert_eq!(testing::read_all::<NatsSource>(&yaml("c", ""), 1 << 16).await.payloads(), ["new"]);
+    for (consumer, start, expected) in [
+        ("d", ", start: '2020-01-01T00:00:00Z'", &["first", "", "new"][..]),
+        ("e", ", start_sequence: 2", &["", "new"]),
+        ("f", ", start: last_per_subject", &["", "new"]),
+        ("g", ", start: last", &["new"]),
+        ("h", ", start: new", &[]),
+    ] {
+        let sent = testing::read_all::<NatsSource>(&yaml(consumer, start), 1 << 16).await;
+        assert_eq!(sent.payloads(), expected, "{start}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_is_settled_is_acknowledged_however_long_that_takes() {
+    let nats = numbered(100);
+    let yaml = format!(
+        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 600ms, end_after_idle: 300ms }}",
+        nats.address()
+    );
+    let source = testing::start::<NatsSource>(&yaml, 20, BTreeMap::new());
+    let mut open = Vec::new();
+    while open.iter().map(Batch::rows).sum::<usize>() < 100 {
+        open.push(take(&source, Duration::from_secs(30)).await.unwrap());
+    }
+    let second = open.remove(1);
+    let left = second.rows() as u64;
+    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    until(&nats, (0, left)).await;
+    // The server would have delivered it again several times.
+    assert!(take(&source, Duration::from_secs(3)).await.is_none());
+    until(&nats, (0, left)).await;
+    second.settle(Outcome::Delivered);
+    let sent = source.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+    until(&nats, DONE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again() {
+    let nats = numbered(100);
+    let yaml = format!(
+        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 1s, end_after_idle: 300ms }}",
+        nats.address()
+    );
+    let source = testing::start::<NatsSource>(&yaml, 20, BTreeMap::new());
+    let first = take(&source, Duration::from_secs(30)).await.unwrap();
+    first.settle(Outcome::Delivered);
+    let mut saved = source.positions.saved("S/c").unwrap();
+    until(&nats, (0, 100 - saved["known"][0][1].as_u64().unwrap())).await;
+    source.task.abort();
+    // The checkpoint of a run whose acknowledgements the server does not have.
+    saved["known"] = json!([[1, 50]]);
+    let sent = testing::start::<NatsSource>(&yaml, 1 << 16, BTreeMap::from([("S/c".to_owned(), saved)]));
+    let mut found: Vec<u32> =
+        sent.finish().await.payloads().iter().map(|text| text.parse().unwrap()).collect();
+    found.sort_unstable();
+    assert_eq!(found, (50..100).collect::<Vec<u32>>());
+    until(&nats, DONE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_failed_is_delivered_again_and_dead_letters_are_not() {
+    let nats = Arc::new(numbered(2));
+    let yaml = format!(
+        "{{ servers: '{}', stream: S, consumer: c, retry_delay: 100ms, fields: [sequence, deliveries] }}",
+        nats.address()
+    );
+    let (tell, ready) = mpsc::channel();
+    let known = nats.clone();
+    let terminated = std::thread::spawn(move || {
+        let subject = "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c";
+        known.receive(subject, 1, || tell.send(()).unwrap()).unwrap()
+    });
+    block_in_place(|| ready.recv().unwrap());
+    // Each batch has one message.
+    let source = testing::start::<NatsSource>(&yaml, 1, BTreeMap::new());
+    let mut first = take(&source, Duration::from_secs(30)).await.unwrap();
+    let mut second = take(&source, Duration::from_secs(30)).await.unwrap();
+    first.take_ack().fail("a test");
+    second.take_ack().reject(1);
+    let mut again = take(&source, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(rows(again.fields())[0], json!({ "sequence": 1, "deliveries": 2 }));
+    again.take_ack().settle(Outcome::Delivered);
+    until(&nats, DONE).await;
+    let advisory = block_in_place(|| terminated.join().unwrap());
+    assert!(advisory[0].text().contains("\"stream_seq\":2"), "{}", advisory[0].text());
+    source.stop.request();
+    source.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_are_larger_than_a_request_are_read() {
+    let nats = numbered(1);
+    let large = "y".repeat(100_000);
+    let all = [NatsMessage::new("s.l", large.clone()), NatsMessage::new("s.l", "short")];
+    block_in_place(|| nats.store(all).unwrap());
+    let yaml = format!(
+        "{{ servers: '{}', stream: S, consumer: c, fetch_size: 16KiB, end_after_idle: 300ms }}",
+        nats.address()
+    );
+    assert_eq!(testing::read_all::<NatsSource>(&yaml, 1 << 16).await.payloads(), ["0", &large, "short"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_share_a_consumer_lose_no_message() {
+    let count = 4000;
+    let mut nats = numbered(count);
+    let yaml = format!(
+        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 1s, fetch_size: 16KiB }}",
+        nats.relayed_address()
+    );
+    let start = || testing::start::<NatsSource>(&yaml, 64, BTreeMap::new());
+    let (mut seen, mut repeated) = (BTreeSet::new(), 0);
+    let mut members = vec![start()];
+    let mut step = 0;
+    let begun = Instant::now();
+    while seen.len() < count as usize {
+        for member in &members {
+            for number in numbers(member, Duration::from_millis(20)).await.into_iter().flatten() {
+                repeated += u32::from(!seen.insert(number));
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(240), "{} of {count} after a long time", seen.len());
+        // A process comes, one leaves without a word, connections are cut, the server crashes and hangs.
+        match (step, seen.len()) {
+            (0, 300..) => members.push(start()),
+            (1, 800..) => nats.cut(),
+            (2, 1300..) => {
+                members.remove(0).task.abort();
+                members.push(start());
+            }
+            (3, 1900..) => block_in_place(|| {
+                nats.kill().unwrap();
+                nats.restart().unwrap();
+            }),
+            (4, 2500..) => {
+                nats.hang().unwrap();
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                nats.wake().unwrap();
+            }
+            (5, 3200..) => {
+                let left = members.remove(0);
+                left.stop.request();
+                assert!(left.finish().await.result.is_none());
+            }
+            _ => continue,
+        }
+        step += 1;
+    }
+    assert!(step >= 5, "{step}");
+    for member in members {
+        member.stop.request();
+        assert!(member.finish().await.result.is_none());
+    }
+    until(&nats, DONE).await;
+    // Those repeat whose acknowledgement was lost with a process, a connection or the server.
+    assert!(repeated < count, "{repeated}");
+}
+
+/// Sends messages until each source has one, so that all are subscribed.
+async fn until_subscribed(nats: &Nats, sources: &[&RunningSource]) {
+    let mut waiting: Vec<&&RunningSource> = sources.iter().collect();
+    while !waiting.is_empty() {
+        block_in_place(|| nats.send([NatsMessage::new("a.probe", "0")]).unwrap());
+        let mut silent = Vec::new();
+        for source in waiting {
+            if numbers(source, Duration::from_millis(200)).await.is_none() {
+                silent.push(source);
+            }
+        }
+        waiting = silent;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_gets_what_is_sent_while_it_runs_also_after_the_server_was_away() {
+    let mut nats = Nats::start().unwrap();
+    let yaml =
+        format!("{{ servers: '{}', subjects: ['a.*', 'b.>'], fields: [subject] }}", nats.relayed_address());
+    let source = testing::start::<NatsSource>(&yaml, 1 << 16, BTreeMap::new());
+    for round in 1..4_u32 {
+        until_subscribed(&nats, &[&source]).await;
+        let numbered = |number: u32| {
+            let subject = if number.is_multiple_of(2) { "a.x" } else { "b.y.z" };
+            NatsMessage::new(subject, number.to_string())
+        };
+        let sent = (1000 * round..1000 * round + 100).map(numbered);
+        let others = [NatsMessage::new("a", "1"), NatsMessage::new("a.b.c", "2"), NatsMessage::new("b", "3")];
+        block_in_place(|| nats.send(sent.chain(others)).unwrap());
+        let mut found = Vec::new();
+        while found.len() < 100 {
+            let arrived = numbers(&source, Duration::from_secs(30)).await.unwrap();
+            found.extend(arrived.into_iter().filter(|number| *number > 0));
+        }
+        found.sort_unstable();
+        assert_eq!(found, (1000 * round..1000 * round + 100).collect::<Vec<u32>>());
+        match round {
+            1 => nats.cut(),
+            _ => block_in_place(|| {
+                nats.kill().unwrap();
+                nats.restart().unwrap();
+            }),
+        }
+    }
+    source.stop.request();
+    assert!(source.finish().await.result.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_a_queue_group_share_messages() {
+    let nats = Nats::start().unwrap();
+    let yaml = format!("{{ servers: '{}', subjects: 'a.>', queue_group: q }}", nats.address());
+    let start = || testing::start::<NatsSource>(&yaml, 1 << 16, BTreeMap::new());
+    let members = [start(), start()];
+    until_subscribed(&nats, &[&members[0], &members[1]]).await;
+    let sent = (1..201_u32).map(|number| NatsMessage::new("a.x", number.to_string()));
+    block_in_place(|| nats.send(sent).unwrap());
+    let mut found = [Vec::new(), Vec::new()];
+    while found.iter().map(Vec::len).sum::<usize>() < 200 {
+        for (member, found) in members.iter().zip(&mut found) {
+            let arrived = numbers(member, Duration::from_millis(100)).await.into_iter().flatten();
+            found.extend(arrived.filter(|number| *number > 0));
+        }
+    }
+    let mut all = found.concat();
+    all.sort_unstable();
+    assert_eq!(all, (1..201).collect::<Vec<u32>>());
+    assert!(found.iter().all(|found| !found.is_empty()));
+}

@@ -1,0 +1,139 @@
+//! The options that all stores share. Their configurations flatten this struct.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{InFlight, Mistake};
+use thalweg_runtime::ConcurrencyLimit;
+
+use super::client::{Auth, Compression, Endpoint};
+use super::gather::Limits;
+use crate::net::defaults;
+use crate::tls::TlsClient;
+
+/// The largest number of requests in flight, by default.
+const MOST: usize = 64;
+
+/// The number of batches that wait for an answer at the same time.
+const WRITERS: usize = 64;
+
+/// A server, and how messages are sent to it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(crate) struct StoreOptions {
+    /// The URL of the server, for example `https://store.example.com:9200`. A path is put before those of the
+    /// system. A URL without a scheme uses `http://`.
+    #[schemars(example = &"https://store.example.com")]
+    pub(crate) url: String,
+    /// Additional headers of the requests, for example `{X-Source: thalweg}`.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+    /// those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+    #[serde(default)]
+    pub(crate) auth: Option<Auth>,
+    /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+    #[serde(default)]
+    pub(crate) tls: TlsClient,
+    /// How bodies are compressed. The default is `none`.
+    #[serde(default)]
+    pub(crate) compression: Compression,
+    /// How long an answer may take. After that the request is sent again. The default is 30 s.
+    #[serde(default = "defaults::half_a_minute")]
+    pub(crate) timeout: TimeSpan,
+    /// The largest number of requests in flight. By default it adapts to the server, up to 64. With 1,
+    /// batches are sent in order, and not joined.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1024))]
+    pub(crate) concurrency: Option<usize>,
+    /// The largest body of a request, before it is compressed. A larger message is a request of its own. The
+    /// default is 5 MiB, and 1 MiB for `loki`.
+    #[serde(default)]
+    pub(crate) max_request_bytes: Option<ByteSize>,
+    /// The largest number of messages in a request. The default is 10000.
+    #[serde(default = "ten_thousand")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) max_count: usize,
+    /// How long a small batch waits for others, to be sent with them in one request. It does not wait if
+    /// sources wait for memory. The default is 100 ms.
+    #[serde(default = "a_tenth_of_a_second")]
+    pub(crate) max_delay: TimeSpan,
+    /// After this time without success, the messages of a batch leave by `errors`. By default they wait for
+    /// as long as it takes, and their sources with them when the memory is full.
+    #[serde(default)]
+    pub(crate) give_up: Option<TimeSpan>,
+    /// Whether the server must answer before the run begins. The default is `true`.
+    #[serde(default = "yes")]
+    pub(crate) check: bool,
+}
+
+fn ten_thousand() -> usize {
+    10_000
+}
+
+fn a_tenth_of_a_second() -> TimeSpan {
+    TimeSpan::milliseconds(100)
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl StoreOptions {
+    /// Returns the mistakes that the schema cannot find.
+    pub(crate) fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.endpoint().check();
+        if self.endpoint().url().is_ok_and(|url| url.query().is_some()) {
+            let mistake = Mistake::new("url", "The address of the server has a query.");
+            mistakes.push(mistake.help("Leave it out: the options of the sink have what it is for."));
+        }
+        if self.max_request_bytes.is_some_and(|size| size.bytes() == 0) {
+            let mistake = Mistake::new("max_request_bytes", "No message fits into a request.");
+            mistakes.push(mistake.help("For example `5MiB`."));
+        }
+        mistakes
+    }
+
+    /// Returns the server.
+    pub(crate) fn endpoint(&self) -> Endpoint<'_> {
+        Endpoint {
+            url: &self.url,
+            headers: &self.headers,
+            auth: self.auth.as_ref(),
+            timeout: self.timeout.duration(),
+            tls: &self.tls,
+        }
+    }
+
+    /// Returns the limits of a request. `bytes` is the default of the system.
+    pub(crate) fn limits(&self, bytes: ByteSize) -> Limits {
+        Limits {
+            bytes: self.max_request_bytes.unwrap_or(bytes).as_usize(),
+            count: self.max_count,
+            delay: self.max_delay.duration(),
+        }
+    }
+
+    /// Returns the limit on requests in flight.
+    pub(crate) fn limit(&self) -> ConcurrencyLimit {
+        match self.concurrency {
+            Some(concurrency) => ConcurrencyLimit::fixed(concurrency),
+            None => ConcurrencyLimit::adaptive(1..=MOST),
+        }
+    }
+
+    /// True if batches are sent in order, one at a time.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.concurrency == Some(1)
+    }
+
+    /// Returns the number of batches that wait for an answer at the same time. Requests are limited within
+    /// the sink.
+    pub(crate) fn in_flight(&self) -> InFlight {
+        match self.is_in_order() {
+            true => InFlight::One,
+            false => InFlight::Fixed(self.concurrency.unwrap_or(0).max(WRITERS)),
+        }
+    }
+}

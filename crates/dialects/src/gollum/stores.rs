@@ -1,0 +1,129 @@
+//! Turns the producers of databases into sinks.
+
+use thalweg_config::Node;
+
+use super::gotime::{Purpose, strftime};
+use super::made::{self, Made};
+use super::producers::field_of;
+use super::report::Report;
+use super::settings::{self, Settings};
+
+/// The settings of a stream in `StreamProperties`. gollum gives those of the index to the server.
+const OF_STREAM: [&str; 7] =
+    ["Index", "TimeBasedIndex", "TimeBasedFormat", "DayBasedIndex", "Type", "Mapping", "Settings"];
+
+/// Returns the sink of `producer.ElasticSearch` for messages of a stream.
+pub(super) fn elasticsearch(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Node {
+    let mut options = Made::new(settings.span);
+    let servers = settings.list("Servers");
+    let (server, span) =
+        servers.first().cloned().unwrap_or_else(|| ("http://127.0.0.1:9200".to_owned(), settings.span));
+    options.text("url", server, span);
+    if let Some((_, span)) = servers.get(1) {
+        report.remark(*span, "Only the first server is used.".to_owned());
+    }
+    auth(settings, &mut options, report);
+    if settings.flag("SetGzip") == Some(true) {
+        options.text("compression", "gzip", settings.at("SetGzip"));
+    }
+    options.text("encode", "raw", settings.span);
+    let groups = settings.groups("StreamProperties");
+    let stream = stream.unwrap_or("");
+    if field_of(stream).is_some() && !groups.is_empty() {
+        let message = "A router chooses the stream of a message, and with it the index.";
+        report
+            .mistake(settings.at("StreamProperties"), message.to_owned())
+            .help("Write a producer for each of the streams.");
+    }
+    match groups.iter().find(|(name, _)| name == stream) {
+        Some((_, group)) => {
+            index(settings, group, &mut options, report);
+            made::component("elasticsearch", settings.span, options.done())
+        }
+        None => {
+            let message =
+                format!("`{stream}` has no `StreamProperties`, so its messages are dropped, as in gollum.");
+            report.remark(settings.at("StreamProperties"), message);
+            made::component("discard", settings.span, Made::new(settings.span).done())
+        }
+    }
+}
+
+/// Adds the index of a stream.
+fn index(settings: &Settings, group: &Node, options: &mut Made, report: &mut Report) {
+    let find = |name: &str| group.entries().iter().find(|(key, _)| key.name.eq_ignore_ascii_case(name));
+    for (key, _) in group.entries() {
+        if !OF_STREAM.iter().any(|known| key.name.eq_ignore_ascii_case(known)) {
+            report.mistake(key.span, format!("`{}` is not a setting of a stream.", key.name));
+        }
+    }
+    for name in ["Type", "Mapping", "Settings"] {
+        if let Some((key, _)) = find(name) {
+            let message = format!("`{name}` has no effect here: give the server a template of the index.");
+            report.remark(key.span, message);
+        }
+    }
+    let Some((name, span)) = find("Index").and_then(|(_, node)| Some((settings::plain(node)?, node.span)))
+    else {
+        report
+            .mistake(group.span, "The stream has no `Index`.".to_owned())
+            .help("For example `Index: logs`.");
+        return;
+    };
+    let mut name = name.replace('{', "{{").replace('}', "}}");
+    let is_set = |name: &str| find(name).and_then(|(_, node)| settings::flag(node)) == Some(true);
+    if is_set("TimeBasedIndex") || is_set("DayBasedIndex") {
+        let format = find("TimeBasedFormat").and_then(|(_, node)| settings::plain(node));
+        match strftime(format.unwrap_or("2006-01-02"), Purpose::Write) {
+            Ok(format) => name += &format!("_{{meta.time:{format}}}"),
+            Err(wrong) => {
+                let message = format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
+                report.mistake(settings.at("StreamProperties"), message);
+            }
+        }
+    }
+    options.text("index", name, span);
+}
+
+/// Returns the options of the sink of `producer.InfluxDB`.
+pub(super) fn influxdb(settings: &Settings, report: &mut Report) -> Made {
+    let mut options = Made::new(settings.span);
+    if settings.number("Version").is_some_and(|version| version <= 90) {
+        let message = "This version of InfluxDB does not have the line protocol.";
+        report
+            .mistake(settings.at("Version"), message.to_owned())
+            .help("`100` stands for InfluxDB 1.0 and later.");
+    }
+    let host = settings.text_or("Host", "localhost:8086");
+    options.text("url", format!("http://{host}"), settings.at("Host"));
+    auth(settings, &mut options, report);
+    let database = settings.text_or("Database", "default");
+    let has_time = settings.flag("TimeBasedName").unwrap_or(true)
+        && strftime(&database, Purpose::Write).map_or(true, |format| format != database);
+    if has_time {
+        let message = format!("`{database}` has elements of time, and a sink has one database.");
+        report
+            .mistake(settings.at("Database"), message)
+            .help("Set `TimeBasedName: false` if the name is meant as it is.");
+    }
+    options.text("database", database, settings.at("Database"));
+    if let Some(policy) = settings.text("RetentionPolicy").filter(|policy| !policy.is_empty()) {
+        options.text("retention_policy", policy, settings.at("RetentionPolicy"));
+    }
+    options.text("precision", "ms", settings.span);
+    options
+}
+
+/// Adds the user and the password, if there is a user.
+fn auth(settings: &Settings, options: &mut Made, report: &mut Report) {
+    let Some(user) = settings.text("User").filter(|user| !user.is_empty()) else {
+        settings.idle(&["Password"], "without `User`", report);
+        return;
+    };
+    let mut auth = Made::new(settings.at("User"));
+    auth.text("user", user, settings.at("User"));
+    if let Some(password) = settings.text("Password") {
+        auth.text("password", password, settings.at("Password"));
+    }
+    options.put("auth", auth.done());
+}
