@@ -199,7 +199,6 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
         }
     }
     gauges(&mut out, &counts);
-    buffers(&mut out, &counts);
     let budget = handle.budget();
     let totals = [
         ("budget_limit_bytes", "The memory for data in flight.", budget.limit() as f64),
@@ -233,32 +232,6 @@ fn gauges(out: &mut String, counts: &[ComponentCounts]) {
                 head(out, &format!("component_{}", gauge.name), gauge.help);
             }
             line(out, gauge.name, component, gauge.value as f64);
-        }
-    }
-}
-
-/// Writes the state of each disk buffer, which its writer has in its details.
-fn buffers(out: &mut String, counts: &[ComponentCounts]) {
-    const STATES: [(&str, &str, &str); 4] = [
-        ("buffer_bytes", "buffer_bytes", "Bytes on disk in a buffer."),
-        ("buffer_messages", "buffer_messages", "Messages in a buffer that were not read from it."),
-        (
-            "buffer_oldest_seconds",
-            "buffer_oldest_seconds",
-            "The age of the oldest segment of a buffer with such.",
-        ),
-        ("buffer_dropped_messages_total", "buffer_dropped", "Messages dropped because a buffer was full."),
-    ];
-    let written = counts.iter().filter_map(|counts| {
-        let name = counts.name.strip_suffix(".buffer")?;
-        Some((name, counts)).filter(|_| counts.kind == "buffer")
-    });
-    let written: Vec<_> = written.collect();
-    for (name, detail, help) in STATES.iter().filter(|_| !written.is_empty()) {
-        head(out, name, help);
-        for (buffer, counts) in &written {
-            let value = counts.details.get(detail).copied().unwrap_or_default();
-            let _ = writeln!(out, "thalweg_{name}{{buffer=\"{}\"}} {value}", escaped(buffer));
         }
     }
 }

@@ -129,7 +129,7 @@ fn dead_letters(summary: &Summary, errors_command: &str, paint: Paint) -> Vec<St
 /// A line for each full buffer that dropped messages.
 fn dropped(components: &[ComponentCounts], paint: Paint) -> Vec<String> {
     let dropped = components.iter().filter_map(|counts| {
-        let dropped = counted(*counts.details.get("buffer_dropped")?, "message");
+        let dropped = counted(*counts.details.get("buffer_dropped_total")?, "message");
         let dropped = paint.yellow(&format!("{dropped} dropped"));
         Some(format!("{}: {dropped}, because the buffer was full", counts.name))
     });

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -79,6 +79,8 @@ pub(super) struct Log {
     state: Mutex<State>,
     /// Notified when a block was appended, or the writer has ended.
     appended: Notify,
+    /// True if something was appended that is not synced.
+    is_dirty: AtomicBool,
     dropped: AtomicU64,
 }
 
@@ -143,8 +145,16 @@ impl Log {
         });
         writer.open()?;
         let end = Mutex::new(End { writer, block: Vec::new() });
-        let (appended, dropped) = (Notify::new(), AtomicU64::new(0));
-        Ok(Self { folder, limits, total, end, state: Mutex::new(state), appended, dropped })
+        Ok(Self {
+            folder,
+            limits,
+            total,
+            end,
+            state: Mutex::new(state),
+            appended: Notify::new(),
+            is_dirty: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+        })
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -210,18 +220,27 @@ impl Log {
             None => 0,
         };
         self.release(reserved.saturating_sub(taken));
+        self.is_dirty.store(true, Relaxed);
         self.appended.notify_one();
         appended
     }
 
+    /// True if something was appended that is not synced.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Relaxed)
+    }
+
     /// Makes what was appended durable.
     pub(super) fn sync(&self) -> Result<(), Error> {
-        self.end.lock().writer.sync()
+        self.end.lock().writer.sync()?;
+        self.is_dirty.store(false, Relaxed);
+        Ok(())
     }
 
     /// Makes what was appended durable, and ends the buffer for this run.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.end.lock().writer.finish_segment()?;
+        self.is_dirty.store(false, Relaxed);
         if let Some(last) = self.state.lock().segments.back_mut() {
             last.is_finished = true;
         }

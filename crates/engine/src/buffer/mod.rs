@@ -33,6 +33,7 @@ pub use found::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub(crate) use log::Total;
 use log::{Limits, Log};
 use reader::Reading;
+pub(crate) use writer::BYTES;
 use writer::Writing;
 
 /// The kind of the two components of a buffer.

@@ -18,6 +18,9 @@ use crate::{Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 /// How long a batch waits for room before the wait is shown as a temporary error.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The meaning of the gauge `buffer_bytes`.
+pub(crate) const BYTES: &str = "Bytes in a buffer, on disk or in memory.";
+
 /// The configuration of a writer.
 pub(super) struct Writing {
     pub(super) buffer: Arc<DiskBuffer>,
@@ -28,14 +31,15 @@ pub(super) struct Writing {
 impl SinkConfig for Writing {
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let log = self.buffer.log()?;
-        let shown = |name, count: fn(&Log) -> u64| {
+        let show = |name, help, value: fn(&Log) -> u64| {
             let log = log.clone();
-            context.details.show(name, move || count(&log));
+            context.details.show_gauge(name, help, move || value(&log));
         };
-        shown("buffer_bytes", Log::bytes);
-        shown("buffer_messages", Log::unread);
-        shown("buffer_oldest_seconds", Log::oldest_seconds);
-        shown("buffer_dropped", Log::dropped);
+        show("buffer_bytes", BYTES, Log::bytes);
+        show("buffer_messages", "Messages that wait in a buffer on disk.", Log::unread);
+        let help = "The age of the oldest segment of a buffer with messages that wait.";
+        show("buffer_oldest_seconds", help, Log::oldest_seconds);
+        show("buffer_dropped_total", "Messages dropped because a buffer was full.", Log::dropped);
         Ok(Box::new(Appending { log, name: self.buffer.name.clone(), to_errors: self.to_errors }))
     }
 }
@@ -104,6 +108,11 @@ impl Sink for Appending {
 
     async fn flush(&mut self) -> Result<(), Error> {
         blocking(|| self.log.sync())
+    }
+
+    /// Batches are synced together while more come, and at once when there are none: their senders may wait.
+    fn is_due(&self) -> bool {
+        self.log.is_dirty()
     }
 
     async fn finish(&mut self) -> Result<(), Error> {

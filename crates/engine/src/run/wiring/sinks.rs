@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_runtime::ConcurrencyLimit;
 
 use super::{Wiring, not_built};
+use crate::buffer::BYTES;
 use crate::component::FieldUse;
 use crate::missing::FieldWatch;
 use crate::plan::{Destination, SinkStage};
@@ -34,6 +35,11 @@ impl Wiring<'_> {
             };
             let writers: Result<Vec<Writer>, RunFailure> = (0..in_flight.most()).map(writer).collect();
             let input = self.channels.message_receiver(Destination::Sink(number));
+            if stage.memory.is_some() {
+                let waiting = input.gauge();
+                let details = &environment.metrics(name).details;
+                details.show_gauge("buffer_bytes", BYTES, move || waiting() as u64);
+            }
             let shortage = environment.handle.budget.shortage();
             let run = sink::run(writers?, input, saved, environment.metrics(name), shortage);
             self.tasks.push(Task::new(name.clone(), Placement::Thread, run));
