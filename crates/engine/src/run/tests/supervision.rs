@@ -57,6 +57,7 @@ impl Supervised {
             flushes: Arc::new(Flushes::new(Arc::default())),
             uncommitted: Uncommitted::default(),
             rereads: true,
+            covers_letters: true,
             has_state: AtomicBool::default(),
             is_exact: AtomicBool::default(),
         };
