@@ -37,8 +37,8 @@ impl Wiring<'_> {
             let input = self.channels.message_receiver(Destination::Sink(number));
             if stage.memory.is_some() {
                 let waiting = input.gauge();
-                let details = &environment.metrics(name).details;
-                details.show_gauge("buffer_bytes", BYTES, move || waiting() as u64);
+                let metrics = environment.metrics(name);
+                metrics.details.show_gauge("buffer_bytes", BYTES, move || waiting() as u64);
             }
             let shortage = environment.handle.budget.shortage();
             let run = sink::run(writers?, input, saved, environment.metrics(name), shortage);
