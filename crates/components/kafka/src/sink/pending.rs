@@ -298,11 +298,12 @@ impl Missing {
     }
 }
 
-/// Returns the outcome of a record, if it is known.
+/// Returns the outcome of a record, if it is known. Outside of tokio's budget: otherwise each record after the
+/// 128th of a batch would seem to have none.
 async fn outcome<D: Future + Unpin>(delivery: &mut D) -> Option<D::Output> {
-    poll_fn(|context| match Pin::new(&mut *delivery).poll(context) {
+    let known = poll_fn(|context| match Pin::new(&mut *delivery).poll(context) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending => Poll::Ready(None),
-    })
-    .await
+    });
+    tokio::task::unconstrained(known).await
 }

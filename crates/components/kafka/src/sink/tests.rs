@@ -1,8 +1,6 @@
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -11,6 +9,7 @@ use thalweg_engine::testing::{self, batch, messages, options};
 use thalweg_engine::{Component, ErrorKind, Rejects, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use thalweg_testbed::{Kafka, Secured};
+use tokio::sync::oneshot;
 
 use super::KafkaSink;
 use super::pending::Pending;
@@ -51,12 +50,14 @@ fn options_that_cannot_work_are_mistakes() {
 /// A producer that gives each record the next outcome. None: it has no outcome yet.
 struct Scripted {
     outcomes: Mutex<VecDeque<Option<Result<(), Failure>>>>,
+    waiting: Mutex<Vec<oneshot::Sender<Result<(), Failure>>>>,
     sent: Mutex<Vec<String>>,
 }
 
 impl Scripted {
     fn new(outcomes: impl IntoIterator<Item = Option<Result<(), Failure>>>) -> Self {
-        Self { outcomes: Mutex::new(outcomes.into_iter().collect()), sent: Mutex::default() }
+        let outcomes = Mutex::new(outcomes.into_iter().collect());
+        Self { outcomes, waiting: Mutex::default(), sent: Mutex::default() }
     }
 }
 
@@ -67,8 +68,12 @@ impl Producer for Scripted {
 
     async fn queue(&self, record: Outgoing) -> Result<Scheduled, Failure> {
         self.sent.lock().push(String::from_utf8_lossy(&record.value).into_owned());
-        let mut outcome = self.outcomes.lock().pop_front().unwrap_or(Some(Ok(())));
-        Ok(Box::pin(poll_fn(move |_| outcome.take().map_or(Poll::Pending, Poll::Ready))))
+        let (sender, receiver) = oneshot::channel();
+        match self.outcomes.lock().pop_front().unwrap_or(Some(Ok(()))) {
+            Some(outcome) => sender.send(outcome).unwrap(),
+            None => self.waiting.lock().push(sender),
+        }
+        Ok(Box::pin(async { receiver.await.unwrap() }))
     }
 
     async fn flush(&self) {}
@@ -100,6 +105,18 @@ async fn what_a_lost_producer_did_not_confirm_is_sent_by_the_next_one_in_order()
     assert_eq!(*first.sent.lock(), ["a", "b", "c", "d", "e"]);
     assert_eq!(*next.sent.lock(), ["b", "c", "e"]);
     assert_eq!(pending.finish(), [(3, "too large".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_batch_of_many_records_is_confirmed_by_one_call() {
+    let mut records = Records::new(&options::<KafkaSink>("{ brokers: 'a:1', topic: t }"));
+    let batch = batch(std::iter::repeat_n("x", 5000));
+    let mut pending = Pending::default();
+    pending.begin(&batch, || testing::context().memory.claim(1));
+    let producer = Scripted::new([]);
+    pending.send(&producer, &mut records, &batch, Duration::from_secs(9)).await.unwrap();
+    assert_eq!(producer.sent.lock().len(), 5000);
+    assert!(pending.finish().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
