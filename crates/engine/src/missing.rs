@@ -59,7 +59,11 @@ impl FieldWatch {
         if !self.last.as_ref().is_some_and(|last| std::sync::Arc::ptr_eq(last, schema)) {
             self.last = Some(schema.clone());
             let names = schema.fields().iter().map(|field| field.name());
-            self.missing.retain(|field| !has(names.clone().map(String::as_str), field));
+            let is_whole = self.field_use == FieldUse::Whole;
+            self.missing.retain(|field| match is_whole && !field.contains('*') {
+                true => !names.clone().any(|name| name == field),
+                false => !has(names.clone().map(String::as_str), field),
+            });
             let room = SUGGESTIONS.saturating_sub(self.present.len());
             self.present.extend(names.take(room).cloned());
         }
@@ -160,6 +164,13 @@ mod tests {
     fn a_path_into_json_is_there_if_its_column_is() {
         let watch = watched(&["user.name", "a.b.c", "other.x", "group.*"], &[&["user", "a.b", "group.y"]]);
         assert_eq!(found([watch]), [("other.x".to_owned(), None)]);
+    }
+
+    #[test]
+    fn a_part_is_missing_where_only_whole_fields_are_found() {
+        let watch =
+            using(FieldUse::Whole, &["user", "user.name", "a.b", "group.*"], &[&["user", "a.b", "group.y"]]);
+        assert_eq!(found([watch]), [("user.name".to_owned(), None)]);
     }
 
     #[test]

@@ -437,6 +437,23 @@ sinks: { out: discard }
     assert!(mistakes.contains("1 mistake in c.yaml"), "{mistakes}");
 }
 
+#[test]
+fn a_column_of_a_table_has_no_fields_in_it() {
+    let text = "\
+sources: { in: { file: { path: in.csv } } }
+pipelines:
+  main: { from: in, transforms: [parse_csv: { columns: [no, line] }], to: out }
+sinks: { out: { file: { path: out.csv, encode: { format: csv, fields: [no, line.sku, other] } } } }
+";
+    let mistakes = mistakes(text);
+    assert!(
+        mistakes.contains("No message has a field `line.sku` at `out`: `line` has no fields in it."),
+        "{mistakes}"
+    );
+    assert!(mistakes.contains("`parse_json:"), "{mistakes}");
+    assert!(mistakes.contains("1 mistake in c.yaml"), "{mistakes}");
+}
+
 /// Behind a step with a mistake, the fields are not known.
 #[test]
 fn a_field_that_does_not_exist_is_told_beside_mistakes_of_other_components() {

@@ -38,6 +38,8 @@ pub enum FieldUse {
     InExpressions,
     /// They may be missing. Only a name that is similar to that of a field is probably misspelled.
     Optional,
+    /// It has no effect without them, and finds no part of one, such as `user.name` of a field `user`.
+    Whole,
 }
 
 impl KnownFields {
@@ -133,6 +135,15 @@ impl KnownFields {
         self.is_complete && !is_intrinsic(name) && !has(self.names(), name)
     }
 
+    /// Returns the field that a name is a part of, such as `user` of `user.name`, if no message has a field
+    /// of the whole name.
+    pub(crate) fn whole_of(&self, name: &str) -> Option<&str> {
+        if !self.is_complete || self.fields.contains_key(name) || name.contains('*') || is_intrinsic(name) {
+            return None;
+        }
+        self.names().find(|field| name.strip_prefix(*field).is_some_and(|rest| rest.starts_with('.')))
+    }
+
     /// Returns the names of the known fields.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.fields.keys().map(String::as_str)
@@ -204,6 +215,22 @@ mod tests {
         }
         assert!(!known.with_others().lacks("statsu"));
         assert!(!KnownFields::unknown().lacks("a"));
+    }
+
+    #[test]
+    fn a_part_is_told_from_a_field_of_its_own() {
+        let known = KnownFields::none().with("line", None).with("line.net", None);
+        for (name, whole) in [
+            ("line.sku", Some("line")),
+            ("line.net", None),
+            ("line", None),
+            ("lines.sku", None),
+            ("line.*", None),
+            ("meta.path", None),
+        ] {
+            assert_eq!(known.whole_of(name), whole, "{name}");
+        }
+        assert_eq!(known.with_others().whole_of("line.sku"), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use thalweg_config::{Diagnostics, Document, FormatError, Node};
 
 use super::list;
 use super::sections::Section;
-use crate::component::{FieldMistake, FieldUse, KnownFields, similar};
+use crate::component::{FieldMistake, FieldUse, KnownFields, Step, similar};
 use crate::graph::{Feed, Graph, Pipeline, TransformNode};
 use crate::index::Index;
 use crate::settings::UnknownFields;
@@ -37,19 +37,44 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
         return;
     }
     let written = Section::of(document.root(), "pipelines");
-    let entering = entering(&written, &Index::new(graph));
+    let index = Index::new(graph);
+    let entering = entering(&written, &index);
     for pipeline in &graph.pipelines {
         let items = written.steps(&pipeline.name);
         let mut known = entering.get(&pipeline.name).cloned().unwrap_or_default();
         for (item, transform) in items.iter().zip(&pipeline.transforms) {
-            for FieldMistake { text, mut error } in mistakes(transform, &known) {
-                let node = node_of(item, &text);
-                error.range = error.range.or_else(|| word(node.text()?, &text));
-                diagnostics.push(error.in_document(node, document.text()));
-            }
+            report(mistakes(transform, &known), item, document, diagnostics);
             known = transform.config.fields_after(known);
         }
     }
+    let sinks = Section::of(document.root(), "sinks");
+    for sink in &graph.sinks {
+        let (Some(encoder), Some(item)) = (sink.config.encoder(), sinks.node(&sink.name)) else { continue };
+        let known = reaching(&sink.name, &written, &index, &entering);
+        report(parts(&Step::Messages(encoder.into()), &sink.name, &known), item, document, diagnostics);
+    }
+}
+
+/// Adds the mistakes in the fields that a component names.
+fn report(found: Vec<FieldMistake>, item: &Node, document: &Document, diagnostics: &mut Diagnostics) {
+    for FieldMistake { text, mut error } in found {
+        let node = node_of(item, &text);
+        error.range = error.range.or_else(|| word(node.text()?, &text));
+        diagnostics.push(error.in_document(node, document.text()));
+    }
+}
+
+/// Returns what is known of the fields of the messages that a sink receives.
+fn reaching(
+    sink: &str,
+    written: &Section<'_>,
+    index: &Index<'_>,
+    entering: &BTreeMap<Arc<str>, KnownFields>,
+) -> KnownFields {
+    let pipelines = index.leading_to(sink).iter().map(|&at| &index.graph.pipelines[at]);
+    let feeds = pipelines.map(|pipeline| Feed::Pipeline(pipeline.name.clone()));
+    let known = feeds.map(|feed| fields_of(&feed, written, index, entering).unwrap_or_default());
+    known.reduce(KnownFields::or).unwrap_or_default()
 }
 
 /// Returns what is known of the fields of the messages that enter each pipeline.
@@ -100,10 +125,29 @@ fn mistakes(transform: &TransformNode, known: &KnownFields) -> Vec<FieldMistake>
     };
     names.retain(|name| known.lacks(name) && is_probable(name));
     if names.is_empty() {
-        return transform.config.check_fields(known);
+        let mut found = transform.config.check_fields(known);
+        found.extend(parts(&transform.config, &transform.name, known));
+        return found;
     }
     names.dedup();
     names.into_iter().map(|name| lacking(name, transform, known)).collect()
+}
+
+/// Returns the mistakes of a component that finds whole fields only, and names a part of one.
+fn parts(config: &Step, component: &str, known: &KnownFields) -> Vec<FieldMistake> {
+    if config.field_use() != FieldUse::Whole {
+        return Vec::new();
+    }
+    let mistake = |text: String| {
+        let whole = known.whole_of(&text)?;
+        let message =
+            format!("No message has a field `{text}` at `{component}`: `{whole}` has no fields in it.");
+        let help = format!(
+            "If it is JSON text, make fields of it first: `parse_json: {{ field: {whole}, prefix: {whole}. }}`."
+        );
+        Some(FieldMistake { error: FormatError::new(message).help(help), text })
+    };
+    config.fields().into_iter().filter_map(mistake).collect()
 }
 
 fn lacking(name: String, transform: &TransformNode, known: &KnownFields) -> FieldMistake {

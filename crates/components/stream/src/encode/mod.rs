@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use thalweg_codec::encode::{Columns, Encoder, Encoding, TableOptions};
-use thalweg_engine::{Component, Context, Error, Journal, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{
+    Component, Context, Error, FieldUse, Journal, Mistake, Outputs, Transform, TransformConfig,
+};
 use thalweg_record::Batch;
 
 use crate::pieces::Pieces;
@@ -106,6 +108,11 @@ impl TransformConfig for EncodeConfig {
 
     fn fields(&self) -> Vec<String> {
         self.0.fields()
+    }
+
+    /// A column is a whole field, also of JSON.
+    fn field_use(&self) -> FieldUse {
+        FieldUse::Whole
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
