@@ -14,7 +14,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
+.PHONY: help demo build distribution dist deb test-slim soak fuzz tools check generate generated pictures docs test wheel wheel-manylinux python miri lint fmt peers bench seeds clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
@@ -53,21 +53,26 @@ build:
 third_party := $(target)/dist/third-party.txt
 package = python3 tools/licenses.py --texts $(third_party) && python3 tools/package.py --third-party $(third_party)
 
-# Without symbols, which are a quarter of it. The slim build has only what is for messages, files and the network, and is
-# compiled for size (the profile `slim`), which takes a build of all dependencies of its own.
-dist:
+# What `make dist` and `make deb` pack: all features, without symbols, and compiled for size but for the crates that bytes pass
+# through (the profile `distribution`). It takes a build of all dependencies of its own, and 20 minutes of one core at its end.
+distribution := $(target)/distribution/thalweg
+distribution:
+	$(CARGO) build --profile distribution --locked -p thalweg
+
+# The slim build has only what is for messages, files and the network, and is compiled for size (the profile `slim`), which
+# takes one more build of all dependencies.
+dist: distribution
 	@mkdir -p $(target)/dist
-	$(CARGO) build --release --locked -p thalweg
-	strip -o $(target)/dist/thalweg $(target)/release/thalweg
-	$(target)/release/thalweg reference --man $(target)/dist/man
-	$(package) tar $(target)/release/thalweg $(target)/dist
+	cp $(distribution) $(target)/dist/thalweg
+	$(distribution) reference --man $(target)/dist/man
+	$(package) tar $(distribution) $(target)/dist
 	$(CARGO) build --profile slim --locked -p thalweg --no-default-features
 	cp $(target)/slim/thalweg $(target)/dist/thalweg-slim
 	@ls -l $(target)/dist
 
-deb: build
+deb: distribution
 	@mkdir -p $(target)/dist
-	$(package) deb $(target)/release/thalweg $(target)/dist
+	$(package) deb $(distribution) $(target)/dist
 
 # In a folder of its own: the other features would make `make test` compile everything again.
 test-slim:

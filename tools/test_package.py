@@ -169,6 +169,17 @@ class Packages(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertEqual(done.stderr, f"{self.third_party} is no program of Linux\n")
 
+    def test_the_packages_hold_the_build_for_distribution(self):
+        for target in ("dist", "deb"):
+            with self.subTest(target):
+                # Without the variables of a make that runs this test, such as the number of its jobs.
+                environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"} | {"CARGO_TARGET_DIR": "built"}
+                line = ["make", "--no-print-directory", "--dry-run", target]
+                commands = subprocess.run(line, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+                self.assertIn("build --profile distribution --locked -p thalweg\n", commands)
+                self.assertRegex(commands, r"tools/package\.py .* (tar|deb) built/distribution/thalweg built/dist\n")
+                self.assertNotIn("release/thalweg", commands)
+
     def test_the_page_shows_the_unit_that_is_packed(self):
         page = (ROOT / "docs/operating/systemd.md").read_text()
         self.assertEqual(re.search(r"```ini\n(.*?)```", page, re.DOTALL)[1], (ROOT / "packaging/thalweg@.service").read_text())

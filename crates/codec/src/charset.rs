@@ -19,6 +19,7 @@ use encoding_rs::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_record::ViewBuilder;
 
 /// The number of bytes that are decoded into at once.
 const CHUNK: usize = 16 << 10;
@@ -186,6 +187,20 @@ impl Charset {
     pub fn as_utf8(self, message: &[u8]) -> Option<&[u8]> {
         let is_ascii = || self.has_ascii() && Encoding::ascii_valid_up_to(message) == message.len();
         (self.is_utf8() || is_ascii()).then_some(message)
+    }
+
+    /// Adds a message in UTF-8 to a column. Returns true if it had to be decoded.
+    ///
+    /// # Errors
+    /// The reason, if the message is invalid. Nothing is added then.
+    #[inline]
+    pub fn push(self, message: &[u8], column: &mut ViewBuilder) -> Result<bool, String> {
+        if let Some(text) = self.as_utf8(message) {
+            column.push(text);
+            return Ok(false);
+        }
+        column.push_written(|into| self.decode_onto(message, into))?;
+        Ok(true)
     }
 
     /// Appends a message in UTF-8. Decodes it in pieces, so that nothing but the text itself takes memory.

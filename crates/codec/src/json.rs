@@ -35,6 +35,14 @@ pub(crate) fn find_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     (special != 0).then(|| at + special.trailing_zeros() as usize / 8)
 }
 
+/// Returns a name as the key of a member of an object: in quotes, with its colon.
+pub(crate) fn key(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(name.len() + 3);
+    write_text(name, &mut key);
+    key.push(b':');
+    key
+}
+
 /// Writes a text in quotes, with escapes.
 #[inline]
 pub fn write_text(text: &str, out: &mut Vec<u8>) {

@@ -50,7 +50,7 @@ enum Form {
     Payload(BinaryViewArray),
     Binary(BinaryViewArray),
     List(OffsetBuffer<i64>, Box<Values>),
-    Struct(Vec<(String, Values)>),
+    Struct(Vec<(Vec<u8>, Values)>),
 }
 
 impl Values {
@@ -114,7 +114,7 @@ impl Values {
             }
             DataType::Struct(fields) => {
                 let members = fields.iter().zip(column.as_struct().columns());
-                Form::Struct(members.map(|(f, c)| (quoted(f.name()), Self::of(f, c))).collect())
+                Form::Struct(members.map(|(f, c)| (json::key(f.name()), Self::of(f, c))).collect())
             }
             other => return Self::converted(field, column, other),
         };
@@ -196,12 +196,7 @@ impl Values {
                 self.write_text(row, out);
                 out.push(b'"');
             }
-            Form::Float32(values) => match values.value(row) {
-                value if value.is_finite() => {
-                    out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
-                }
-                _ => out.extend_from_slice(b"null"),
-            },
+            Form::Float32(values) => write_float32(values.value(row), out),
             Form::List(offsets, inner) => {
                 out.push(b'[');
                 for at in offsets[row]..offsets[row + 1] {
@@ -218,7 +213,7 @@ impl Values {
                     if number > 0 {
                         out.push(b',');
                     }
-                    out.extend_from_slice(key.as_bytes());
+                    out.extend_from_slice(key);
                     values.write_json_or_null(row, out);
                 }
                 out.push(b'}');
@@ -344,14 +339,6 @@ fn template_value(value: serde_json::Value) -> minijinja::Value {
     }
 }
 
-/// Returns a key in quotes, with its colon.
-fn quoted(name: &str) -> String {
-    let mut key = Vec::new();
-    json::write_text(name, &mut key);
-    key.push(b':');
-    String::from_utf8(key).unwrap_or_default()
-}
-
 /// Returns the text that Arrow displays for values of a type that cannot be cast to text.
 fn formatted(column: &ArrayRef) -> ArrayRef {
     let options = FormatOptions::new().with_display_error(true);
@@ -369,6 +356,15 @@ pub(crate) fn write_int(value: i64, out: &mut Vec<u8>) {
 
 #[inline]
 pub(crate) fn write_float(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
+
+/// Writes a number with as many digits as its 32 bits have.
+pub(crate) fn write_float32(value: f32, out: &mut Vec<u8>) {
     if value.is_finite() {
         out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {

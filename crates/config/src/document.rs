@@ -266,6 +266,12 @@ impl Builder {
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Stop> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
+                if style == ScalarStyle::Plain
+                    && self.is_before_key()
+                    && let Some(mistake) = syntax::unseen_in_key(&text, span)
+                {
+                    self.diagnostics.push(mistake);
+                }
                 let node = self.scalar(&text, style, tag.as_deref(), span);
                 self.add(Built::scalar(node, text.len()), anchor)
             }
@@ -301,6 +307,11 @@ impl Builder {
             }
             _ => Ok(()),
         }
+    }
+
+    /// True if the next node is a key of a mapping.
+    fn is_before_key(&self) -> bool {
+        matches!(self.open.last(), Some(Open { content: Content::Mapping { key: None, .. }, .. }))
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
@@ -416,7 +427,7 @@ impl Builder {
             return self.too_deep(span);
         }
         let mut built = built.clone();
-        if let Some(Open { content: Content::Mapping { key: None, .. }, .. }) = self.open.last() {
+        if self.is_before_key() {
             built.node.span = span; // As a key, it is wrong here, not at its definition.
         }
         self.add_ending(built, 0, span.end)

@@ -136,6 +136,23 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
     diagnostic
 }
 
+/// Returns a mistake if the text of a key without quotes begins or ends with a blank of Unicode, such as a
+/// no-break space. To YAML such a blank is a part of the key.
+pub(crate) fn unseen_in_key(text: &str, span: Span) -> Option<Diagnostic> {
+    let before = text.len() - text.trim_start().len();
+    let (at, character) = match text.chars().next().filter(|_| before > 0) {
+        Some(first) => (0, first),
+        None => text.char_indices().next_back().filter(|(_, last)| last.is_whitespace())?,
+    };
+    let start = span.start + at;
+    let mut diagnostic = Diagnostic::new(
+        Span::new(start, start + character.len_utf8()),
+        format!("The key `{}` has a character beside it that looks like a space and is none.", text.trim()),
+    );
+    diagnostic.help("Remove it. Such characters come from a copy of a web page or a document.");
+    Some(diagnostic)
+}
+
 /// Returns the place of the first blank of Unicode, such as a no-break space, that indents a line.
 fn unseen_indentation(text: &str) -> Option<Span> {
     let mut start = 0;
@@ -364,6 +381,17 @@ mod tests {
             ("a: \u{a0}b\n  c: d\u{a0}", None),
         ] {
             assert_eq!(unseen_indentation(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_blank_beside_a_key_that_is_no_space_is_found() {
+        for (key, start, end) in [("\u{a0}b", 7, 9), ("\u{3000} b", 7, 10), ("b\u{a0}", 8, 10)] {
+            let found = unseen_in_key(key, Span::new(7, 7 + key.len())).map(|mistake| mistake.span);
+            assert_eq!(found, Some(Span::new(start, end)), "{key:?}");
+        }
+        for key in ["b", "a\u{a0}b", ""] {
+            assert!(unseen_in_key(key, Span::new(7, 7 + key.len())).is_none(), "{key:?}");
         }
     }
 }

@@ -62,7 +62,7 @@ impl Details {
     pub fn gauges(&self) -> Vec<Gauge> {
         let shown = self.0.lock();
         let gauge = |(name, shown): (&&'static str, &Shown)| {
-            Some(Gauge { name: *name, help: shown.gauge?, value: (shown.count)() })
+            Some(Gauge { name, help: shown.gauge?, value: (shown.count)() })
         };
         shown.iter().filter_map(gauge).collect()
     }

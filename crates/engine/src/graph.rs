@@ -13,7 +13,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{Flow, SinkConfig, SourceConfig, Step};
-use crate::settings::{DeadLetterLimits, OnError, UnknownFields};
+use crate::settings::{BufferLimits, BufferSettings, DeadLetterLimits, OnError, UnknownFields};
 
 /// A checked configuration. Its `Display` shows the edges.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub struct Graph {
     pub state: Option<PathBuf>,
     /// The limits of the dead letters.
     pub dead_letters: DeadLetterLimits,
+    /// The limit of all disk buffers together.
+    pub buffers: BufferLimits,
     /// The directory of the run's temporary files. Without it, the system's temporary directory.
     pub temporary: Option<PathBuf>,
     /// The treatment of fields that no message can have.
@@ -114,6 +116,8 @@ pub struct SinkNode {
     pub kind: &'static str,
     /// Its options.
     pub config: Arc<dyn SinkConfig>,
+    /// The buffer before it, if it has one.
+    pub buffer: Option<BufferSettings>,
 }
 
 /// An output that feeds a pipeline.
@@ -181,6 +185,17 @@ impl To {
             | To::Failover(names, _) => names,
         }
     }
+
+    /// Returns the names of the sinks and pipelines, to change them.
+    pub(crate) fn names_mut(&mut self) -> &mut [Arc<str>] {
+        match self {
+            To::All(names)
+            | To::RoundRobin(names)
+            | To::Random(names)
+            | To::ByKey(_, names)
+            | To::Failover(names, _) => names,
+        }
+    }
 }
 
 impl fmt::Display for To {
@@ -215,9 +230,25 @@ pub struct Pipeline {
     pub on_error: OnError,
     /// The number of workers, if the user sets it.
     pub concurrency: Option<usize>,
+    /// The buffer before it, if it has one.
+    pub buffer: Option<BufferSettings>,
 }
 
 impl Pipeline {
+    /// A pipeline without transforms, of the name of its source.
+    pub(crate) fn straight(source: Arc<str>, to: To) -> Self {
+        Self {
+            name: source.clone(),
+            from: vec![Feed::Source(source)],
+            transforms: Vec::new(),
+            to,
+            ordered: None,
+            on_error: OnError::default(),
+            concurrency: None,
+            buffer: None,
+        }
+    }
+
     /// True if the results of parallel workers are put back into order. By default messages are and files are
     /// not, since one slow file would hold the others back.
     pub fn is_ordered(&self, flow: Flow) -> bool {
@@ -244,6 +275,13 @@ impl Graph {
     pub fn fed_by(&self, feed: &Feed) -> Vec<usize> {
         let pipelines = self.pipelines.iter().enumerate();
         pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
+    }
+
+    /// Removes the buffers: messages go straight to the sinks and pipelines behind them. For runs that have
+    /// no effects, or that must not wait behind what is in a buffer.
+    pub fn remove_buffers(&mut self) {
+        self.sinks.iter_mut().for_each(|sink| sink.buffer = None);
+        self.pipelines.iter_mut().for_each(|pipeline| pipeline.buffer = None);
     }
 
     /// Keeps only these pipelines, the pipelines that feed them, and the targets of all of those.
@@ -311,7 +349,8 @@ impl fmt::Display for Graph {
             }
             let arrow = if steps.is_empty() { "→ " } else { "" };
             steps.push(to.join(" and "));
-            lines.push((pipeline.name.to_string(), format!("{arrow}{}", steps.join(" → "))));
+            let steps = format!("{arrow}{}{}", steps.join(" → "), behind(pipeline.buffer));
+            lines.push((pipeline.name.to_string(), steps));
             for (_, _, label) in pipeline.outputs() {
                 let to = fed(&Feed::Named(pipeline.name.clone(), label.clone()));
                 lines.push((format!("{}.{label}", pipeline.name), format!("→ {to}")));
@@ -322,10 +361,21 @@ impl fmt::Display for Graph {
             }
         }
         for sink in &self.sinks {
-            lines.push((sink.name.to_string(), sink.kind.to_owned()));
+            lines.push((sink.name.to_string(), format!("{}{}", sink.kind, behind(sink.buffer))));
         }
         let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         lines.iter().try_for_each(|(name, what)| writeln!(f, "  {name:width$}  {what}"))
+    }
+}
+
+/// Says that there is a buffer, if there is one.
+fn behind(buffer: Option<BufferSettings>) -> String {
+    match buffer {
+        Some(BufferSettings { disk: Some(disk), .. }) => format!(", behind a buffer of {disk} on disk"),
+        Some(BufferSettings { memory: Some(memory), .. }) => {
+            format!(", behind a buffer of {memory} in memory")
+        }
+        Some(_) | None => String::new(),
     }
 }
 

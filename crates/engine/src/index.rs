@@ -8,6 +8,28 @@ use std::sync::Arc;
 use crate::component::{Flow, Step};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 
+/// The named outputs of pipelines. (Rejected: a search in the outputs of the pipeline for each feed. A
+/// pipeline with thousands of outputs has as many feeds.)
+pub(crate) struct Labels(Vec<HashMap<String, usize>>);
+
+impl Labels {
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let labels = |pipeline: &Pipeline| {
+            let mut steps = HashMap::new();
+            for (at, _, label) in pipeline.outputs() {
+                steps.entry(label).or_insert(at);
+            }
+            steps
+        };
+        Self(graph.pipelines.iter().map(labels).collect())
+    }
+
+    /// Returns the number of the first transform that has this output, of the pipeline with this number.
+    pub(crate) fn step(&self, pipeline: usize, label: &str) -> Option<usize> {
+        self.0.get(pipeline)?.get(label).copied()
+    }
+}
+
 /// The names and edges of a graph that does not change.
 pub(crate) struct Index<'g> {
     pub(crate) graph: &'g Graph,
@@ -20,6 +42,7 @@ pub(crate) struct Index<'g> {
     below: HashMap<&'g str, Vec<usize>>,
     /// The numbers of the pipelines whose `to` has this name.
     leading: HashMap<&'g str, Vec<usize>>,
+    labels: Labels,
 }
 
 impl<'g> Index<'g> {
@@ -32,6 +55,7 @@ impl<'g> Index<'g> {
             fed: HashMap::new(),
             below: HashMap::new(),
             leading: HashMap::new(),
+            labels: Labels::of(graph),
         };
         for (at, pipeline) in graph.pipelines.iter().enumerate() {
             for feed in &pipeline.from {
@@ -63,6 +87,11 @@ impl<'g> Index<'g> {
     /// Returns the number of the pipeline of this name.
     pub(crate) fn number(&self, name: &str) -> Option<usize> {
         self.pipelines.get(name).copied()
+    }
+
+    /// Returns the number of the first transform of a pipeline that has this output.
+    pub(crate) fn step_of(&self, pipeline: &str, label: &str) -> Option<usize> {
+        self.labels.step(self.number(pipeline)?, label)
     }
 
     /// Returns the sink of this name.
@@ -189,8 +218,27 @@ fn note(numbers: &mut Vec<usize>, at: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
+    use crate::component::{Context, Transform, TransformConfig};
+    use crate::error::Error;
+    use crate::graph::{Passed, Targets, TransformNode};
     use crate::settings::{OnError, Settings};
+
+    /// A transform with these outputs. It counts how often they are listed.
+    struct Outlets(Vec<String>, AtomicUsize);
+
+    impl TransformConfig for Outlets {
+        fn outputs(&self) -> Vec<String> {
+            self.1.fetch_add(1, Relaxed);
+            self.0.clone()
+        }
+
+        fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+            Err(Error::permanent("it is never built"))
+        }
+    }
 
     fn pipeline(number: usize, from: Feed) -> Pipeline {
         Pipeline {
@@ -201,13 +249,15 @@ mod tests {
             ordered: None,
             on_error: OnError::default(),
             concurrency: None,
+            buffer: None,
         }
     }
 
     fn graph(pipelines: Vec<Pipeline>) -> Graph {
-        let Settings { memory, state, dead_letters, temporary, unknown_fields } = Settings::default();
+        let Settings { memory, state, dead_letters, buffers, temporary, unknown_fields } =
+            Settings::default();
         let (sources, sinks) = (Vec::new(), Vec::new());
-        Graph { memory, state, dead_letters, temporary, unknown_fields, sources, pipelines, sinks }
+        Graph { memory, state, dead_letters, buffers, temporary, unknown_fields, sources, pipelines, sinks }
     }
 
     #[test]
@@ -247,5 +297,28 @@ mod tests {
         assert_eq!(index.fed_by(&Feed::Pipeline("p1".into())), [0; 0]);
         assert_eq!((index.below("p0"), index.leading_to("out")), (&[1, 2][..], &[1][..]));
         assert!(index.reaches("in", &"out".into()) && !index.reaches("p2", &"out".into()));
+    }
+
+    #[test]
+    fn the_step_of_an_output_is_found_without_listing_the_outputs_again() {
+        let step = |labels: &[&str]| {
+            Arc::new(Outlets(labels.iter().map(|&label| label.into()).collect(), AtomicUsize::new(0)))
+        };
+        let steps = [step(&["a", "b"]), step(&[]), step(&["b", "c"])];
+        let node = |step: &Arc<Outlets>| TransformNode {
+            name: "p0.outlets".into(),
+            kind: "outlets",
+            config: Step::Messages(step.clone()),
+            targets: Targets::default(),
+            before: Passed::default(),
+        };
+        let mut of_steps = pipeline(0, Feed::Source("in".into()));
+        of_steps.transforms = steps.iter().map(node).collect();
+        let graph = graph(vec![of_steps]);
+        let index = Index::new(&graph);
+        let found = ["a", "b", "c", "d"].map(|label| index.step_of("p0", label));
+        assert_eq!(found, [Some(0), Some(0), Some(2), None]);
+        assert_eq!(index.step_of("p1", "a"), None);
+        assert_eq!(steps.map(|step| step.1.load(Relaxed)), [1, 1, 1]);
     }
 }

@@ -8,12 +8,14 @@
 //! This crate defines what a component is ([`component`]) but contains none: components come in a
 //! [`Registry`].
 
+mod buffer;
 pub mod component;
 mod details;
 mod error;
 mod flow;
 mod graph;
 mod index;
+mod io_error;
 mod journal;
 mod kept;
 mod metrics;
@@ -29,12 +31,14 @@ pub mod replay;
 mod router;
 mod run;
 mod schema;
+pub mod segments;
 mod settings;
 mod source_output;
 mod store;
 mod temporary;
 pub mod testing;
 
+pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
     Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader, FileReaderConfig,
     FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Naming, OneName,
@@ -44,6 +48,7 @@ pub use component::{
 pub use details::{Details, Gauge};
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
+pub use io_error::io_error;
 pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
@@ -57,7 +62,8 @@ pub use rejects::Rejects;
 pub use run::{FileEvent, FileWatcher, Handle, Rehearsal, Run, RunFailure, StateDir, Summary, Undrained};
 pub use schema::schema;
 pub use settings::{
-    ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings, WhenFull,
+    BufferLimits, BufferSettings, ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError,
+    PipelineSettings, Settings, WhenBufferFull, WhenFull,
 };
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
 pub use store::fuzzing;

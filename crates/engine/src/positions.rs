@@ -50,6 +50,8 @@ pub struct Positions {
     unsettled: AtomicU64,
     /// True if a batch failed.
     has_failed: AtomicBool,
+    /// True if batches that fail are no failure of the run: see [`leave`](Self::leave).
+    is_left: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
     guard: Mutex<Option<LiveGuard>>,
 }
@@ -134,6 +136,7 @@ impl Positions {
             is_frozen: AtomicBool::new(false),
             unsettled: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             guard: Mutex::default(),
         })
     }
@@ -150,6 +153,12 @@ impl Positions {
 
     pub(crate) fn is_frozen(&self) -> bool {
         self.is_frozen.load(Relaxed)
+    }
+
+    /// Notes that batches may be dropped from here on, because the run is stopping: a later run sends them
+    /// again, and the run does not fail.
+    pub(crate) fn leave(&self) {
+        self.is_left.store(true, Relaxed);
     }
 
     /// Notes that this offset was saved.
@@ -254,6 +263,9 @@ impl Positions {
         self.unsettled.fetch_sub(items, Relaxed);
         if settlement.outcome == Outcome::Failed {
             self.has_failed.store(true, Relaxed);
+            if self.is_left.load(Relaxed) {
+                return;
+            }
             let reason = settlement.reason.as_deref().unwrap_or("for a reason that was not given");
             let error = Error::permanent(format!("messages of `{}` failed: {reason}", self.source));
             // The receiver is gone when the run is over.

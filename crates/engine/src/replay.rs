@@ -28,7 +28,6 @@ use thalweg_record::{Content, File, FileState, Meta, Origin, PayloadWriter, Time
 use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Source, SourceConfig};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
-use crate::settings::OnError;
 use crate::store::{DeadLetter, DeadLetterId, KeptFile};
 use crate::{Checkpoint, Error, Reading, SourceOutput, Store, Summary};
 
@@ -271,7 +270,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, De
                 entrances.entry(name).or_default().insert(at, Feed::Source(source));
             }
             Way::Encoding(name) | Way::Written(name) => {
-                pipelines.push(straight(source, To::All(vec![name])));
+                pipelines.push(Pipeline::straight(source, To::All(vec![name])));
             }
         }
     }
@@ -353,7 +352,7 @@ fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)
         run.graph.sinks.extend(sink.map(|sink| SinkNode { config: Arc::new(Encoded(sink.config)), ..sink }));
         // The fields may be used in the sink's paths, keys or headers.
         let source = run.add_source(&way, letters, true);
-        run.graph.pipelines.push(straight(source, To::All(vec![name.clone()])));
+        run.graph.pipelines.push(Pipeline::straight(source, To::All(vec![name.clone()])));
     }
     run.done()
 }
@@ -363,24 +362,12 @@ fn nothing_of(graph: &Graph) -> Graph {
         memory: graph.memory,
         state: graph.state.clone(),
         dead_letters: graph.dead_letters,
+        buffers: graph.buffers,
         temporary: graph.temporary.clone(),
         unknown_fields: graph.unknown_fields,
         sources: Vec::new(),
         pipelines: Vec::new(),
         sinks: Vec::new(),
-    }
-}
-
-/// A pipeline without transforms.
-fn straight(source: Arc<str>, to: To) -> Pipeline {
-    Pipeline {
-        name: source.clone(),
-        from: vec![Feed::Source(source)],
-        transforms: Vec::new(),
-        to,
-        ordered: None,
-        on_error: OnError::default(),
-        concurrency: None,
     }
 }
 
@@ -391,7 +378,9 @@ struct Draft {
 }
 
 impl Draft {
-    fn done(self) -> ReplayRun {
+    fn done(mut self) -> ReplayRun {
+        // A letter is removed when it is delivered, not when it waits again.
+        self.graph.remove_buffers();
         ReplayRun { graph: self.graph, replayed: Arc::new(self.replayed) }
     }
 

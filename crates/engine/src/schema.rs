@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::component::Flow;
 use crate::graph::Targets;
 use crate::registry::{Definition, Registry, Role, inlined_schema};
-use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
+use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Settings};
 
 /// Returns the JSON schema (draft 2020-12) of configurations with the components of a registry.
 pub fn schema(registry: &Registry) -> Value {
@@ -77,6 +77,9 @@ fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
         describe(&mut targets, "The files that it applies to, in a pipeline with `on_error: carry`.");
         properties.insert("for".to_owned(), targets);
     }
+    if known.role == Role::Sink {
+        properties.insert("buffer".to_owned(), bare(inlined_schema::<BufferSettings>()));
+    }
     forms.push(json!({
         "type": "object",
         "description": summary,
@@ -136,6 +139,7 @@ fn pipeline() -> Value {
     });
     properties.insert("transforms".to_owned(), transforms);
     properties.insert("to".to_owned(), json!({ "$ref": "#/$defs/to" }));
+    properties.insert("buffer".to_owned(), bare(inlined_schema::<BufferSettings>()));
     json!({
         "type": "object",
         "properties": properties,

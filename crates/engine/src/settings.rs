@@ -21,6 +21,8 @@ pub struct Settings {
     pub state: Option<PathBuf>,
     /// The limits of the dead letters, and what happens when they are reached.
     pub dead_letters: DeadLetterLimits,
+    /// The limit of all disk buffers together.
+    pub buffers: BufferLimits,
     /// The directory of temporary files, such as converted images and uploads. The run removes them. Without
     /// it, the system's temporary directory is used. Best on the disk of the files' destination.
     pub temporary: Option<PathBuf>,
@@ -47,6 +49,7 @@ impl Default for Settings {
             memory: DEFAULT_MEMORY,
             state: None,
             dead_letters: DeadLetterLimits::default(),
+            buffers: BufferLimits::default(),
             temporary: None,
             unknown_fields: UnknownFields::default(),
         }
@@ -87,6 +90,52 @@ impl Default for DeadLetterLimits {
     fn default() -> Self {
         Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000, when_full: WhenFull::default() }
     }
+}
+
+/// The limit of all disk buffers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BufferLimits {
+    /// The maximum size of the disk buffers of all sinks and pipelines together, beside the limit of each. By
+    /// default there is none.
+    #[schemars(example = "100GiB")]
+    pub max_bytes: Option<ByteSize>,
+}
+
+/// The buffer before a sink or a pipeline: `memory` or `disk`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BufferSettings {
+    /// The bytes of messages that may wait in memory, which absorbs bursts. They are a part of the budget,
+    /// and are acknowledged when they are delivered. Sinks only.
+    #[schemars(example = "64MiB")]
+    #[serde(default)]
+    pub memory: Option<ByteSize>,
+    /// The bytes of messages that may wait on disk, in the state directory. They are acknowledged when they
+    /// are on the disk, so that a slow or dead sink holds nothing else up. Needs `state`.
+    #[schemars(example = "10GiB")]
+    #[serde(default)]
+    pub disk: Option<ByteSize>,
+    /// The treatment of messages that a full disk buffer has no room for. With `wait` (the default) the input
+    /// waits. With `drop_newest` these messages are dropped, with `drop_oldest` those that have waited
+    /// longest. With `error` the run ends with an error.
+    #[serde(default)]
+    pub when_full: WhenBufferFull,
+}
+
+/// The treatment of messages that a full disk buffer has no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenBufferFull {
+    /// The input waits. Nothing is lost.
+    #[default]
+    Wait,
+    /// They are dropped.
+    DropNewest,
+    /// The messages that have waited longest are dropped.
+    DropOldest,
+    /// The run ends with an error. Nothing is lost.
+    Error,
 }
 
 /// The options of a pipeline besides `from`, `transforms` and `to`.

@@ -22,7 +22,8 @@ use crate::parcel::Files;
 use crate::source_output::{OpenFile, Route, Upstream};
 use crate::{
     Component, Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig,
-    Output, Outputs, Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
+    Output, Outputs, Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, Transform,
+    WriteOutcome,
 };
 
 thread_local! {
@@ -54,6 +55,21 @@ pub struct Given {
 }
 
 impl Given {
+    fn note(&mut self, out: &mut Outputs) {
+        for (output, batch) in out.take() {
+            self.outputs.entry(output).or_default().push(batch);
+        }
+    }
+
+    /// Resumes a transform until it holds nothing back.
+    fn resume(&mut self, transform: &mut dyn Transform, out: &mut Outputs) {
+        while let Some(pause) = out.take_held() {
+            std::thread::sleep(pause);
+            transform.resume(out).expect("it does not fail as a whole");
+            self.note(out);
+        }
+    }
+
     fn batches(&self, output: Output) -> &[Batch] {
         self.outputs.get(&output).map(Vec::as_slice).unwrap_or_default()
     }
@@ -90,26 +106,38 @@ impl Given {
 
 /// Builds one instance of a transform, applies it to the batches in order, then finishes it.
 pub fn apply<C: Component + TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
+    applied::<C>(yaml, &context(), Resumed::BeforeTheNext, batches)
+}
+
+/// When a transform is resumed that holds messages back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resumed {
+    /// Before the next batch.
+    BeforeTheNext,
+    /// After the last batch, as if a transform before it had sent all of them at once.
+    AfterTheLast,
+}
+
+fn applied<C: Component + TransformConfig>(
+    yaml: &str,
+    context: &Context,
+    resumed: Resumed,
+    batches: impl IntoIterator<Item = Batch>,
+) -> Given {
     let config = options::<C>(yaml);
-    let mut transform = config.build(&context()).expect("it can be built");
+    let mut transform = config.build(context).expect("it can be built");
     let mut out = Outputs::new("test".into());
     let mut given = Given::default();
-    let mut note = |out: &mut Outputs| {
-        for (output, batch) in out.take() {
-            given.outputs.entry(output).or_default().push(batch);
-        }
-    };
     for batch in batches {
         transform.apply(batch, &mut out).expect("it does not fail as a whole");
-        note(&mut out);
-        while let Some(pause) = out.take_held() {
-            std::thread::sleep(pause);
-            transform.resume(&mut out).expect("it does not fail as a whole");
-            note(&mut out);
+        given.note(&mut out);
+        if resumed == Resumed::BeforeTheNext {
+            given.resume(&mut *transform, &mut out);
         }
     }
+    given.resume(&mut *transform, &mut out);
     transform.finish(&mut out).expect("it does not fail as a whole");
-    note(&mut out);
+    given.note(&mut out);
     given
 }
 
@@ -456,12 +484,22 @@ pub async fn write_all<C: Component + SinkConfig>(
 }
 
 /// Tests the duty of every transform: each message of `payloads` goes to an output, goes to `errors`, or is
-/// settled as filtered. None is dropped. The test uses one batch, and then a batch for each message.
+/// settled as filtered. None is dropped. The test uses one batch, and then a batch for each message. Then it
+/// applies all batches before it resumes the transform. A transform that works in pieces gets a batch size of
+/// one byte for this, so that it holds messages back.
 ///
 /// # Panics
 /// If the component does not conform.
 pub fn transform_conforms<C: Component + TransformConfig>(yaml: &str, payloads: &[&str]) {
-    for chunk in [payloads.len().max(1), 1] {
+    use Resumed::{AfterTheLast, BeforeTheNext};
+    let (whole, half) = (payloads.len().max(1), payloads.len().div_ceil(2).max(1));
+    let small = || Context { batch_bytes: 1, ..context() };
+    for (chunk, resumed, context) in [
+        (whole, BeforeTheNext, context()),
+        (1, BeforeTheNext, context()),
+        (half, AfterTheLast, small()),
+        (1, AfterTheLast, small()),
+    ] {
         let settlements: Arc<Mutex<Vec<Settlement>>> = Arc::default();
         let batches: Vec<Batch> = payloads
             .chunks(chunk)
@@ -472,7 +510,7 @@ pub fn transform_conforms<C: Component + TransformConfig>(yaml: &str, payloads: 
             })
             .collect();
         let count = batches.len();
-        let given = apply::<C>(yaml, batches);
+        let given = applied::<C>(yaml, &context, resumed, batches);
         for batch in given.outputs.into_values().flatten() {
             assert!(batch.rows() > 0, "an empty batch was given");
             assert_eq!(batch.fields().num_rows(), batch.rows());
@@ -506,4 +544,50 @@ pub async fn sink_conforms<C: Component + SinkConfig>(yaml: &str) {
         }
     }
     sink.finish().await.expect("it finishes");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Forgetful {}
+
+    impl Component for Forgetful {
+        const NAME: &'static str = "forgetful";
+        const EXAMPLE: &'static str = "";
+    }
+
+    impl TransformConfig for Forgetful {
+        fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+            Ok(Box::new(Held(None)))
+        }
+    }
+
+    /// Holds each batch back, and has room for one only.
+    struct Held(Option<Batch>);
+
+    impl Transform for Held {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            self.0 = Some(batch);
+            out.hold(Duration::ZERO);
+            Ok(())
+        }
+
+        fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
+            out.send(self.0.take());
+            Ok(())
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a message was dropped")]
+    fn a_transform_that_forgets_what_it_holds_back_does_not_conform() {
+        transform_conforms::<Forgetful>("{}", &["a", "b"]);
+    }
 }

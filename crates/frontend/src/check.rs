@@ -114,6 +114,15 @@ fn whole(name: &str, graph: &Graph, plan_for: Option<usize>, paint: Paint) -> St
         text += &graph.to_string();
         text += &heading("How it will run");
         text += &Plan::new(graph, cores).to_string();
+        for (pipeline, others) in graph.unbuffered_copies() {
+            let others: Vec<String> = others.iter().map(|name| format!("`{name}`")).collect();
+            text += &format!(
+                "\n{} {} of `{pipeline}` has no buffer on disk: while it does not work, nothing reaches the \
+                 buffers beside it.\n",
+                paint.yellow("remark:"),
+                others.join(" and "),
+            );
+        }
     }
     text
 }

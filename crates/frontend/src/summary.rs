@@ -53,6 +53,7 @@ pub fn text(outcome: &Outcome, ending: &Ending, paint: Paint) -> String {
     for missing in missing_fields(&summary.components, paint) {
         line(&[missing]);
     }
+    dropped(&summary.components, paint).into_iter().for_each(|text| line(&[text]));
     match &ending.errors_command {
         Some(command) => dead_letters(summary, command, paint).into_iter().for_each(|text| line(&[text])),
         None => line(&[paint.bold("a dry run: nothing was written, removed or acknowledged")]),
@@ -123,6 +124,16 @@ fn dead_letters(summary: &Summary, errors_command: &str, paint: Paint) -> Vec<St
         ));
     }
     lines
+}
+
+/// A line for each full buffer that dropped messages.
+fn dropped(components: &[ComponentCounts], paint: Paint) -> Vec<String> {
+    let dropped = components.iter().filter_map(|counts| {
+        let dropped = counted(*counts.details.get("buffer_dropped_total")?, "message");
+        let dropped = paint.yellow(&format!("{dropped} dropped"));
+        Some(format!("{}: {dropped}, because the buffer was full", counts.name))
+    });
+    dropped.collect()
 }
 
 /// A line for each component, in columns.

@@ -50,6 +50,7 @@ impl DryRun {
     /// Replaces what has effects in a phase.
     pub(crate) fn take_over(self: &Arc<Self>, phase: &mut Phase) {
         phase.state_dir.positions = false;
+        phase.graph.remove_buffers();
         self.replace_transforms(&mut phase.graph);
         for sink in &mut phase.graph.sinks {
             let (name, config) = (sink.name.clone(), sink.config.clone());

@@ -284,6 +284,15 @@ impl<T> Receiver<T> {
         }
     }
 
+    /// Returns a function that tells how many bytes wait in the channel, without keeping it alive.
+    pub fn gauge(&self) -> impl Fn() -> usize + Send + Sync + use<T>
+    where
+        T: Send + 'static,
+    {
+        let shared = Arc::downgrade(&self.0);
+        move || shared.upgrade().map_or(0, |shared| shared.state.lock().bytes)
+    }
+
     /// Attaches a consumer that may claim items before they enter the channel. Only the first call has an
     /// effect.
     pub(crate) fn attach(&self, attached: Arc<dyn Claim<T>>) {
@@ -399,6 +408,18 @@ mod tests {
         }
         all.sort_unstable();
         assert_eq!(all, (0..10_000).map(|n| (n as Ticket, n)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_gauge_shows_what_waits_and_does_not_keep_the_channel() {
+        let (sender, receiver) = channel::<()>(10);
+        let gauge = receiver.gauge();
+        sender.push((), 7).unwrap();
+        assert_eq!(gauge(), 7);
+        drop(receiver);
+        assert!(sender.is_abandoned());
+        drop(sender);
+        assert_eq!(gauge(), 0);
     }
 
     #[tokio::test]

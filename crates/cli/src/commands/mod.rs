@@ -1,5 +1,6 @@
 //! The commands. Each is a file that parses its arguments and calls the front end.
 
+mod buffer;
 mod candidates;
 mod capyfile;
 mod check;
@@ -85,6 +86,7 @@ enum Command {
     Capysvr(capyfile::Capysvr),
     Capyworker(capyfile::Capyworker),
     Errors(errors::Arguments),
+    Buffer(buffer::Arguments),
     #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
     Schema(schema::Arguments),
@@ -114,6 +116,7 @@ impl CommandLine {
             #[cfg(feature = "stores")]
             Command::Copy(_) => Early::Failed,
             Command::Errors(arguments) if arguments.replays() => Early::Failed,
+            Command::Buffer(arguments) if arguments.replays() => Early::Failed,
             _ => Early::Dies,
         }
     }
@@ -137,6 +140,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Capysvr(arguments) => capyfile::run(capyfile::Program::Capysvr, &arguments.options),
         Command::Capyworker(arguments) => capyfile::run(capyfile::Program::Capyworker, &arguments.options),
         Command::Errors(arguments) => errors::run(arguments),
+        Command::Buffer(arguments) => buffer::run(arguments),
         #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),

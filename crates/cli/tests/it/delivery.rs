@@ -9,7 +9,7 @@ use crate::common::{self, House};
 
 const LINES: usize = 300_000;
 
-fn numbered_lines(path: &Path, count: usize) {
+pub fn numbered_lines(path: &Path, count: usize) {
     let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
     for number in 0..count {
         writeln!(file, r#"{{"n":{number},"text":"some text to make the line a little longer"}}"#).unwrap();
@@ -17,7 +17,7 @@ fn numbered_lines(path: &Path, count: usize) {
     file.flush().unwrap();
 }
 
-fn numbers(house: &House, name: &str) -> Vec<usize> {
+pub fn numbers(house: &House, name: &str) -> Vec<usize> {
     let parse = |line: String| {
         let digits = line.strip_prefix(r#"{"n":"#).and_then(|rest| rest.split(',').next().map(str::to_owned));
         digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("a torn line: {line:?}"))
@@ -30,7 +30,7 @@ fn run_through_kills(house: &House, kills: usize) -> usize {
     kill_and_run(house, kills, &["run", "pipeline.yaml", "--state", "state", "--quiet"])
 }
 
-fn kill_and_run(house: &House, kills: usize, arguments: &[&str]) -> usize {
+pub fn kill_and_run(house: &House, kills: usize, arguments: &[&str]) -> usize {
     let mut killed = 0;
     let mut random = 0x9E37_79B9_7F4A_7C15u64 ^ u64::from(std::process::id());
     loop {

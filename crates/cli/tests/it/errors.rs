@@ -1,8 +1,9 @@
 //! `thalweg errors`: dead letters are listed, shown, replayed and removed.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 
-use crate::common::House;
+use crate::common::{House, command, said};
 use serde_json::Value;
 
 fn letters(house: &House) -> Vec<Value> {
@@ -169,6 +170,30 @@ fn a_state_folder_of_another_configuration_is_refused() {
     let said = house.run_well(&["errors", "replay", "d.yaml", "--state", "kept"]);
     assert!(said.err.contains("1 dead letter: 1 processed"), "{}", said.err);
     assert_eq!(house.run(&["run", "b.yaml", "--state", "kept"]).code, Some(3));
+}
+
+#[test]
+fn a_folder_that_was_copied_with_its_dead_letters_is_refused_at_the_start() {
+    let house = House::with(&[]);
+    let (first, second) = (house.path().join("a"), house.path().join("b"));
+    std::fs::create_dir(&first).unwrap();
+    house.write("a/in.jsonl", b"rubbish\n");
+    house.write("a/c.yaml", configuration("parse_json", "").as_bytes());
+    let run = |folder: &Path| said(command(folder, &["run", "c.yaml"]).output().unwrap());
+    assert_eq!(run(&first).code, Some(0));
+    let copied = std::process::Command::new("cp").args(["-r", "a", "b"]).current_dir(house.path()).status();
+    assert!(copied.unwrap().success());
+    std::fs::remove_file(second.join("out.jsonl")).unwrap();
+    let refused = run(&second);
+    let expected = "error: the dead letters in `.thalweg/c.yaml` belong to another configuration: to \
+                    `HOUSE/a/c.yaml`, and this is `HOUSE/b/c.yaml`. If the directory was copied with the \
+                    configuration, remove it. If this configuration takes the place of the other, delete \
+                    `.thalweg/c.yaml/owner`: it then continues with those dead letters\n";
+    let place = house.path().canonicalize().unwrap().display().to_string();
+    assert_eq!((refused.code, refused.err.replace(&place, "HOUSE").as_str()), (Some(3), expected));
+    assert!(!second.join("out.jsonl").exists());
+    std::fs::remove_dir_all(second.join(".thalweg")).unwrap();
+    assert_eq!(run(&second).code, Some(0));
 }
 
 /// A server that takes its time for each request, and passes the bodies on.

@@ -8,6 +8,7 @@
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
+mod buffer;
 mod command_line;
 mod common;
 #[cfg(feature = "stores")]

@@ -12,16 +12,13 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, BinaryViewArray, Int64Array, new_null_array};
 use arrow_buffer::{Buffer, NullBufferBuilder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, TimeUnit};
-use thalweg_record::{PayloadWriter, TextBuilder, ViewBuilder};
+use thalweg_record::{LONGEST_TEXT, PayloadWriter, TextBuilder, ViewBuilder};
 
 use super::cursor::{Cursor, Fault};
 use super::logical::{Decimal, date, duration, time, uuid};
 use super::nested::{self, Growth};
 use super::schema::{Node, Schema};
-use crate::columns::FieldType;
-
-/// The maximum size of the JSON text of one datum, in bytes, unless [`DatumColumns::within`] gives another.
-const MOST_TEXT: usize = 16 << 20;
+use crate::columns::{FieldType, shortened};
 
 /// Builds the columns of data of one schema. One value serves all batches.
 pub struct DatumColumns {
@@ -41,7 +38,7 @@ impl DatumColumns {
             schema.columns().into_iter().map(|(name, node)| Column::new(name, node, &schema)).collect();
         let field = |column: &Column| Arc::new(field(&column.name, schema.node(column.node)));
         let fields = columns.iter().map(field).collect();
-        Self { columns, fields, schema, most: MOST_TEXT, written: 0 }
+        Self { columns, fields, schema, most: LONGEST_TEXT, written: 0 }
     }
 
     /// Limits the JSON text of one datum to this size, in bytes.
@@ -83,7 +80,7 @@ impl DatumColumns {
                 Err(fault) => {
                     column.builder.push_null();
                     columns.for_each(|column| column.builder.push_null());
-                    let (name, at) = (&column.name, cursor.at());
+                    let (name, at) = (shortened(&column.name), cursor.at());
                     return Err(format!("is not a datum of the schema: {fault} (in `{name}`, at byte {at})"));
                 }
             }

@@ -12,7 +12,7 @@ use super::cursor::{Cursor, Fault};
 use super::logical::{date, duration, time, uuid};
 use super::schema::{Node, RecordField, Schema};
 use crate::json::write_text;
-use crate::values::{write_float, write_int, write_time};
+use crate::values::{write_float, write_float32, write_int, write_time};
 
 /// The size that the text of a datum may have in any case, and for each byte of the datum. Items of arrays
 /// may take no bytes, and names of fields may be long, so a few bytes could become terabytes.
@@ -45,8 +45,10 @@ pub(super) fn write(
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let start = out.len();
+    let mut writer = Writer { schema, growth, start, out };
     // The row is an object around the value.
-    Writer { schema, growth, start, out }.value(node, cursor, 1)
+    writer.value(node, cursor, 1)?;
+    writer.check_size(cursor)
 }
 
 struct Writer<'a> {
@@ -59,9 +61,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn value(&mut self, node: usize, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
-        if !self.growth.allows(self.out.len() - self.start, cursor.at()) {
-            return Err(Fault::Large);
-        }
+        self.check_size(cursor)?;
         let schema = self.schema;
         match schema.node(node) {
             Node::Array(items) => self.array(*items, cursor, depth + 1),
@@ -70,6 +70,11 @@ impl Writer<'_> {
             Node::Union(branches) => self.value(cursor.branch(branches)?, cursor, depth),
             scalar => scalar_json(scalar, cursor, self.out),
         }
+    }
+
+    fn check_size(&self, cursor: &Cursor<'_>) -> Result<(), Fault> {
+        let is_allowed = self.growth.allows(self.out.len() - self.start, cursor.at());
+        if is_allowed { Ok(()) } else { Err(Fault::Large) }
     }
 
     fn array(&mut self, items: usize, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
@@ -138,12 +143,7 @@ fn scalar_json(node: &Node, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Resul
         Node::Boolean => out.extend_from_slice(if cursor.boolean()? { b"true" } else { b"false" }),
         Node::Int => write_int(cursor.int()?.into(), out),
         Node::Long => write_int(cursor.long()?, out),
-        Node::Float => match cursor.float()? {
-            value if value.is_finite() => {
-                out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
-            }
-            _ => out.extend_from_slice(b"null"),
-        },
+        Node::Float => write_float32(cursor.float()?, out),
         Node::Double => write_float(cursor.double()?, out),
         Node::String => write_text(cursor.text()?, out),
         Node::Bytes => write_text(&STANDARD.encode(cursor.bytes()?), out),

@@ -14,12 +14,16 @@ use serde_json::{Map, Value};
 use super::fingerprint::fingerprint;
 use super::logical::Decimal;
 use crate::columns::shortened;
-use crate::json::write_text;
+use crate::json::{key, write_text};
 
 /// The maximum size of a schema, in bytes, and of its parts: a container brings its own schema.
 const LONGEST: usize = 1 << 20;
 const MOST_TYPES: usize = 1 << 16;
 const MOST_FIELDS: usize = 4096;
+/// The maximum size of a full name, and of the schema with all names in full, in bytes. A short name may
+/// stand for a long one at each of its places.
+const LONGEST_NAME: usize = 1 << 10;
+const LONGEST_CANONICAL: usize = 8 << 20;
 /// The maximum precision of a decimal in Arrow.
 const MOST_DIGITS: u64 = 76;
 
@@ -126,6 +130,9 @@ struct Parser {
 impl Parser {
     /// Reads a type, within a namespace.
     fn any(&mut self, json: &Value, namespace: &str) -> Result<usize, String> {
+        if self.canonical.len() > LONGEST_CANONICAL {
+            return Err(format!("with all names in full it is longer than {} MiB", LONGEST_CANONICAL >> 20));
+        }
         match json {
             Value::String(name) => self.named(name, None, namespace),
             Value::Array(branches) => self.union(branches, namespace),
@@ -244,7 +251,7 @@ impl Parser {
             self.write(",\"type\":");
             let inner = self.any(inner, &namespace)?;
             self.write("}");
-            all.push(RecordField { name: text.into(), key: key(text), node: inner });
+            all.push(RecordField { name: text.into(), key: key(text).into(), node: inner });
         }
         self.write("]}");
         self.set(node, Node::Record(all));
@@ -289,6 +296,9 @@ impl Parser {
         let name = name.ok_or("a type `record`, `enum` or `fixed` has no `name`")?;
         let namespace = members.get("namespace").and_then(Value::as_str).unwrap_or(namespace);
         let full = full_name(name, namespace);
+        if full.len() > LONGEST_NAME {
+            return Err(format!("the name `{}` is longer than {LONGEST_NAME} bytes", shortened(&full)));
+        }
         if self.names.contains_key(&full) || primitive(&full).is_some() {
             return Err(format!("the name `{}` is taken", shortened(&full)));
         }
@@ -316,14 +326,6 @@ fn full_name(name: &str, namespace: &str) -> String {
 fn list<'a>(members: &'a Map<String, Value>, key: &str, name: &str) -> Result<&'a Vec<Value>, String> {
     let found = members.get(key).and_then(Value::as_array);
     found.ok_or_else(|| format!("the type `{}` has no list `{key}`", shortened(name)))
-}
-
-/// Returns a name as the key of a JSON object.
-fn key(name: &str) -> Box<[u8]> {
-    let mut key = Vec::with_capacity(name.len() + 3);
-    write_text(name, &mut key);
-    key.push(b':');
-    key.into()
 }
 
 fn primitive(name: &str) -> Option<Node> {
@@ -451,5 +453,21 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(Schema::parse(text).unwrap_err(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn short_names_that_stand_for_long_ones_have_a_limit() {
+        let schema = |space: usize, count: usize| {
+            let branches = ["\"r\""].repeat(count).join(",");
+            let space = "n".repeat(space);
+            format!(
+                r#"{{"type":"record","name":"r","namespace":"{space}","fields":[{{"name":"a","type":[{branches}]}}]}}"#
+            )
+        };
+        assert!(Schema::parse(&schema(1000, 1000)).is_ok());
+        let reason = Schema::parse(&schema(1000, 20_000)).unwrap_err();
+        assert_eq!(reason, "with all names in full it is longer than 8 MiB");
+        let reason = Schema::parse(&schema(1023, 1)).unwrap_err();
+        assert_eq!(reason, format!("the name `{}...` is longer than 1024 bytes", "n".repeat(60)));
     }
 }

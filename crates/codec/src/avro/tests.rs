@@ -272,6 +272,18 @@ fn values_that_break_the_rules_say_which() {
 }
 
 #[test]
+fn a_reason_has_the_start_of_a_long_name() {
+    let schema =
+        json!({"type": "record", "name": "r", "fields": [{"name": "n".repeat(1000), "type": "int"}]});
+    let reason = first_row(&schema.to_string(), &[]).unwrap_err();
+    let name = "n".repeat(60);
+    assert_eq!(
+        reason,
+        format!("is not a datum of the schema: the bytes end within a value (in `{name}...`, at byte 0)")
+    );
+}
+
+#[test]
 fn an_array_of_more_items_than_bytes_ends_early() {
     let nulls = json!({"type": "array", "items": "null"});
     let datum = |count: i64| [long(count), long(0)].concat();
@@ -288,6 +300,20 @@ fn an_array_of_more_items_than_bytes_ends_early() {
     }
     let reason = value_of(inner, &[]).unwrap_err();
     assert!(reason.contains("far larger as JSON"), "{reason}");
+}
+
+#[test]
+fn a_last_value_that_grows_beyond_the_limit_is_refused() {
+    let schema = Schema::parse(r#"{"type": "array", "items": "string"}"#).unwrap();
+    let datum = [long(1), text(&"\u{1}".repeat(100)), long(0)].concat();
+    let read = |most: usize| {
+        let mut columns = DatumColumns::new(Arc::new(schema.clone())).within(most);
+        columns.begin(&[], 1);
+        columns.read(&datum)
+    };
+    // Each character takes six bytes.
+    assert_eq!(read(604), Ok(datum.len()));
+    assert!(read(603).unwrap_err().contains("far larger as JSON"));
 }
 
 #[test]

@@ -148,17 +148,11 @@ impl Rows {
         message: Cow<'_, [u8]>,
         before: Option<StreamPosition>,
     ) -> Result<(), TooLong> {
-        match charset.as_utf8(&message) {
-            Some(text) => self.payload.push(text),
-            None => {
-                let decoded = self.payload.push_written(|into| charset.decode_onto(&message, into));
-                decoded.map_err(|reason| {
-                    let bytes = message.get(..KEPT).unwrap_or(&message).to_vec();
-                    TooLong { bytes, position, reason }
-                })?;
-            }
-        }
-        if !charset.is_utf8() || matches!(message, Cow::Owned(_)) {
+        let is_decoded = charset.push(&message, &mut self.payload).map_err(|reason| {
+            let bytes = message.get(..KEPT).unwrap_or(&message).to_vec();
+            TooLong { bytes, position, reason }
+        })?;
+        if is_decoded || matches!(message, Cow::Owned(_)) {
             self.made += message.len();
         }
         self.positions.push(position);

@@ -37,6 +37,17 @@ pub(super) struct Message {
     pub(super) text: Vec<u8>,
 }
 
+impl Message {
+    /// Adds a part. Returns false and adds only its first bytes if the message would have more than `limit`
+    /// bytes.
+    fn add(&mut self, part: &[u8], limit: usize) -> bool {
+        let fits = self.text.len() + part.len() <= limit;
+        let most = if fits { part.len() } else { part.len().min(KEPT) };
+        self.text.extend_from_slice(part.get(..most).unwrap_or_default());
+        fits
+    }
+}
+
 /// The result of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Joined {
@@ -140,14 +151,13 @@ impl Joiner {
                 Joined::Nothing
             }
             Open::Parts(mut message) => {
-                let part = line.get(parts.text).unwrap_or_default();
-                if too_long || message.text.len() + part.len() > self.limit {
-                    message.text.extend(part.iter().take(KEPT));
+                // Only the first bytes of a part that is too long are here.
+                let limit = if too_long { 0 } else { self.limit };
+                if !message.add(line.get(parts.text).unwrap_or_default(), limit) {
                     message.text.truncate(self.limit.min(KEPT));
                     *open = after;
                     return Joined::TooLong(message);
                 }
-                message.text.extend_from_slice(part);
                 if !parts.is_partial {
                     return Joined::Whole(message);
                 }

@@ -65,10 +65,7 @@ impl Cutter {
             walks: false,
             awaits_mark: false,
             drops_mark: false,
-            join: match framing.join {
-                Some(Join::Cri) => Some(Box::new(Joiner::new(limit.as_usize(), from.join))),
-                None => None,
-            },
+            join: framing.join.map(|Join::Cri| Box::new(Joiner::new(limit.as_usize(), from.join))),
             pattern: framing.start_pattern.as_ref().map(|pattern| pattern.regex().clone()),
             limit: limit.as_usize(),
             of_memory: None,

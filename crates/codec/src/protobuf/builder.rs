@@ -87,7 +87,9 @@ impl Builder {
             (Self::Int(builder), Scalar::Int(value)) => builder.append_value(value),
             (Self::UInt(builder), Scalar::UInt(value)) => builder.append_value(value),
             (Self::Float(builder), Scalar::Float(value)) => builder.append_value(value),
-            (Self::Double(builder), Scalar::Double(value)) => builder.append_value(value),
+            (Self::Double(builder), Scalar::Double(value) | Scalar::JsonNumber(value)) => {
+                builder.append_value(value);
+            }
             (Self::Bool(builder), Scalar::Bool(value)) => builder.append_value(value),
             (Self::Text(builder), Scalar::Text(text)) => builder.push(text),
             (Self::Text(builder), Scalar::Enum(index, value)) => match schema.name_of(index, value) {

@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use thalweg_config::ByteSize;
+use thalweg_record::LONGEST_TEXT;
 
 use super::DEEPEST;
 use super::events::Events;
@@ -18,7 +20,7 @@ use super::times::{microseconds, seconds};
 use super::wire::{Raw, Reader, Wire};
 use crate::columns::is_whole;
 use crate::json::write_text;
-use crate::values::{write_float, write_time};
+use crate::values::{write_float, write_float32, write_int, write_time};
 
 /// Writes messages of a schema, with memory that is reused.
 #[derive(Debug)]
@@ -28,7 +30,18 @@ pub(super) struct JsonWriter {
     keys: Vec<u8>,
     /// The entries of maps that are being written.
     entries: Vec<Entry>,
+    /// The size that the JSON of any message may have, in bytes.
+    pub(super) most: usize,
+    /// The maximum size of the JSON of the current message, in bytes. Names of fields and of values are not
+    /// in the message, so a byte may become any number of bytes.
+    limit: usize,
+    /// The size of the finished JSON of the batch, in bytes, and its size before the current message.
+    pub(super) written: usize,
+    before: usize,
 }
+
+/// The maximum size of a value of a column, in bytes.
+const LARGEST: usize = 1 << 30;
 
 /// An entry of a map: the range of its key among the keys, and its bytes in the message.
 #[derive(Debug, Clone)]
@@ -39,7 +52,9 @@ struct Entry {
 
 impl JsonWriter {
     pub(super) fn new(schema: &Schema) -> Self {
-        Self { events: Events::new(schema), keys: Vec::new(), entries: Vec::new() }
+        let (keys, entries) = (Vec::new(), Vec::new());
+        let (most, limit) = (LONGEST_TEXT, LONGEST_TEXT);
+        Self { events: Events::new(schema), keys, entries, most, limit, written: 0, before: 0 }
     }
 
     /// Starts with a message of this many bytes that is in no other.
@@ -47,12 +62,26 @@ impl JsonWriter {
         self.events.restart(bytes);
         self.keys.clear();
         self.entries.clear();
+        self.limit = self.most.max(bytes.saturating_mul(2)).min(LARGEST);
+        self.before = self.written;
     }
 
     /// Releases the memory of unusual messages.
     pub(super) fn shrink(&mut self) {
         self.events.shrink();
         (self.keys, self.entries) = (Vec::new(), Vec::new());
+    }
+
+    /// Checks the size of the JSON of the current message, of which `out` is not finished.
+    #[inline]
+    pub(super) fn check_size(&self, out: &[u8]) -> Result<(), Fault> {
+        if self.written - self.before + out.len() <= self.limit {
+            return Ok(());
+        }
+        let limit = ByteSize(self.limit as u64);
+        Err(Fault::new(format!(
+            "is too large: the nested values of a message have more than {limit} as JSON"
+        )))
     }
 
     /// Writes the value of a field, which has these events. `depth` is the number of objects and lists that
@@ -98,6 +127,7 @@ impl JsonWriter {
         depth: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
+        self.check_size(out)?;
         match kind {
             Kind::Message(message) => self.message(schema, message, raw.bytes(bytes), depth, out),
             kind => {
@@ -166,6 +196,7 @@ impl JsonWriter {
             before = b',';
             out.extend_from_slice(key.unwrap_or_default());
             out.push(b':');
+            self.check_size(out)?;
             self.map_value(schema, entry, current.raw.bytes(bytes), depth, out)?;
         }
         if before == b'{' {
@@ -229,6 +260,7 @@ impl JsonWriter {
         depth: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
+        self.check_size(out)?;
         match schema.message(message).form {
             Form::Object => self.object(schema, message, bytes, depth, out),
             Form::Time => {
@@ -358,16 +390,12 @@ fn zero(schema: &Schema, kind: Kind, out: &mut Vec<u8>) {
 /// Writes a value that is no message.
 fn scalar(schema: &Schema, value: Scalar<'_>, out: &mut Vec<u8>) {
     match value {
-        Scalar::Int(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Scalar::Int(value) => write_int(value, out),
         Scalar::UInt(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
-        Scalar::Float(value) if value.is_finite() => {
-            out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
-        }
+        Scalar::Float(value) if value.is_finite() => write_float32(value, out),
         Scalar::Float(value) => write_text(not_finite(f64::from(value)), out),
         Scalar::Double(value) if value.is_finite() => write_float(value, out),
-        Scalar::JsonNumber(value) if is_whole(value) => {
-            out.extend_from_slice(itoa::Buffer::new().format(value as i64).as_bytes());
-        }
+        Scalar::JsonNumber(value) if is_whole(value) => write_int(value as i64, out),
         Scalar::JsonNumber(value) if value.is_finite() => write_float(value, out),
         Scalar::Double(value) | Scalar::JsonNumber(value) => write_text(not_finite(value), out),
         Scalar::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
@@ -375,7 +403,7 @@ fn scalar(schema: &Schema, value: Scalar<'_>, out: &mut Vec<u8>) {
         Scalar::Bytes(bytes) => write_text(&STANDARD.encode(bytes), out),
         Scalar::Enum(index, value) => match schema.name_of(index, value) {
             Some(name) => write_text(name, out),
-            None => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+            None => write_int(value.into(), out),
         },
         Scalar::JsonNull => out.extend_from_slice(b"null"),
     }

@@ -5,7 +5,8 @@
 //! as views of the messages. Nested messages, lists and maps become JSON text, as in all parsers here, or
 //! columns of their own with [`Wanted::flatten`].
 //!
-//! A message comes from outside. Its nesting is bounded, and time and memory are in proportion to its size.
+//! A message comes from outside. Its nesting is bounded, time is in proportion to its size, and its JSON has
+//! a limit.
 //!
 //! The format is described at <https://protobuf.dev/programming-guides/encoding/>. See
 //! docs/decisions/086-protocol-buffers-are-decoded-in-place.md.
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BinaryViewArray};
 use arrow_buffer::Buffer;
 use arrow_schema::ArrowError;
-use thalweg_record::{Batch, Outputs};
+use thalweg_record::{Batch, Budget, Outputs};
 
 pub use plan::Wanted;
 pub use schema::Schema;
@@ -55,6 +56,9 @@ const MEMORY: usize = 256;
 /// The fewest messages that are parsed at once, if there are as many.
 const FEWEST: usize = 16;
 
+/// The size of the JSON after which a piece of a batch is complete with enough memory, in bytes.
+const PIECE: usize = 4 << 20;
+
 /// The memory for one JSON text that is kept between batches, in bytes.
 const USUAL: usize = 64 << 10;
 
@@ -67,6 +71,8 @@ pub struct Protobuf {
     filling: Filling,
     layout: Layout,
     cells: usize,
+    /// The size of the JSON after which a piece of a batch is complete, in bytes.
+    bytes: usize,
 }
 
 impl Protobuf {
@@ -79,22 +85,26 @@ impl Protobuf {
         let layout = Layout::new(plan.columns.iter().map(|column| column.field.clone()).collect());
         let writer = JsonWriter::new(&schema);
         let filling = Filling { writer, json: Vec::new(), builders: Vec::new() };
-        Ok(Self { schema, plan, wire_format, filling, layout, cells: CELLS })
+        Ok(Self { schema, plan, wire_format, filling, layout, cells: CELLS, bytes: PIECE })
     }
 
-    /// Limits what is made of a batch at once to a part of this memory, in bytes.
+    /// Limits what is made of a batch at once to a part of this budget.
     #[must_use]
-    pub fn within(self, memory: usize) -> Self {
-        Self { cells: (memory / MEMORY).clamp(CELLS / 32, CELLS), ..self }
+    pub fn within(mut self, budget: &Budget) -> Self {
+        self.cells = (budget.limit() / MEMORY).clamp(CELLS / 32, CELLS);
+        self.filling.writer.most = budget.longest_text();
+        self.bytes = PIECE.min(budget.longest_text());
+        self
     }
 
     /// Returns the number of messages that may be parsed at once.
-    pub fn most_rows(&self) -> usize {
+    fn most_rows(&self) -> usize {
         (self.cells / self.plan.columns.len().max(1)).max(FEWEST)
     }
 
-    /// Parses the messages in `input`, one for each row of the batch, and adds their fields. Messages that
-    /// are not valid are rejected. `field` is the name of the input.
+    /// Parses the first messages in `input`, which has one for each row of the batch, and adds their fields.
+    /// Messages that are not valid are rejected. `field` is the name of the input. Returns the messages that
+    /// must be parsed next, if all together would take too much memory.
     ///
     /// # Errors
     /// If Arrow cannot build the new batch.
@@ -104,10 +114,12 @@ impl Protobuf {
         input: &BinaryViewArray,
         field: &str,
         out: &mut Outputs,
-    ) -> Result<(), ArrowError> {
-        self.filling.begin(&self.plan.columns, input.data_buffers(), input.len());
+    ) -> Result<Option<Batch>, ArrowError> {
+        let most = input.len().min(self.most_rows());
+        self.filling.begin(&self.plan.columns, input.data_buffers(), most);
         let mut failed = Vec::new();
-        for row in 0..input.len() {
+        let mut row = 0;
+        while row < most && (row == 0 || self.filling.writer.written < self.bytes) {
             let parsed = match input.is_null(row) {
                 true => Err(missing(field)),
                 false => self.message(input.value(row)),
@@ -115,10 +127,13 @@ impl Protobuf {
             if let Err(reason) = parsed {
                 failed.push((row as u32, reason));
             }
-            self.filling.builders.iter_mut().for_each(|builder| builder.fill(row + 1));
+            row += 1;
+            self.filling.builders.iter_mut().for_each(|builder| builder.fill(row));
         }
         let columns = self.filling.finish();
-        self.layout.give(batch, columns, failed, out)
+        let (parsed, rest) = batch.split_at(row);
+        self.layout.give(parsed, columns, failed, out)?;
+        Ok(rest)
     }
 
     /// Appends the values of a message.
@@ -144,8 +159,14 @@ struct Filling {
 
 impl Filling {
     fn begin(&mut self, columns: &[Column], base: &[Buffer], rows: usize) {
+        self.writer.written = 0;
         self.builders.clear();
-        self.builders.extend(columns.iter().map(|column| Builder::new(&column.field, base, rows)));
+        let builder = |column: &Column| {
+            // JSON is never a part of a message.
+            let base: &[Buffer] = if column.content == Content::Json { &[] } else { base };
+            Builder::new(&column.field, base, rows)
+        };
+        self.builders.extend(columns.iter().map(builder));
     }
 
     fn finish(&mut self) -> Vec<ArrayRef> {
@@ -221,6 +242,8 @@ impl Filling {
         } else if column.content == Content::Json {
             json.clear();
             writer.field(schema, field, (bytes, events), 0, json)?;
+            writer.check_size(json).map_err(|fault| fault.within(&field.name))?;
+            writer.written += json.len();
             builder.push_json(std::str::from_utf8(json).unwrap_or("null"));
         } else {
             let well_known = well_known(schema, writer, column.content, (bytes, events), builder);

@@ -6,7 +6,7 @@ use super::defaults::{Missing, default_of, presence_of};
 use super::descriptor::{EnumProto, FieldProto, FileProto, MessageProto, Presence};
 use super::kind::Kind;
 use super::schema::{Enum, Field, Form, Label, Message, Schema};
-use crate::json::write_text;
+use crate::json::key;
 
 /// The name of a declared type: its kind, and its number among those of its kind.
 #[derive(Debug, Clone, Copy)]
@@ -119,11 +119,8 @@ impl<'p> Resolver<'p> {
             Label::Map => Missing::Json("{}"),
             Label::Single => default_of(&place, declared, kind, presence, &self.enums)?,
         };
-        let mut key = Vec::new();
-        write_text(&declared.name, &mut key);
-        key.push(b':');
         let (number, name) = (declared.number, declared.name.clone());
-        Ok(Field { number, name, key, kind, label, oneof: None, missing })
+        Ok(Field { number, key: key(&name), name, kind, label, oneof: None, missing })
     }
 
     fn type_of(&self, place: &str, field: &FieldProto) -> Result<(Kind, Label), String> {

@@ -12,9 +12,6 @@ mod program;
 pub mod report;
 pub mod sinks;
 pub mod sources;
-// Public for its fuzz target.
-#[doc(hidden)]
-pub mod spool;
 
 /// Adds the components of this family to a registry.
 pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {

@@ -21,7 +21,6 @@ pub mod arenas;
 pub mod command;
 pub mod cut;
 pub mod encode;
-pub mod io_error;
 pub mod links;
 pub mod pieces;
 #[cfg(feature = "parquet")]
@@ -30,3 +29,8 @@ pub mod table;
 #[path = "no_table.rs"]
 pub mod table;
 pub mod whole;
+
+/// Errors of the operating system, as sentences about a file.
+pub mod io_error {
+    pub use thalweg_engine::io_error;
+}

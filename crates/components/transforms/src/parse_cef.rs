@@ -5,7 +5,6 @@
 //! backslash escapes. If there is no such space, that `=` is a part of the value: many devices do not escape
 //! those of URLs.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -22,9 +21,9 @@ use crate::pairs::{PairParser, Pairs, Syntax, Value};
 ///
 /// The values of the header are the fields `cefVersion`, `deviceVendor`, `deviceProduct`, `deviceVersion`,
 /// `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. A key with
-/// the name of a field of the header is numbered, as in `name_2`. Escapes are decoded. Text before `CEF:`,
-/// such as the header of syslog, is ignored. Fields are text unless `types` gives another type. A malformed
-/// message leaves by the `errors` output. The format is described at
+/// the name of a field of the header is numbered, as in `name_2`; a key that is called so keeps its name.
+/// Escapes are decoded. Text before `CEF:`, such as the header of syslog, is ignored. Fields are text unless
+/// `types` gives another type. A malformed message leaves by the `errors` output. The format is described at
 /// <https://www.microfocus.com/documentation/arcsight/arcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implementation-standard.pdf>.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -121,17 +120,18 @@ impl Syntax for Cef {
         let at = header(text, pairs)?;
         self.extension.clear();
         extension(text, at, &mut self.extension)?;
-        let labels = if self.translates { labels(text, &self.extension) } else { HashMap::new() };
+        let piece = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
+        let renames = self.translates || self.extension.iter().any(|(key, _)| is_of_header(piece(key)));
+        let names = if renames { names(text, &self.extension, self.translates) } else { HashMap::new() };
         for (key, value) in &self.extension {
-            let key = text.get(key.clone()).unwrap_or_default();
-            if labeled(key).is_some_and(|base| labels.contains_key(base)) {
-                continue;
-            }
+            let key = piece(key);
+            let name = match names.get(key) {
+                Some(Some(name)) => name.as_str(),
+                Some(None) => continue,
+                None => key,
+            };
             let value = decoded(text, value.clone(), &mut pairs.decoded);
-            match labels.get(key) {
-                Some(label) => pairs.set(label, value)?,
-                None => pairs.set(&unlabeled(key), value)?,
-            }
+            pairs.set(name, value)?;
         }
         Ok(())
     }
@@ -158,31 +158,35 @@ fn labeled(key: &str) -> Option<&str> {
     key.strip_suffix(LABEL)
 }
 
-/// Returns the name of the field of a key without a label. A device cannot replace a value of the header.
-fn unlabeled(key: &str) -> Cow<'_, str> {
-    if HEADER.contains(&key) { format!("{key}_2").into() } else { key.into() }
+/// True if a key has the name of a field of the header. A device cannot replace that value.
+fn is_of_header(key: &str) -> bool {
+    HEADER.contains(&key)
 }
 
-/// Returns the names of the fields of all keys that have a label, by their keys.
-fn labels<'a>(text: &'a str, extension: &[Pair]) -> HashMap<&'a str, String> {
+/// Returns the names of the fields of the keys that do not keep theirs: those of the header are numbered, and
+/// `translates` names others by their labels. A label that names a value is no field itself: `None`.
+fn names<'a>(text: &'a str, extension: &[Pair], translates: bool) -> HashMap<&'a str, Option<String>> {
     let piece = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
     let keys: HashSet<&str> = extension.iter().map(|(key, _)| piece(key)).collect();
-    let mut labels = HashMap::new();
-    for (key, label) in extension.iter().map(|(key, value)| (piece(key), piece(value))) {
+    let (mut labels, mut named) = (HashMap::new(), HashMap::new());
+    let pairs = extension.iter().filter(|_| translates);
+    for (key, label) in pairs.map(|(key, value)| (piece(key), piece(value))) {
         if let Some(base) = labeled(key).filter(|base| keys.contains(base) && !label.is_empty()) {
             labels.insert(base, label);
+            named.insert(key, None);
         }
     }
-    let is_translated =
-        |key: &str| labels.contains_key(key) || labeled(key).is_some_and(|base| labels.contains_key(base));
     let mut names = Names::default();
     HEADER.into_iter().for_each(|name| names.take(name));
-    keys.iter().filter(|key| !is_translated(key)).for_each(|key| names.take(&unlabeled(key)));
-    let mut named = HashMap::new();
+    let keeps = |key: &str| !is_of_header(key) && !labels.contains_key(key) && !named.contains_key(key);
+    keys.iter().filter(|key| keeps(key)).for_each(|key| names.take(key));
+    for name in HEADER.into_iter().filter(|name| keys.contains(name) && !labels.contains_key(name)) {
+        named.insert(name, Some(names.give(name)));
+    }
     for (key, _) in extension {
         let key = piece(key);
         if let Some(label) = labels.remove(key) {
-            named.insert(key, names.give(label));
+            named.insert(key, Some(names.give(label)));
         }
     }
     named
@@ -375,6 +379,19 @@ mod tests {
         }
         let row = parsed("{}", &[line]).main()[0].clone();
         assert_eq!((&row["name"], &row["name_2"], &row["cs2"]), (&json!("e"), &json!("x"), &json!("1")));
+    }
+
+    #[test]
+    fn a_key_that_looks_numbered_keeps_its_name() {
+        for line in ["name=x name_2=y", "name_2=y name=x"]
+            .map(|pairs| format!("CEF:0|a|b|c|d|e|f|{pairs} nameLabel="))
+        {
+            for yaml in ["{}", "translate_custom_fields: true"] {
+                let row = parsed(yaml, &[&line]).main()[0].clone();
+                let found = ["name", "name_2", "name_3", "nameLabel"].map(|name| row[name].clone());
+                assert_eq!(found, ["e", "y", "x", ""], "{line}");
+            }
+        }
     }
 
     #[test]

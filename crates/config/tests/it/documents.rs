@@ -26,6 +26,18 @@ fn every_node_knows_its_place() {
 }
 
 #[test]
+fn a_key_beside_a_blank_that_is_no_space_is_refused_at_every_level() {
+    let expected = "The key `a` has a character beside it that looks like a space and is none.";
+    for text in
+        ["\u{a0}a: 1\n", "b: 1\n\u{a0}a: 1\n", "b:\n  \u{a0}a: 1\n", "b: {\u{a0}a: 1}\n", "a\u{a0}: 1\n"]
+    {
+        assert!(refused(text).contains(expected), "{text:?}: {}", refused(text));
+    }
+    // Quotes say that it belongs to the key.
+    assert!(parsed("'\u{a0}a': 1\n").root().get("\u{a0}a").is_some());
+}
+
+#[test]
 fn values_are_typed() {
     let document = parsed("a: yes\nb: 5\nc: 5.0\nd: '5'\ne:\nf: True\n");
     let value = |key: &str| document.root().get(key).unwrap().value.clone();

@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use thalweg_config::ByteSize;
 
+use crate::buffer::{self, DiskBuffer};
 use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::index::Index;
 use crate::router::{Router, Way};
-use crate::settings::DeadLetterLimits;
-use crate::settings::OnError;
+use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
 use thalweg_record::Output;
 
 /// The stage that a channel leads to.
@@ -153,6 +153,8 @@ pub struct SinkStage {
     pub node: SinkNode,
     /// True if a failover that has another target leads to this sink.
     pub is_dispensable: bool,
+    /// The bytes that may wait in its channel, if it has a buffer in memory.
+    pub memory: Option<ByteSize>,
     /// The targets of its `errors` output.
     pub errors: Vec<Destination>,
 }
@@ -177,6 +179,10 @@ pub struct Plan {
     pub failovers: Vec<FailoverStage>,
     /// The sinks.
     pub sinks: Vec<SinkStage>,
+    /// The limit of all disk buffers together.
+    pub buffer_limits: BufferLimits,
+    /// The disk buffers. Each has a source and a sink.
+    pub(crate) buffers: Vec<Arc<DiskBuffer>>,
 }
 
 /// Larger batches cost cache misses, smaller ones cost hand-overs. Measured with lines of 100 to 300 bytes.
@@ -188,6 +194,8 @@ const MOST_WAITING: usize = 16;
 impl Plan {
     /// Plans a graph for a number of cores.
     pub fn new(graph: &Graph, cores: usize) -> Self {
+        let (graph, buffers) = buffer::expanded(graph);
+        let graph = &*graph;
         let mut planner = Planner {
             graph,
             flows: Flows::of(&Index::new(graph)),
@@ -203,7 +211,9 @@ impl Plan {
             .into_iter()
             .map(|node| {
                 let errors = planner.errors(&node.name);
-                SinkStage { node: node.clone(), is_dispensable: dispensable.contains(&node.name), errors }
+                let is_dispensable = dispensable.contains(&node.name);
+                let memory = node.buffer.and_then(|buffer| buffer.memory);
+                SinkStage { node: node.clone(), is_dispensable, memory, errors }
             })
             .collect();
         let sources = graph
@@ -225,6 +235,8 @@ impl Plan {
             segments: planner.segments,
             failovers: planner.failovers,
             sinks,
+            buffer_limits: graph.buffers,
+            buffers,
         }
     }
 }
@@ -495,7 +507,7 @@ impl Planner<'_> {
 impl Planner<'_> {
     /// Adds a sink of files, as the last operator of a segment.
     fn file_sink(&mut self, pipeline: &Pipeline, sink: usize, within: Option<usize>) -> Vec<Target> {
-        let SinkNode { name, kind, config } = self.graph.sinks[sink].clone();
+        let SinkNode { name, kind, config, .. } = self.graph.sinks[sink].clone();
         let Some(FileSink(config)) = config.files() else { return Vec::new() };
         let config = Step::Files(config);
         let targets = Targets::All;
@@ -513,6 +525,11 @@ impl Planner<'_> {
 }
 
 impl Plan {
+    /// True if this is the name of the source or of the sink of a disk buffer.
+    pub(crate) fn is_of_buffer(&self, name: &str) -> bool {
+        self.buffers.iter().any(|buffer| *buffer.reader == *name || *buffer.writer == *name)
+    }
+
     /// True if the stage receives each file in a parcel of its own.
     pub(crate) fn takes_singly(&self, to: Destination) -> bool {
         match to {

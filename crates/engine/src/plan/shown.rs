@@ -83,6 +83,9 @@ impl fmt::Display for Plan {
                 InFlight::Adaptive(most) => write!(f, ", adaptive 1 to {most} requests")?,
                 InFlight::Fixed(most) => write!(f, ", {most} requests, as configured")?,
             }
+            if let Some(memory) = sink.memory {
+                write!(f, ", behind a buffer of {memory}")?;
+            }
             writeln!(f)?;
         }
         Ok(())

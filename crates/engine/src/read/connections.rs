@@ -10,7 +10,7 @@ use super::{Reader, list, terms};
 use crate::component::Flow;
 use crate::flow::{Flows, Mismatch, MismatchPart};
 use crate::graph::{Feed, Graph, Pipeline};
-use crate::index::Index;
+use crate::index::{Index, Labels};
 
 /// At most this many circles are reported, and this many of the pipelines in each.
 const SHOWN: usize = 10;
@@ -24,8 +24,9 @@ impl Reader<'_> {
             return;
         }
         let sections = Sections::of(root);
+        let labels = Labels::of(graph);
         for at in 0..sections.pipelines.entries.len() {
-            self.connect_inputs(at, &sections, graph);
+            self.connect_inputs(at, &sections, &labels, graph);
             self.connect_targets(at, &sections, graph);
         }
         self.inputs(&sections, graph);
@@ -38,6 +39,7 @@ impl Reader<'_> {
         self.circles(root, &sections, &index);
         let flows = Flows::of(&index);
         self.flows(&sections, &index, &flows);
+        self.buffers(&sections, &index, &flows);
         if self.diagnostics.is_empty() {
             self.removals(root, &index, &flows);
             self.shared_files(root, &index);
@@ -47,14 +49,14 @@ impl Reader<'_> {
     }
 
     /// Connects a pipeline with the outputs that its `from` names.
-    fn connect_inputs(&mut self, at: usize, sections: &Sections<'_>, graph: &mut Graph) {
+    fn connect_inputs(&mut self, at: usize, sections: &Sections<'_>, labels: &Labels, graph: &mut Graph) {
         let Some(from) = sections.pipelines.entries[at].1.get("from") else { return };
         let feeds: Vec<&Node> = from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
         if feeds.is_empty() {
             self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
         }
         for feed in feeds {
-            let found = self.feed(feed, graph, sections);
+            let found = self.feed(feed, graph, sections, labels);
             graph.pipelines[at].from.extend(found);
         }
     }
@@ -149,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    fn feed(&mut self, node: &Node, graph: &Graph, sections: &Sections<'_>) -> Option<Feed> {
+    fn feed(&mut self, node: &Node, graph: &Graph, sections: &Sections<'_>, labels: &Labels) -> Option<Feed> {
         // A name may look like a number.
         let Some(text) = node.text() else {
             let message = format!("`from` names a source or an output, but this is {}.", node.kind());
@@ -161,7 +163,8 @@ impl Reader<'_> {
             None => (text, None),
         };
         let Sections { sources, pipelines, sinks } = sections;
-        let pipeline = pipelines.number(name).map(|at| &graph.pipelines[at]);
+        let number = pipelines.number(name);
+        let pipeline = number.map(|at| &graph.pipelines[at]);
         if pipeline.is_none() && !sources.has(name) && !sinks.has(name) {
             let names = self.names.keys().map(String::as_str);
             let help = match self.nearest(name, names) {
@@ -182,12 +185,11 @@ impl Reader<'_> {
                 None
             }
             Some(output) => {
-                let has_it = |pipeline: &Pipeline| {
-                    // The outputs of a step with a mistake, and of those behind it, are unknown.
-                    pipeline.transforms.len() < pipelines.steps(name).len()
-                        || pipeline.outputs().any(|(_, _, label)| label == output)
-                };
-                if pipeline.is_some_and(has_it) {
+                // The outputs of a step with a mistake, and of those behind it, are unknown.
+                let is_partial =
+                    |pipeline: &Pipeline| pipeline.transforms.len() < pipelines.steps(name).len();
+                let has_it = number.is_some_and(|at| labels.step(at, output).is_some());
+                if has_it || pipeline.is_some_and(is_partial) {
                     return Some(Feed::Named(name.into(), output.to_owned()));
                 }
                 self.no_output(node, pipeline, name, output);

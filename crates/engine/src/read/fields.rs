@@ -87,11 +87,7 @@ fn fields_of(
             Some(source.map_or_else(KnownFields::unknown, |source| source.config.fields()))
         }
         Feed::Pipeline(name) | Feed::Chosen(name) => after(index.pipeline(name)?, usize::MAX),
-        Feed::Named(name, label) => {
-            let pipeline = index.pipeline(name)?;
-            let (at, _, _) = pipeline.outputs().find(|(_, _, output)| output == label)?;
-            after(pipeline, at + 1)
-        }
+        Feed::Named(name, label) => after(index.pipeline(name)?, index.step_of(name, label)? + 1),
         Feed::Errors(_) => Some(KnownFields::unknown()),
     }
 }

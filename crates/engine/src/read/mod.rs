@@ -6,6 +6,7 @@
 //!
 //! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
+mod buffers;
 mod connections;
 mod fields;
 mod sections;
@@ -21,18 +22,28 @@ use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode,
 
 use crate::graph::{Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
 use crate::registry::{Built, Registry, Role};
-use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
+use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Settings};
+use buffers::{BUFFER, Buffered, without};
 
 pub use fields::check_fields;
 pub use terms::advice;
 
-const SECTIONS: [&str; 8] =
-    ["memory", "state", "dead_letters", "temporary", "unknown_fields", "sources", "pipelines", "sinks"];
+const SECTIONS: [&str; 9] = [
+    "memory",
+    "state",
+    "dead_letters",
+    "buffers",
+    "temporary",
+    "unknown_fields",
+    "sources",
+    "pipelines",
+    "sinks",
+];
 /// The key of the kind of a component in the form of Vector and Fluent Bit.
 const KIND: &str = "type";
 /// Written beside the kind of a file transform.
 const TARGETS: &str = "for";
-const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_error", "concurrency"];
+const PIPELINE_KEYS: [&str; 7] = ["from", "transforms", "to", "ordered", "on_error", "concurrency", BUFFER];
 
 /// At most this many transforms are in a pipeline: a message passes them on one stack.
 const MOST_TRANSFORMS: usize = 1000;
@@ -83,6 +94,15 @@ struct Reader<'a> {
     comparisons: Cell<usize>,
 }
 
+/// A component of a section.
+struct Found<'n> {
+    key: &'n Key,
+    kind: &'static str,
+    built: Option<Built>,
+    /// The buffer before it, if it is a sink that has one.
+    buffer: Option<BufferSettings>,
+}
+
 impl<'a> Reader<'a> {
     fn new(document: &Document, registry: &'a Registry) -> Self {
         let diagnostics = document.diagnostics();
@@ -114,30 +134,32 @@ impl Reader<'_> {
         self.unknown_keys(root, &SECTIONS, "a configuration");
         self.folders(root);
         self.budget(root);
-        let settings: Settings =
-            self.settings(root, &["memory", "state", "dead_letters", "temporary", "unknown_fields"]);
+        let settings: Settings = self
+            .settings(root, &["memory", "state", "dead_letters", "buffers", "temporary", "unknown_fields"]);
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
             memory: settings.memory,
             state: settings.state,
             dead_letters: settings.dead_letters,
+            buffers: settings.buffers,
             temporary: settings.temporary,
             unknown_fields: settings.unknown_fields,
             sources: Vec::new(),
             pipelines: Vec::new(),
             sinks: Vec::new(),
         };
-        for (key, kind, built) in sources {
+        for Found { key, kind, built, .. } in sources {
             if let Some(Built::Source(config)) = built {
                 graph.sources.push(SourceNode { name: key.name.as_str().into(), kind, config });
             }
         }
-        for (key, kind, built) in sinks {
+        for Found { key, kind, built, buffer } in sinks {
             if let Some(Built::Sink(config)) = built {
-                graph.sinks.push(SinkNode { name: key.name.as_str().into(), kind, config });
+                graph.sinks.push(SinkNode { name: key.name.as_str().into(), kind, config, buffer });
             }
         }
+        self.buffers_in_memory(root, &graph);
         let pipelines = self.entries(root, "pipelines");
         for (key, _) in pipelines {
             self.name(key);
@@ -238,17 +260,16 @@ impl Reader<'_> {
         }
     }
 
-    fn section<'n>(
-        &mut self,
-        root: &'n Node,
-        section: &str,
-        role: Role,
-    ) -> Vec<(&'n Key, &'static str, Option<Built>)> {
+    fn section<'n>(&mut self, root: &'n Node, section: &str, role: Role) -> Vec<Found<'n>> {
         let mut found = Vec::new();
         for (key, node) in self.entries(root, section) {
             self.name(key);
-            if let Some((kind, built)) = self.component(node, role) {
-                found.push((key, kind, built));
+            let (node, buffer) = match role {
+                Role::Sink => self.buffered(node),
+                Role::Source | Role::Transform => (Cow::Borrowed(node), None),
+            };
+            if let Some((kind, built)) = self.component(&node, role) {
+                found.push(Found { key, kind, built, buffer });
             }
         }
         found
@@ -357,6 +378,7 @@ impl Reader<'_> {
             }
         }
         Passed::note(&mut transforms);
+        let buffer = node.get(BUFFER).and_then(|buffer| self.buffer(buffer, Buffered::Pipeline));
         let to = node.get("to").map_or(To::All(Vec::new()), |to| self.to(to));
         Pipeline {
             name,
@@ -366,6 +388,7 @@ impl Reader<'_> {
             ordered: settings.ordered,
             on_error: settings.on_error,
             concurrency: settings.concurrency,
+            buffer,
         }
     }
 
@@ -386,8 +409,7 @@ impl Reader<'_> {
             return (Cow::Borrowed(item), Targets::default());
         };
         let targets = decode(targets, &mut self.diagnostics).unwrap_or_default();
-        let others = item.entries().iter().filter(|(key, _)| key.name != TARGETS).cloned().collect();
-        (Cow::Owned(Node::new(item.span, thalweg_config::Value::Mapping(others))), targets)
+        (Cow::Owned(without(item, TARGETS)), targets)
     }
 
     fn names_of(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {

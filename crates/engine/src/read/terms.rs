@@ -240,7 +240,11 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("aws_s3", None, "Use `objects: { url: \"s3://bucket/prefix/\" }`."),
     ("gcs", None, "Use `objects: { url: \"gs://bucket/prefix/\" }`."),
     ("azure_blob", None, "Use `objects: { url: \"az://container/prefix/\" }`."),
-    ("buffer", None, "Use a sink `spool`, and a source `spool` of the same folder."),
+    (
+        "buffer",
+        None,
+        "Write it beside the kind of a sink: `out: { http: { … }, buffer: { disk: 10GiB } }`, or as a key of a pipeline.",
+    ),
 ];
 
 /// Keys of other programs, and those of this one.

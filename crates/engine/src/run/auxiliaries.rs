@@ -38,9 +38,11 @@ struct Watches {
 
 impl Auxiliaries {
     pub(super) fn of(plan: &Plan, stop: &Stop, drain_timeout: Duration) -> Self {
-        let auxiliary = plan.sources.iter().filter(|stage| stage.node.config.is_auxiliary()).count();
+        let inputs = plan.sources.iter().filter(|stage| !plan.is_of_buffer(&stage.node.name));
+        let (auxiliary, others): (Vec<_>, Vec<_>) =
+            inputs.partition(|stage| stage.node.config.is_auxiliary());
         // With no other source, auxiliary sources are sources like any other.
-        let has_both = auxiliary > 0 && auxiliary < plan.sources.len();
+        let has_both = !auxiliary.is_empty() && !others.is_empty();
         let own = if has_both { Stop::default() } else { stop.clone() };
         let watches = || Watches { running: mpsc::channel(1), unsettled: mpsc::channel(1) };
         let settle_timeout = SETTLE_TIMEOUT.min(drain_timeout / 2);

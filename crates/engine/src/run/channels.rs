@@ -18,6 +18,8 @@ type Made<P> = BTreeMap<Destination, (Sender<P>, Receiver<P>)>;
 pub(super) struct Channels {
     /// In bytes, of each channel.
     limit: usize,
+    /// Those of sinks with a buffer in memory.
+    buffers: BTreeMap<Destination, usize>,
     groups: Groups,
     /// The items that move in each group.
     traffic: Vec<Arc<Traffic>>,
@@ -29,9 +31,15 @@ pub(super) struct Channels {
 pub(super) struct Exits<P>(pub(super) BTreeMap<Destination, Sender<P>>);
 
 impl Channels {
-    pub(super) fn new(limit: usize, groups: Groups) -> Self {
+    pub(super) fn new(plan: &Plan, groups: Groups) -> Self {
+        let limit = plan.batch_bytes.saturating_mul(4);
+        let sinks = plan.sinks.iter().enumerate();
+        let buffers = sinks.filter_map(|(number, sink)| {
+            Some((Destination::Sink(number), sink.memory?.as_usize().max(limit)))
+        });
+        let buffers = buffers.collect();
         let traffic = (0..groups.count()).map(|_| Arc::default()).collect();
-        Self { limit, groups, traffic, messages: BTreeMap::new(), files: BTreeMap::new() }
+        Self { limit, buffers, groups, traffic, messages: BTreeMap::new(), files: BTreeMap::new() }
     }
 
     pub(super) fn groups(&self) -> &Groups {
@@ -49,7 +57,8 @@ impl Channels {
     }
 
     fn messages(&mut self, to: Destination) -> &(Sender<Batch>, Receiver<Batch>) {
-        self.messages.entry(to).or_insert_with(|| channel(self.limit))
+        let limit = self.buffers.get(&to).copied().unwrap_or(self.limit);
+        self.messages.entry(to).or_insert_with(|| channel(limit))
     }
 
     fn files(&mut self, to: Destination) -> &(Sender<Files>, Receiver<Files>) {

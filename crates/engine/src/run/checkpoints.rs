@@ -77,6 +77,9 @@ pub(super) struct Checkpoints {
     pub(super) uncommitted: Uncommitted,
     /// True if all sources of the group read their input again from their positions.
     pub(super) rereads: bool,
+    /// True if a checkpoint covers the dead letters before it. Not so with buffers on disk: after a kill, a
+    /// letter whose message comes again is there twice.
+    pub(super) covers_letters: bool,
     /// True once there is state that must be saved while nothing moves: see
     /// [`must_be_still`](Self::must_be_still).
     pub(super) has_state: AtomicBool,
@@ -353,7 +356,7 @@ impl Checkpoints {
 
     /// The last dead letter, for each source whose messages come again after it.
     fn covered_letters(&self) -> Vec<(Arc<str>, Option<DeadLetterId>)> {
-        let Some(store) = self.store.opened().filter(|_| self.rereads) else { return Vec::new() };
+        let Some(store) = self.store.opened().filter(|_| self.covers_letters) else { return Vec::new() };
         let last = store.last_letter().unwrap_or_default();
         self.positions.iter().map(|(source, _)| (source.clone(), Some(last))).collect()
     }
@@ -424,7 +427,7 @@ pub(super) fn begin(store: &Store, groups: &[Arc<Checkpoints>]) -> Result<(), Er
         );
         store.remove_letters(&again)?;
     }
-    let rereading = groups.iter().filter(|group| group.rereads);
+    let rereading = groups.iter().filter(|group| group.covers_letters);
     store.cover_letters(rereading.flat_map(|group| group.positions.iter().map(|(source, _)| source)))
 }
 
@@ -567,6 +570,7 @@ mod tests {
             flushes: Arc::new(Flushes::new(Arc::default())),
             uncommitted: Uncommitted::default(),
             rereads: true,
+            covers_letters: true,
             has_state: AtomicBool::default(),
             is_exact: AtomicBool::default(),
         }

@@ -14,6 +14,8 @@ pub(super) struct Groups {
     stages: BTreeMap<Destination, usize>,
     /// The stages from which files reach a file reader. See [`counts`](Self::counts).
     before_readers: BTreeSet<Destination>,
+    /// The stages that get what full buffers drop. See [`gets_drops`](Self::gets_drops).
+    behind_drops: BTreeSet<Destination>,
     count: usize,
 }
 
@@ -24,6 +26,7 @@ impl Groups {
             sources: vec![0; plan.sources.len()],
             stages: BTreeMap::new(),
             before_readers: before_readers(plan, &edges),
+            behind_drops: behind_drops(plan, &edges),
             count: 0,
         };
         let mut neighbours: BTreeMap<Node, Vec<Node>> = nodes(plan).map(|node| (node, Vec::new())).collect();
@@ -69,6 +72,16 @@ impl Groups {
         self.stages.get(&stage).copied().unwrap_or_default()
     }
 
+    /// True if a stage gets messages that a full buffer drops. They come from sources of another group.
+    pub(super) fn gets_drops(&self, stage: Destination) -> bool {
+        self.behind_drops.contains(&stage)
+    }
+
+    /// True if a group has such a stage. Its checkpoints do not cover these messages.
+    pub(super) fn has_drops(&self, group: usize) -> bool {
+        self.behind_drops.iter().any(|stage| self.of_stage(*stage) == group)
+    }
+
     /// True if items sent to a stage count as moving: a checkpoint waits until they are processed. Not so for
     /// files that lead to a file reader. It is held back like a source, in the middle of a file, so files
     /// would wait for it in vain. They are sent again by a later run, like input that was not read.
@@ -107,7 +120,9 @@ fn edges(plan: &Plan) -> Vec<(Node, Destination)> {
     for (number, failover) in plan.failovers.iter().enumerate() {
         failover.ways.iter().for_each(|(_, to)| add(Node::Stage(Destination::Failover(number)), to));
     }
-    for (number, sink) in plan.sinks.iter().enumerate() {
+    // Messages that a full buffer drops go to the errors of the sink behind it, and must not connect the two.
+    let sinks = plan.sinks.iter().enumerate().filter(|(_, sink)| !plan.is_of_buffer(&sink.node.name));
+    for (number, sink) in sinks {
         add(Node::Stage(Destination::Sink(number)), &sink.errors);
     }
     edges
@@ -127,6 +142,21 @@ fn before_readers(plan: &Plan, edges: &[(Node, Destination)]) -> BTreeSet<Destin
             {
                 found.insert(*from);
             }
+        }
+    }
+    found
+}
+
+/// The stages that get what full buffers drop, directly or through others.
+fn behind_drops(plan: &Plan, edges: &[(Node, Destination)]) -> BTreeSet<Destination> {
+    let writers = plan.sinks.iter().filter(|sink| plan.is_of_buffer(&sink.node.name));
+    let mut open: Vec<Destination> = writers.flat_map(|sink| sink.errors.iter().copied()).collect();
+    let mut found = BTreeSet::new();
+    while let Some(stage) = open.pop() {
+        // The store of dead letters belongs to no group.
+        if stage != Destination::DeadLetters && found.insert(stage) {
+            let onward = edges.iter().filter(|(from, _)| *from == Node::Stage(stage));
+            open.extend(onward.map(|(_, to)| *to));
         }
     }
     found

@@ -28,6 +28,9 @@ pub struct Handle {
 impl Handle {
     pub(super) fn new(plan: &Plan) -> Self {
         let gives_files = |source: &crate::SourceStage| source.node.config.gives() == Flow::Files;
+        let mut inputs =
+            plan.sources.iter().filter(|source| !plan.is_of_buffer(&source.node.name)).peekable();
+        let are_files = inputs.peek().is_some() && inputs.all(gives_files);
         Self {
             budget: Budget::new(plan.memory.as_usize()),
             stop: Stop::default(),
@@ -36,7 +39,7 @@ impl Handle {
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
             reopens: Arc::default(),
-            item: if plan.sources.iter().all(gives_files) { "file" } else { "message" },
+            item: if are_files { "file" } else { "message" },
         }
     }
 
@@ -116,6 +119,9 @@ fn metrics_of(plan: &Plan) -> Vec<Arc<ComponentMetrics>> {
     let mut metrics = Vec::new();
     for (name, role, kind) in sources.chain(operators).chain(failovers).chain(sinks) {
         if known.insert(name) {
+            // Messages pass through a buffer: the input is that of other sources, and the output of other
+            // sinks.
+            let role = if plan.is_of_buffer(name) { Role::Transform } else { role };
             metrics.push(ComponentMetrics::new(name.clone(), role, kind));
         }
     }

@@ -28,6 +28,7 @@ mod files;
 mod flushes;
 mod groups;
 mod handle;
+mod leaving;
 mod letters;
 mod rehearsal;
 mod retries;
@@ -41,13 +42,15 @@ mod threads;
 mod wiring;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thalweg_config::ByteSize;
 use thalweg_record::Budget;
 use tokio::sync::mpsc;
 
+use crate::buffer::{self, Total};
 use crate::plan::Plan;
 use crate::replay::Replayed;
 use crate::store::Store;
@@ -69,6 +72,8 @@ use wiring::{Wired, Wiring};
 
 /// How long a run may drain, if it says nothing else.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a buffer on disk is still emptied after the request to stop, if the time to drain allows it.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// The state directory of a run.
 #[derive(Debug, Clone)]
@@ -98,14 +103,25 @@ pub struct Run {
 
 impl Run {
     /// Prepares a run of a plan. If checkpoints are kept, the state directory is opened here, so that one in
-    /// use is refused early.
+    /// use is refused early. So is one for dead letters that belongs to another configuration.
     ///
     /// # Errors
-    /// If the store cannot be opened.
+    /// If the store cannot be opened or belongs to another configuration, or the plan has disk buffers and no
+    /// checkpoints are kept.
     pub fn new(plan: Plan, state_dir: StateDir) -> Result<Self, Error> {
+        if let Some(buffer) = plan.buffers.first().filter(|_| !state_dir.positions) {
+            return Err(Error::permanent(format!(
+                "the buffer of `{}` needs a state directory, in which its messages wait for the next run: add `state: \
+                 FOLDER` to the configuration, or run with `--state FOLDER`",
+                buffer.name
+            )));
+        }
         let store = Arc::new(LazyStore::new(state_dir.folder.clone(), state_dir.owner.clone()));
-        if state_dir.positions {
-            store.get()?;
+        match &state_dir.owner {
+            _ if state_dir.positions => _ = store.get()?,
+            // Otherwise the first dead letter would fail the run, perhaps after hours.
+            Some(owner) => Store::check_letters(&state_dir.folder, owner)?,
+            None => {}
         }
         Ok(Self {
             handle: Handle::new(&plan),
@@ -210,6 +226,7 @@ impl Run {
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
         if let Some(store) = &environment.checkpoints {
             check_unfinished(&self.plan, store)?;
+            open_buffers(&self.plan, &self.state_dir.folder, self.drain_timeout)?;
         }
         for source in &self.plan.sources {
             let name = &source.node.name;
@@ -225,8 +242,20 @@ impl Run {
     }
 }
 
+/// Opens the disk buffers of a plan. The state directory is open, so no other process uses them.
+fn open_buffers(plan: &Plan, state: &Path, drain_timeout: Duration) -> Result<(), Error> {
+    let total = Total::new(plan.buffer_limits.max_bytes.map(ByteSize::bytes));
+    let linger = LINGER.min(drain_timeout / 4);
+    plan.buffers.iter().try_for_each(|buffer| buffer.open(state, &total, linger))?;
+    buffer::warn_of_others(state, &plan.buffers)
+}
+
 /// Refuses a state with unfinished output of a component that was renamed or removed.
 fn check_unfinished(plan: &Plan, store: &Store) -> Result<(), Error> {
+    if plan.sources.iter().all(|source| plan.is_of_buffer(&source.node.name)) {
+        // The run only empties buffers. The next one continues the output.
+        return Ok(());
+    }
     let transforms = plan.segments.iter().flat_map(|segment| &segment.operators);
     let transforms = transforms.map(|operator| &*operator.node.name);
     let sinks = plan.sinks.iter().map(|sink| &*sink.node.name);

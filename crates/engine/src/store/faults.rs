@@ -45,6 +45,18 @@ impl Faults {
         ))
     }
 
+    /// The directory of dead letters belongs to another configuration. Its place follows from that of the
+    /// configuration.
+    pub(super) fn copied(&self, known: &str, given: &str, record: &Path) -> Error {
+        Error::permanent(format!(
+            "the dead letters in `{}` belong to another configuration: to `{known}`, and this is `{given}`. If the \
+             directory was copied with the configuration, remove it. If this configuration takes the place of the \
+             other, delete `{}`: it then continues with those dead letters",
+            self.folder(),
+            record.display()
+        ))
+    }
+
     /// A file is one that the store does not create.
     pub(super) fn foreign(&self, file: &Foreign) -> Error {
         let path = file.path.display();

@@ -108,11 +108,13 @@ impl DeadLetter {
     pub fn set_payload(&mut self, payload: &[u8]) {
         match std::str::from_utf8(payload) {
             Ok(text) => self.payload = Some(text.to_owned()),
-            Err(_) => {
-                let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-                let hex = payload.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-                self.payload_hex = Some(hex.collect());
-            }
+            Err(_) => self.payload_hex = Some(hex(payload)),
         }
     }
+}
+
+/// Returns bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -26,6 +26,7 @@ use thalweg_runtime::private::{create_private, find_foreign, open_regular_with, 
 use crate::{DeadLetterLimits, Error};
 use faults::Faults;
 use inventory::Inventory;
+pub(crate) use letter::hex;
 pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
@@ -108,6 +109,12 @@ impl Store {
         }
         let unflushed = Unflushed::default();
         Ok(Self { database, positions, sinks, journals, unflushed, letters, faults, inventory })
+    }
+
+    /// Refuses a directory of dead letters that belongs to another configuration. Neither opens nor creates
+    /// it.
+    pub(crate) fn check_letters(folder: &Path, owner: &Owner) -> Result<(), Error> {
+        owner::check_letters(folder, owner, &Faults::of(folder))
     }
 
     /// Returns the positions of a source, by partition.

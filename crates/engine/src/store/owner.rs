@@ -58,12 +58,24 @@ impl Owner {
 
 /// Refuses a directory that belongs to another configuration. Changes nothing.
 pub(super) fn check(folder: &Path, owner: &Owner, faults: &Faults) -> Result<(), Error> {
-    match read(folder).map_err(|error| faults.unopened(&error.to_string()))? {
-        Some(known) if !known.is(owner) && !known.is_gone() => {
-            Err(faults.owned(&known.0, &owner.0, &folder.join(NAME)))
-        }
-        _ => Ok(()),
+    match other(folder, owner).map_err(|error| faults.unopened(&error.to_string()))? {
+        Some(known) => Err(faults.owned(&known.0, &owner.0, &folder.join(NAME))),
+        None => Ok(()),
     }
+}
+
+/// Refuses a directory that is opened only for dead letters, and belongs to another configuration. One that
+/// cannot be read is reported when it is opened.
+pub(super) fn check_letters(folder: &Path, owner: &Owner, faults: &Faults) -> Result<(), Error> {
+    match other(folder, owner) {
+        Ok(Some(known)) => Err(faults.copied(&known.0, &owner.0, &folder.join(NAME))),
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// Returns the owner of a directory, if that is another configuration that still exists.
+fn other(folder: &Path, owner: &Owner) -> io::Result<Option<Owner>> {
+    Ok(read(folder)?.filter(|known| !known.is(owner) && !known.is_gone()))
 }
 
 /// Records the owner of a directory.
@@ -122,6 +134,16 @@ mod tests {
              this one another directory. If it takes the place of the other, delete `F/state/owner`: it then \
              continues with those checkpoints and dead letters"
         );
+        let letters = |path: &Path| Store::check_letters(&state, &Owner::of_file(path).unwrap());
+        letters(&a).unwrap();
+        let error = letters(&b).unwrap_err().full().replace(&folder.path().display().to_string(), "F");
+        assert_eq!(
+            error,
+            "the dead letters in `F/state` belong to another configuration: to `F/a.yaml`, and this is `F/b.yaml`. If \
+             the directory was copied with the configuration, remove it. If this configuration takes the place of the \
+             other, delete `F/state/owner`: it then continues with those dead letters"
+        );
+        Store::check_letters(&folder.path().join("none"), &Owner::of_file(&b).unwrap()).unwrap();
         fs::remove_file(state.join(NAME)).unwrap();
         open(&b).unwrap();
         open(&a).unwrap_err();

@@ -40,7 +40,7 @@ pub struct Filter {
 }
 
 impl StateLocation {
-    fn state_dir(&self) -> Result<StateDir, CommandError> {
+    pub(crate) fn state_dir(&self) -> Result<StateDir, CommandError> {
         let state_dir = match (&self.config, &self.state) {
             (Some(path), state) => Configuration::open(path)?.state_dir(state.as_deref())?,
             (None, state) => {

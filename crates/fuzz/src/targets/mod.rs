@@ -16,6 +16,7 @@ targets! {
     acknowledgements,
     avro,
     base64,
+    buffer,
     bulk_answers,
     cache_journal,
     capyfile,

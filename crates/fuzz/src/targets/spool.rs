@@ -1,9 +1,9 @@
-//! Segments of a spool, and the Arrow streams in their blocks. Checksums are right, because no mutation would
-//! find one: another program that can write to the folder can compute them.
+//! Segments of spools and buffers, and the Arrow streams in their blocks. Checksums are right, because no
+//! mutation would find one: another program that can write to the folder can compute them.
 
 use arrow_array::Array;
 use tempfile::TempDir;
-use thalweg_local::spool::fuzzing::{decode, encode, segment};
+use thalweg_engine::segments::fuzzing::{decode, encode, segment};
 
 use crate::Target;
 use crate::input::Input;

@@ -332,6 +332,17 @@ impl Batch {
         }
     }
 
+    /// Returns the first `rows` messages, and the others if there are any, over the same memory.
+    #[must_use]
+    pub fn split_at(self, rows: usize) -> (Self, Option<Self>) {
+        let left = self.rows().saturating_sub(rows);
+        if left == 0 {
+            return (self, None);
+        }
+        let first = self.share().slice(0, rows);
+        (first, Some(self.slice(rows, left)))
+    }
+
     /// Creates one message for each payload, with the fields of the message at the corresponding index in
     /// `rows`. The same row may occur any number of times. The ack covers all new messages; it is settled as
     /// filtered if there are none.

@@ -24,6 +24,14 @@ fn a_partition_holds_every_message_once_and_null_counts_as_no() {
 }
 
 #[test]
+fn a_batch_is_split_after_some_rows_and_a_part_without_rows_is_none() {
+    let (first, rest) = batch(&["a", "b", "c"]).split_at(1);
+    assert_eq!((lines(&first), lines(&rest.unwrap())), (vec!["a".into()], vec!["b".into(), "c".into()]));
+    let (first, rest) = batch(&["a", "b"]).split_at(2);
+    assert!(lines(&first) == ["a", "b"] && rest.is_none());
+}
+
+#[test]
 fn the_bytes_are_counted_once_however_many_share_them_and_all_come_back() {
     let budget = Budget::new(1 << 20);
     let line = "x".repeat(1000);

@@ -1,4 +1,4 @@
-//! Keeps messages on disk until a source reads them: the writing half of a buffer, see [`crate::spool`].
+//! Keeps messages on disk until a source reads them, in [segments](thalweg_engine::segments).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::segments::write::{Bounds, Refusal, Writer};
 use thalweg_engine::{Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
 use crate::clock::Clock;
-use crate::spool::write::{Bounds, Refusal, Writer};
 
 /// Keeps messages in a folder until a source `spool` reads them.
 ///

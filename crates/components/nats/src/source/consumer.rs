@@ -188,8 +188,8 @@ impl<'a> Requests<'a> {
     /// If the server refuses all requests for some time.
     pub(super) async fn next(&mut self) -> Result<Vec<Message>, Error> {
         let mut messages = Vec::new();
-        // Messages of an earlier request are returned before another one is sent: a server that crashed in
-        // between may count its deliveries from an earlier number.
+        // Messages that arrived for an earlier request are returned before another one is sent: a server that
+        // crashed in between may count its deliveries from an earlier number.
         let mut next = self.arrived();
         if next.is_none() {
             self.ask().await?;

@@ -304,7 +304,7 @@ async fn a_subscription_gets_what_is_sent_while_it_runs_also_after_the_server_wa
     for round in 1..4_u32 {
         until_subscribed(&nats, &[&source]).await;
         let numbered = |number: u32| {
-            let subject = if number % 2 == 0 { "a.x" } else { "b.y.z" };
+            let subject = if number.is_multiple_of(2) { "a.x" } else { "b.y.z" };
             NatsMessage::new(subject, number.to_string())
         };
         let sent = (1000 * round..1000 * round + 100).map(numbered);

@@ -246,14 +246,8 @@ impl AvroParser {
         if self.keeps_id {
             columns.push(Arc::new(ids.finish()) as ArrayRef);
         }
-        let parsed = if rows < batch.rows() {
-            let parsed = batch.share().slice(0, rows);
-            let left = batch.rows() - rows;
-            self.waiting.push_front(batch.slice(rows, left));
-            parsed
-        } else {
-            batch
-        };
+        let (parsed, rest) = batch.split_at(rows);
+        rest.into_iter().for_each(|rest| self.waiting.push_front(rest));
         Ok(self.layout.give(parsed, columns, failed, out)?)
     }
 }

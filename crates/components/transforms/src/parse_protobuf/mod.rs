@@ -38,8 +38,8 @@ use crate::kept::Kept;
 ///
 /// Fields that the message type does not have, and extensions, are ignored. A message leaves by the `errors`
 /// output if it is cut off, has a value of another wire type than its field, a `string` that is not UTF-8, no
-/// value for a required field, or objects and lists in more than 100 levels. The sources `socket` and `http`
-/// read a stream of messages with `framing: { by: varint }`.
+/// value for a required field, objects and lists in more than 100 levels, or JSON that is too large for
+/// `memory`. The sources `socket` and `http` read a stream of messages with `framing: { by: varint }`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseProtobuf {
@@ -110,7 +110,7 @@ impl TransformConfig for ParseProtobuf {
         };
         let parser = Protobuf::new(types.schema.clone(), &wanted, self.wire_format)
             .map_err(|reason| self.unusable(&reason))?
-            .within(context.memory.budget().limit());
+            .within(context.memory.budget());
         Ok(Box::new(Parser { parser, field: self.field.clone(), waiting: VecDeque::new(), _types: types }))
     }
 }
@@ -149,8 +149,8 @@ struct Types {
 struct Parser {
     parser: Protobuf,
     field: String,
-    /// Messages that are not parsed yet. With many fields, columns take far more memory than the messages, so
-    /// they leave in pieces.
+    /// Messages that are not parsed yet. Columns may take far more memory than the messages, so they leave in
+    /// pieces.
     waiting: VecDeque<Batch>,
     _types: Arc<Types>,
 }
@@ -163,25 +163,18 @@ impl Transform for Parser {
 
     fn resume(&mut self, out: &mut Outputs) -> Result<(), Error> {
         if let Some(batch) = self.waiting.pop_front() {
-            let (rows, most) = (batch.rows(), self.parser.most_rows());
-            if rows > most {
-                self.waiting.push_front(batch.share().slice(most, rows - most));
+            match bytes_of(&batch, &self.field) {
+                Some(input) => {
+                    let rest = self.parser.parse(batch, &input, &self.field, out)?;
+                    rest.into_iter().for_each(|rest| self.waiting.push_front(rest));
+                }
+                None => reject_all(batch, &missing(&self.field), out)?,
             }
-            self.parse(batch.slice(0, rows.min(most)), out)?;
         }
         if !self.waiting.is_empty() {
             out.hold(Duration::ZERO);
         }
         Ok(())
-    }
-}
-
-impl Parser {
-    fn parse(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        match bytes_of(&batch, &self.field) {
-            Some(input) => Ok(self.parser.parse(batch, &input, &self.field, out)?),
-            None => Ok(reject_all(batch, &missing(&self.field), out)?),
-        }
     }
 }
 

@@ -248,6 +248,37 @@ fn a_message_that_is_divided_at_each_level_does_not_take_much_memory() {
     assert!(reasons(ORDER, &[&message])[0].ends_with(reason));
 }
 
+/// Returns an order with this many values of an enumeration, each of one byte.
+fn history(count: usize) -> Vec<u8> {
+    let mut message = vec![0x92, 0x02];
+    let mut length = count;
+    while length >= 0x80 {
+        message.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    message.push(length as u8);
+    message.resize(message.len() + count, 0);
+    message
+}
+
+#[test]
+fn names_that_are_far_longer_than_their_numbers_leave_in_pieces_or_are_refused() {
+    let message = history(60_000);
+    let given = parsed(ORDER, "", &[message.as_slice(); 20]);
+    let rows: Vec<usize> = given.outputs[&Output::Main].iter().map(|batch| batch.rows()).collect();
+    assert_eq!(rows, [5, 5, 5, 5]);
+    assert_eq!(
+        reasons(ORDER, &[&history(1_200_000), b"\x08\x07"]),
+        ["the field `history` is too large: the nested values of a message have more than 16MiB as JSON"]
+    );
+}
+
+#[test]
+fn a_number_of_json_alone_is_a_number() {
+    let message = [&[0x11][..], &1.5f64.to_le_bytes()].concat();
+    assert_eq!(written(parsed("google.protobuf.Value", "", &[&message])), [json!({"number_value": 1.5})]);
+}
+
 #[test]
 fn a_header_of_confluent_is_skipped() {
     let messages: [&[u8]; 3] = [b"\0\0\0\0\x07\0\x08\x07", b"\0\0\0\0\x07\x04\x02\0\x08\x08", b"\x08\x07"];

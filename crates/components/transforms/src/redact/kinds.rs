@@ -82,8 +82,9 @@ impl Kind {
 }
 
 /// Returns the length of the longest beginning that `is_right`. It ends with the candidate, or before a blank
-/// or dash: a word or number that follows looks like another group. `None` as well if data begins at a later
-/// group and reaches the end of the candidate, as in `22 4111-1111-1111-1111`.
+/// or dash: a word or number that follows looks like another group. `None` if only what begins at a later
+/// group is right, as in `23 4111-1111-1111-1111`. The whole candidate if both are right and overlap: either
+/// may be meant.
 fn longest(candidate: &[u8], is_right: fn(&[u8]) -> bool) -> Option<usize> {
     if is_right(candidate) {
         return Some(candidate.len());
@@ -91,10 +92,9 @@ fn longest(candidate: &[u8], is_right: fn(&[u8]) -> bool) -> Option<usize> {
     let bytes = candidate.iter().enumerate();
     let separators = bytes.filter(|(_, byte)| matches!(byte, b' ' | b'-')).map(|(at, _)| at);
     let begins_later = |at: usize| candidate.get(at + 1..).is_some_and(is_right);
-    if separators.clone().any(begins_later) {
-        return None;
-    }
-    separators.rev().find(|&end| candidate.get(..end).is_some_and(is_right))
+    let end = separators.clone().rev().find(|&end| candidate.get(..end).is_some_and(is_right))?;
+    let overlaps = separators.take_while(|at| *at < end).any(begins_later);
+    Some(if overlaps { candidate.len() } else { end })
 }
 
 /// Computes the check digit of Luhn. The first digit is checked as well, since the text may be a part of a

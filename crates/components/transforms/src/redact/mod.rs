@@ -30,8 +30,9 @@ const DIGITS: usize = 16;
 /// of your own.
 ///
 /// Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
-/// hidden. A long message whose search for a `pattern` would take quadratic time leaves by the `errors`
-/// output. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+/// hidden. A number of which two parts that overlap may be meant is hidden as a whole. A long message whose
+/// search for a `pattern` would take quadratic time leaves by the `errors` output. Numbers that are fields of
+/// their own and no texts stay as they are; `cast` them first.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {

@@ -1,4 +1,5 @@
-//! The task of a sink: writes, settles, retries, and fails batches that can go another way.
+//! The task of a sink: writes, settles, retries, and fails batches that can go another way. A sink behind a
+//! buffer may be left when the run stops.
 //!
 //! See docs/decisions/007-limits-adapt.md and
 //! docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
@@ -19,6 +20,7 @@ use tokio::task::JoinSet;
 
 use super::checkpoints::StateSlot;
 use super::flushes::Member;
+use super::leaving::Leaving;
 use super::{Retries, RunFailure};
 pub(super) use commits::{Commits, EndedSink, Uncommitted};
 
@@ -59,6 +61,8 @@ pub(super) struct Writer {
     pub(super) commits: Commits,
     /// Where the sink is left with the steps that wait for the last checkpoint.
     pub(super) uncommitted: Uncommitted,
+    /// When the sink is left, if a later run has its input from buffers.
+    pub(super) leaving: Option<Leaving>,
     /// Dropped last: when the others flush for a checkpoint, a failure here must be known.
     pub(super) member: Member,
 }
@@ -171,7 +175,7 @@ pub(super) async fn run(
     shortage: Arc<Notify>,
 ) -> Result<(), RunFailure> {
     for writer in &mut writers {
-        writer.open(saved.take()).await?;
+        writer.begin(saved.take()).await?;
     }
     let workers = writers.len();
     let stage = Stage::new(writers, input, metrics.hand_overs.clone()).with_rests(FLUSH_EVERY, shortage);
@@ -198,7 +202,79 @@ impl Worker for Writer {
     type Item = Batch;
     type Error = RunFailure;
 
-    async fn take(&mut self, _: Ticket, mut batch: Batch) -> Result<(), RunFailure> {
+    async fn take(&mut self, _: Ticket, batch: Batch) -> Result<(), RunFailure> {
+        let Some(leaving) = self.leaving.clone() else { return self.deliver(batch).await };
+        tokio::select! {
+            biased;
+            () = leaving.leave() => Ok(()),
+            delivered = self.deliver(batch) => delivered,
+        }
+    }
+
+    /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory
+    /// that a source waits for.
+    fn is_restless(&self) -> bool {
+        if self.is_left() {
+            return self.member.is_asked();
+        }
+        let has_old = !self.pending.written.is_empty()
+            && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short());
+        // A broken or unopened sink has nothing to flush or reopen.
+        self.member.is_asked()
+            || self.condition.is_open() && (self.reopens.is_due() || self.sink.is_due() || has_old)
+            || self.commits.saved() > 0
+    }
+
+    async fn rest(&mut self) -> Result<(), RunFailure> {
+        let Some(leaving) = self.leaving.clone() else { return self.flush_due().await };
+        if leaving.is_left() {
+            self.member.answer();
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = leaving.leave() => Ok(()),
+            flushed = self.flush_due() => flushed,
+        }
+    }
+
+    async fn finish(self) -> Result<(), RunFailure> {
+        let Some(leaving) = self.leaving.clone() else { return self.end_output().await };
+        tokio::select! {
+            biased;
+            () = leaving.leave_unfinished() => Ok(()),
+            ended = self.end_output() => ended,
+        }
+    }
+}
+
+/// Why a sink flushes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    /// Its batches have waited, or memory is short.
+    Regular,
+    /// For a checkpoint, while nothing moves.
+    Checkpoint,
+}
+
+impl Writer {
+    /// True if the sink is left: it does nothing any more.
+    fn is_left(&self) -> bool {
+        self.leaving.as_ref().is_some_and(Leaving::is_left)
+    }
+
+    /// Opens the sink, unless it is left meanwhile.
+    async fn begin(&mut self, saved: Option<Value>) -> Result<(), RunFailure> {
+        let Some(leaving) = self.leaving.clone() else { return self.open(saved).await };
+        tokio::select! {
+            biased;
+            () = leaving.leave() => Ok(()),
+            opened = self.open(saved) => opened,
+        }
+    }
+
+    /// Writes a batch, and settles what became durable.
+    async fn deliver(&mut self, mut batch: Batch) -> Result<(), RunFailure> {
         batch.ack_mut().enter(&self.metrics.name);
         self.fields.note(&batch);
         let has_another_way = batch.ack().has_failover();
@@ -222,18 +298,8 @@ impl Worker for Writer {
         self.commits.commit_all(&mut *self.sink, &self.retries, &self.metrics).await
     }
 
-    /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory
-    /// that a source waits for.
-    fn is_restless(&self) -> bool {
-        let has_old = !self.pending.written.is_empty()
-            && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short());
-        // A broken or unopened sink has nothing to flush or reopen.
-        self.member.is_asked()
-            || self.condition.is_open() && (self.reopens.is_due() || self.sink.is_due() || has_old)
-            || self.commits.saved() > 0
-    }
-
-    async fn rest(&mut self) -> Result<(), RunFailure> {
+    /// Flushes for a checkpoint or by the clock, and takes the steps that the last checkpoint covers.
+    async fn flush_due(&mut self) -> Result<(), RunFailure> {
         if self.member.is_asked() {
             if self.condition.is_open() && self.pending.is_any() {
                 self.flush(Flush::Checkpoint).await?;
@@ -245,7 +311,8 @@ impl Worker for Writer {
         self.commits.commit_all(&mut *self.sink, &self.retries, &self.metrics).await
     }
 
-    async fn finish(mut self) -> Result<(), RunFailure> {
+    /// Finishes or suspends the sink.
+    async fn end_output(mut self) -> Result<(), RunFailure> {
         self.metrics.missing.add(std::mem::take(&mut self.fields));
         if !self.condition.is_open() {
             return Ok(());
@@ -273,15 +340,6 @@ impl Worker for Writer {
     }
 }
 
-/// Why a sink flushes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flush {
-    /// Its batches have waited, or memory is short.
-    Regular,
-    /// For a checkpoint, while nothing moves.
-    Checkpoint,
-}
-
 impl Writer {
     /// Makes the sink ready to write, with the state that a former run left.
     pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), RunFailure> {
@@ -289,7 +347,8 @@ impl Writer {
         while let Err(error) = self.sink.open(saved.clone()).await {
             // Nothing is in flight yet that a run that is stopping would have to deliver.
             let is_stopping = self.retries.stop.is_requested();
-            let most = if is_stopping { 0 } else { self.attempts(self.is_dispensable) };
+            let is_patient = !is_stopping || self.leaving.is_some();
+            let most = if is_patient { self.attempts(self.is_dispensable) } else { 0 };
             if let Err(error) = self.retry(error, &mut attempt, most).await {
                 if !self.is_dispensable {
                     return Err(self.failed(error));

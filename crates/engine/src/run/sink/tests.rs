@@ -59,6 +59,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         reopens: Reopens::default(),
         commits: Commits::new(Saver::new().saves()),
         uncommitted: Uncommitted::default(),
+        leaving: None,
         member: Arc::new(Flushes::new(Arc::default())).join(),
     }
 }

@@ -1,5 +1,6 @@
 //! Components for tests of runs, and plans of them.
 
+mod buffers;
 mod runs;
 mod supervision;
 mod wired;

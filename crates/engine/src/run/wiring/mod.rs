@@ -53,6 +53,8 @@ struct Group {
     flushes: Arc<Flushes>,
     uncommitted: Uncommitted,
     input: Input,
+    /// True if all its sources read buffers on disk: a later run has what is not delivered.
+    is_buffered: bool,
 }
 
 impl<'a> Wiring<'a> {
@@ -70,7 +72,7 @@ impl<'a> Wiring<'a> {
             plan,
             environment,
             groups: groups_of(plan, environment, positions, &groups),
-            channels: Channels::new(plan.batch_bytes.saturating_mul(4), groups),
+            channels: Channels::new(plan, groups),
             tasks: Vec::new(),
         };
         wiring.sources(positions)?;
@@ -82,7 +84,7 @@ impl<'a> Wiring<'a> {
     }
 
     fn wired(self) -> Wired {
-        let Self { environment, tasks, channels, groups, .. } = self;
+        let Self { plan, environment, tasks, channels, groups } = self;
         let checkpoints = groups.into_iter().enumerate().map(|(number, group)| {
             Arc::new(Checkpoints {
                 store: environment.store.clone(),
@@ -98,6 +100,8 @@ impl<'a> Wiring<'a> {
                 flushes: group.flushes,
                 uncommitted: group.uncommitted,
                 rereads: group.input.rereads,
+                // A message that left a buffer is not sent again by the source that it came from.
+                covers_letters: group.input.rereads && plan.buffers.is_empty(),
                 has_state: AtomicBool::default(),
                 is_exact: AtomicBool::default(),
             })
@@ -164,6 +168,7 @@ fn groups_of(
             sources.iter().all(|&source| promise(&*plan.sources[source].node.config))
         };
         let mut segments = plan.segments.iter().enumerate();
+        let comes_again = !groups.has_drops(number);
         let removes_input = segments.any(|(segment, stage)| {
             groups.of_stage(Destination::Segment(segment)) == number && stage.removes_input()
         });
@@ -177,10 +182,12 @@ fn groups_of(
             flushes: Arc::new(Flushes::new(environment.handle.budget.shortage())),
             uncommitted: Uncommitted::default(),
             input: Input {
-                resends: all(&|source| source.resends()),
+                resends: comes_again && all(&|source| source.resends()),
                 starts_over: !removes_input && all(&|source| source.starts_over()),
-                rereads: all(&|source| source.rereads()),
+                rereads: comes_again && all(&|source| source.rereads()),
             },
+            is_buffered: !sources.is_empty()
+                && sources.iter().all(|&source| plan.is_of_buffer(&plan.sources[source].node.name)),
         }
     };
     (0..groups.count()).map(group).collect()

@@ -1,13 +1,17 @@
 //! The tasks of sinks.
 
+use std::sync::Arc;
+
 use thalweg_runtime::ConcurrencyLimit;
 
 use super::{Wiring, not_built};
+use crate::buffer::BYTES;
 use crate::component::FieldUse;
 use crate::missing::FieldWatch;
 use crate::plan::{Destination, SinkStage};
 use crate::run::RunFailure;
 use crate::run::checkpoints::StateSlot;
+use crate::run::leaving::Leaving;
 use crate::run::sink::{self, Commits, Condition, Pending, Reopens, Writer};
 use crate::run::threads::{Placement, Task};
 use crate::{InFlight, Role};
@@ -24,14 +28,35 @@ impl Wiring<'_> {
                 InFlight::One | InFlight::Fixed(_) => None,
                 InFlight::Adaptive(most) => Some(environment.adaptive_limit(most)),
             };
-            let writers: Result<Vec<Writer>, RunFailure> =
-                (0..in_flight.most()).map(|_| self.writer(stage, group, &state, &limit)).collect();
+            let leaving = self.leaving(name, number);
+            let writer = |_| {
+                let writer = self.writer(stage, group, &state, &limit)?;
+                Ok(Writer { leaving: leaving.clone(), ..writer })
+            };
+            let writers: Result<Vec<Writer>, RunFailure> = (0..in_flight.most()).map(writer).collect();
             let input = self.channels.message_receiver(Destination::Sink(number));
+            if stage.memory.is_some() {
+                let waiting = input.gauge();
+                let details = &environment.metrics(name).details;
+                details.show_gauge("buffer_bytes", BYTES, move || waiting() as u64);
+            }
             let shortage = environment.handle.budget.shortage();
             let run = sink::run(writers?, input, saved, environment.metrics(name), shortage);
             self.tasks.push(Task::new(name.clone(), Placement::Thread, run));
         }
         Ok(())
+    }
+
+    /// When a sink is left, if the sources of its group read buffers on disk.
+    fn leaving(&self, name: &Arc<str>, number: usize) -> Option<Leaving> {
+        let (stage, groups) = (Destination::Sink(number), self.channels.groups());
+        let of_group = self.groups.get(groups.of_stage(stage)).filter(|group| group.is_buffered)?;
+        if groups.gets_drops(stage) {
+            return None;
+        }
+        let positions = of_group.positions.iter().map(|(_, positions)| positions.clone()).collect();
+        let (stop, timeout) = (self.environment.handle.stop.clone(), self.environment.drain_timeout);
+        Some(Leaving::new(name.clone(), stop, timeout, positions))
     }
 
     fn writer(
@@ -62,6 +87,7 @@ impl Wiring<'_> {
             reopens: Reopens::new(&environment.handle.reopens),
             commits: Commits::new(of_group.saver.saves()),
             uncommitted: of_group.uncommitted.clone(),
+            leaving: None,
             member: of_group.flushes.join(),
         })
     }

@@ -26,7 +26,8 @@ impl Wiring<'_> {
             let config = &stage.node.config;
             let group = self.channels.groups().of_source(number);
             let is_auxiliary = config.is_auxiliary();
-            let guard = auxiliaries.guard(is_auxiliary, positions);
+            // A buffer ends after the sources that lead to it: auxiliary sources must not wait for it.
+            let guard = auxiliaries.guard(is_auxiliary || self.plan.is_of_buffer(name), positions);
             let output = self.source_output(stage, group, positions, &auxiliaries);
             let context = self.environment.context(name, self.groups[group].input);
             let source = config.build(&context).map_err(not_built(name, Role::Source))?;
@@ -49,9 +50,11 @@ impl Wiring<'_> {
         let environment = self.environment;
         let name = &stage.node.name;
         let is_auxiliary = stage.node.config.is_auxiliary();
-        // Auxiliary sources end with the others.
-        let is_limited =
-            !is_auxiliary || self.plan.sources.iter().all(|stage| stage.node.config.is_auxiliary());
+        let plan = self.plan;
+        let mut inputs = plan.sources.iter().filter(|stage| !plan.is_of_buffer(&stage.node.name));
+        // Auxiliary sources end with the others, and buffers with what leads to them.
+        let is_limited = !plan.is_of_buffer(name)
+            && (!is_auxiliary || inputs.all(|stage| stage.node.config.is_auxiliary()));
         let saves = environment.checkpoints.as_ref().map(|_| self.groups[group].saver.saves());
         SourceOutput {
             share: environment.handle.budget.share(),

@@ -1,6 +1,7 @@
 //! Every sentence and table row of docs/guarantees.md, in its order, with the tests that show it. Each
 //! section of the page is a file.
 
+mod buffers;
 mod dead_letters;
 mod in_short;
 mod interruptions;
@@ -37,13 +38,14 @@ const fn explains(text: &'static str, reason: &'static str) -> Promise {
 
 /// Returns the promises in the order of the page.
 pub(super) fn promises() -> impl Iterator<Item = &'static Promise> {
-    let sections: [&'static [Promise]; 10] = [
+    let sections: [&'static [Promise]; 11] = [
         introduction::PROMISES,
         in_short::PROMISES,
         interruptions::PROMISES,
         sources::PROMISES,
         sinks::PROMISES,
         pairs::PROMISES,
+        buffers::PROMISES,
         transforms::PROMISES,
         dead_letters::PROMISES,
         state::PROMISES,

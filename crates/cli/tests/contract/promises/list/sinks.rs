@@ -223,7 +223,7 @@ pub(super) const PROMISES: &[Promise] = &[
     shown(
         "| `spool`, dead letters | append | append |",
         &[
-            "local: what_was_written_is_read_in_order_whatever_happens_between",
+            "engine: what_was_written_is_read_in_order_whatever_happens_between",
             "cli: letters_of_several_runs_without_a_state_are_kept",
         ],
     ),

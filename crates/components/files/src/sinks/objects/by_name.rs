@@ -331,14 +331,20 @@ impl ByName {
     /// Finishes an object, if it has messages, and drops its writer.
     async fn complete_one(&mut self, name: &str) -> Result<(), Error> {
         let Some(writer) = self.writers.get_mut(name) else { return Ok(()) };
-        if writer.messages.has_messages() {
+        let has_messages = writer.messages.has_messages();
+        if has_messages {
             writer.messages.complete().await?;
             self.is_cut_due = matches!(self.owed, Owed::AtCut(_));
             self.collect(name);
         }
-        if let Some(writer) = self.writers.remove(name) {
-            self.numbers.insert(xxh3_128(name.as_bytes()), writer.messages.number());
+        let Some(number) = self.writers.get(name).map(|writer| writer.messages.number()) else {
+            return Ok(());
+        };
+        // A name whose messages were all rejected has the number that it had before.
+        if has_messages || self.next_number(name)? != number {
+            self.numbers.insert(xxh3_128(name.as_bytes()), number);
         }
+        self.writers.remove(name);
         Ok(())
     }
 
@@ -579,5 +585,55 @@ impl Sink for ByName {
 
     fn state(&self) -> Option<Value> {
         serde_json::to_value(&self.cut).ok()
+    }
+}
+
+#[cfg(all(test, feature = "parquet"))]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, StringViewArray};
+    use arrow_schema::{DataType, Field};
+    use thalweg_engine::testing::{batch, context, options};
+    use thalweg_engine::{Context, Journal, Rejects, Sink, Store};
+    use thalweg_record::{Batch, Budget};
+
+    use super::super::ObjectsSink;
+    use super::super::messages::Messages;
+    use super::ByName;
+
+    /// Returns a message whose fields are too many for a table.
+    fn too_wide(name: usize) -> Batch {
+        let fields = (0..300).map(|column| {
+            let values: ArrayRef = Arc::new(StringViewArray::from(vec![name.to_string()]));
+            (Field::new(format!("c{column}"), DataType::Utf8View, true), values)
+        });
+        batch(["x"]).set_fields(fields).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_name_whose_messages_were_all_rejected_is_forgotten() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().display();
+        let config: ObjectsSink =
+            options(&format!("{{ url: '{path}/', name: '{{c0}}.parquet', encode: parquet }}"));
+        let budget = Budget::new(16 << 20);
+        for has_state in [false, true] {
+            let journal = Journal::new(Arc::new(Store::open(state.path()).unwrap()), "out");
+            let journal = Some(journal).filter(|_| has_state);
+            let context =
+                Context { memory: budget.share(), resumes: has_state, resends: true, journal, ..context() };
+            let naming = config.paths().unwrap();
+            let messages =
+                Messages::new(&config, naming.numbers(), config.target(&context).unwrap(), &context);
+            let mut sink = ByName::new(naming, messages, 2);
+            sink.open(None).await.unwrap();
+            let mut rejects = Rejects::default();
+            for name in 0..5 {
+                sink.write(&too_wide(name), &mut rejects).await.unwrap();
+            }
+            sink.finish().await.unwrap();
+            assert_eq!((rejects.take().len(), sink.numbers.len()), (5, 0), "{has_state}");
+        }
     }
 }

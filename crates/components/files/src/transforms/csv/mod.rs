@@ -203,6 +203,18 @@ struct Taken {
     next: RecordPosition,
 }
 
+impl Taken {
+    fn over(buffer: &Buffer, next: RecordPosition) -> Self {
+        Self {
+            payload: ViewBuilder::over(std::slice::from_ref(buffer), 64),
+            positions: Vec::with_capacity(64),
+            faulty: None,
+            is_full: true,
+            next,
+        }
+    }
+}
+
 #[async_trait]
 impl FileReader for Table {
     async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
@@ -298,13 +310,7 @@ impl Table {
         records: &mut Records,
     ) -> Result<Taken, FileError> {
         self.lines.clear();
-        let mut taken = Taken {
-            payload: ViewBuilder::over(std::slice::from_ref(buffer), 64),
-            positions: Vec::with_capacity(64),
-            faulty: None,
-            is_full: true,
-            next: records.position(),
-        };
+        let mut taken = Taken::over(buffer, records.position());
         let mut decoded = 0;
         while taken.positions.len() < self.most_rows() && decoded < DECODED {
             let Some(record) = records.next(searched, is_end) else {
@@ -320,15 +326,12 @@ impl Table {
                 taken.faulty = Some((record, self.explain(fault)));
                 break;
             }
-            match self.charset.as_utf8(text) {
-                Some(text) => taken.payload.push(text),
-                None => {
-                    decoded += text.len();
-                    let write = |into: &mut Vec<u8>| self.charset.decode_onto(text, into);
-                    if let Err(reason) = taken.payload.push_written(write) {
-                        taken.faulty = Some((record, reason));
-                        break;
-                    }
+            match self.charset.push(text, &mut taken.payload) {
+                Ok(true) => decoded += text.len(),
+                Ok(false) => {}
+                Err(reason) => {
+                    taken.faulty = Some((record, reason));
+                    break;
                 }
             }
             taken.next = records.position();

@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -57,7 +58,8 @@ pub struct JournaldSource {
     /// The default is `true`.
     current_boot_only: bool,
     /// The time from which a run reads that does not continue a former one, in the forms that `journalctl`
-    /// knows: `2026-01-31 12:00:00`, `today`, `-1h` or `now`. The default is the beginning.
+    /// knows: `2026-01-31 12:00:00`, `today`, `-1h` or `now`. `-1h` and `now` count from the start of the
+    /// run, also if `journalctl` is started again. The default is the beginning.
     since: Option<String>,
     /// The folder of the journal. The default is the journal of the system.
     directory: Option<PathBuf>,
@@ -147,16 +149,16 @@ fn is_priority(text: &str) -> bool {
 }
 
 impl JournaldSource {
-    /// Returns the command that writes the entries from a cursor on.
-    fn command(&self, cursor: Option<&str>) -> Command {
+    /// Returns the command that writes the entries from a cursor on, or else from a time on.
+    fn command(&self, cursor: Option<&str>, since: Option<&str>) -> Command {
         let mut arguments = vec!["--output=export".to_owned(), "--quiet".to_owned(), "--no-pager".to_owned()];
         if self.follow {
             arguments.extend(["--follow".to_owned(), "--no-tail".to_owned()]);
         }
-        match (cursor, &self.since) {
-            (Some(cursor), _) => arguments.push(format!("--cursor={cursor}")),
-            (None, since) => {
-                arguments.extend(since.iter().map(|since| format!("--since={since}")));
+        match cursor {
+            Some(cursor) => arguments.push(format!("--cursor={cursor}")),
+            None => {
+                arguments.extend(since.map(|since| format!("--since={since}")));
                 arguments.extend(self.current_boot_only.then(|| "--boot".to_owned()));
             }
         }
@@ -195,7 +197,12 @@ impl SourceConfig for JournaldSource {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(Running { config: self.clone(), batch_bytes: context.batch_bytes, cursor: None }))
+        Ok(Box::new(Running {
+            config: self.clone(),
+            batch_bytes: context.batch_bytes,
+            cursor: None,
+            began: None,
+        }))
     }
 }
 
@@ -204,18 +211,51 @@ struct Running {
     batch_bytes: usize,
     /// The cursor of the last entry that was read.
     cursor: Option<String>,
+    /// When `journalctl` was started for the first time.
+    began: Option<Began>,
+}
+
+/// A moment, by the clock of the machine, and by one that is never set back.
+#[derive(Clone, Copy)]
+struct Began(SystemTime, Instant);
+
+/// Returns a time of the option `since` for a `journalctl` that starts a while after the run began.
+/// `journalctl` would count from its own start, and leave out entries of the time between.
+fn since_began(since: &str, began: SystemTime, while_ago: Duration) -> String {
+    let since = since.trim();
+    let more = while_ago.as_micros();
+    if since == "now" {
+        let time = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        return format!("@{}.{:06}", time.as_secs(), time.subsec_micros());
+    }
+    match since.strip_suffix(" ago") {
+        _ if more == 0 => since.to_owned(),
+        Some(span) => format!("{span} {more}us ago"),
+        None if since.starts_with('-') => format!("{since} {more}us"),
+        None => since.to_owned(),
+    }
+}
+
+impl Running {
+    /// Returns the time from which a `journalctl` reads that starts now.
+    fn since(&mut self) -> Option<String> {
+        let while_ago = self.began.map_or(Duration::ZERO, |began| began.1.elapsed());
+        let Began(began, _) = *self.began.get_or_insert_with(|| Began(SystemTime::now(), Instant::now()));
+        self.config.since.as_deref().map(|since| since_began(since, began, while_ago))
+    }
 }
 
 #[async_trait]
 impl Source for Running {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let Self { config, batch_bytes, cursor } = self;
         let saved = || out.saved(PARTITION).and_then(|saved| saved.as_str().map(str::to_owned));
-        *cursor = cursor.take().or_else(saved);
+        self.cursor = self.cursor.take().or_else(saved);
         let mut has_begun = false;
         loop {
+            let since = self.since();
+            let Self { config, batch_bytes, cursor, .. } = self;
             let run = Run {
-                command: config.command(cursor.as_deref()),
+                command: config.command(cursor.as_deref(), since.as_deref()),
                 errors: Errors::Apart,
                 patience: config.stop_timeout.duration(),
                 path: config.program.to_string_lossy().into(),

@@ -237,3 +237,34 @@ fn what_journalctl_would_not_understand_is_refused() {
         ["`max_message_bytes` is 0B, but must be between 1 and 1GiB."]
     );
 }
+
+#[test]
+fn a_time_that_counts_from_now_counts_from_the_start_of_the_run() {
+    let began = UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_042);
+    for (since, first, later) in [
+        ("now", "@1800000000.000042", "@1800000000.000042"),
+        ("-1h", "-1h", "-1h 2500000us"),
+        ("-5", "-5", "-5 2500000us"),
+        ("1h ago", "1h ago", "1h 2500000us ago"),
+        ("today", "today", "today"),
+        ("2026-01-31 12:00:00", "2026-01-31 12:00:00", "2026-01-31 12:00:00"),
+    ] {
+        assert_eq!(since_began(since, began, Duration::ZERO), first);
+        assert_eq!(since_began(since, began, Duration::from_millis(2500)), later);
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_ends_before_its_first_entry_reads_from_the_same_time_again() {
+    let journal = Journal::with(&[]);
+    let yaml = journal.yaml("since: now, restart_delay: 10ms");
+    let running = start::<JournaldSource>(&yaml, 1 << 20, BTreeMap::new());
+    while journal.calls().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.stop.request();
+    let sent = tokio::time::timeout(PATIENCE, running.finish()).await.unwrap();
+    assert!(sent.result.is_none() && sent.main.is_empty());
+    let calls = journal.calls();
+    assert!(calls[0].contains(" --since=@") && calls[0] == calls[1], "{calls:?}");
+}

@@ -1,4 +1,4 @@
-//! Sends the messages that a sink `spool` has kept: the reading half of a buffer, see [`crate::spool`].
+//! Sends the messages that a sink `spool` has kept, in [segments](thalweg_engine::segments).
 //!
 //! Segments are read one after the other. A segment is removed when all of it is committed: settled and, in a
 //! run with `--state`, covered by a saved checkpoint. Continuing such a run cuts off the output that its
@@ -17,13 +17,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::TimeSpan;
+use thalweg_engine::segments::read::{Messages, Next, Segment, dispose, list};
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput,
 };
 use thalweg_record::PayloadWriter;
 use thalweg_runtime::blocking;
 
-use crate::spool::read::{Messages, Next, Segment, dispose, list};
 use thalweg_stream::io_error::io_error;
 
 /// Sends the messages that a sink `spool` has kept in a folder.

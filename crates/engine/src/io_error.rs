@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use thalweg_engine::Error;
+use crate::Error;
 
 /// Converts an error of the operating system to an error of a component. It says what could not be done to
 /// which file, why, and what to do about it. `action` is a verb, such as `read` or `create`.
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn an_error_names_the_file_and_says_what_to_do() {
         let error = io_error("read", "/nowhere/a.log", &io::Error::from(ErrorKind::NotFound));
-        assert_eq!(error.kind(), thalweg_engine::ErrorKind::Permanent);
+        assert_eq!(error.kind(), crate::ErrorKind::Permanent);
         assert_eq!(
             error.full(),
             "cannot read `/nowhere/a.log`: it does not exist. Look for a typing error, or create it."
@@ -87,11 +87,7 @@ mod tests {
         for error in
             [ErrorKind::TimedOut.into(), ErrorKind::StorageFull.into(), io::Error::from_raw_os_error(24)]
         {
-            assert_eq!(
-                io_error("write", "a", &error).kind(),
-                thalweg_engine::ErrorKind::Temporary,
-                "{error}"
-            );
+            assert_eq!(io_error("write", "a", &error).kind(), crate::ErrorKind::Temporary, "{error}");
         }
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use arrow_buffer::Buffer;
 use arrow_schema::ArrowError;
-use thalweg_engine::Reading;
 use thalweg_record::Batch;
 
 use super::block::{Messages, encode as encode_block};
-use super::read::{Next, Segment};
-use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, path_of};
+use super::read::{Next, Segment, list};
+use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, OPEN, path_of};
+use crate::Reading;
 
 /// The bytes of a block's body for a batch.
 ///
@@ -34,12 +34,8 @@ pub fn decode(body: &[u8]) -> Result<Vec<Reading>, ArrowError> {
     Ok(parts.into_iter().map(|(reading, _)| reading).collect())
 }
 
-/// Reads a segment, which is written to `folder`. Each line of `bytes` is a block; one that begins with `#`
-/// has right checksums.
-///
-/// # Errors
-/// If the file cannot be written or read.
-pub fn segment(folder: &Path, bytes: &[u8]) -> io::Result<usize> {
+/// The content of a segment. Each line of `bytes` is a block; one that begins with `#` has right checksums.
+fn content(bytes: &[u8]) -> Vec<u8> {
     let mut segment = [MAGIC.as_slice(), &[7; HEAD - 16]].concat();
     for block in bytes.split(|byte| *byte == b'\n') {
         if let Some(body) = block.strip_prefix(b"#") {
@@ -50,7 +46,18 @@ pub fn segment(folder: &Path, bytes: &[u8]) -> io::Result<usize> {
             segment.extend(block);
         }
     }
-    fs::write(path_of(folder, 1, FINISHED), &segment)?;
+    segment
+}
+
+/// Reads a segment of these [blocks](content), which is written to `folder`.
+///
+/// # Errors
+/// If the file cannot be written or read.
+///
+/// # Panics
+/// If it reads beyond the end.
+pub fn segment(folder: &Path, bytes: &[u8]) -> io::Result<usize> {
+    fs::write(path_of(folder, 1, FINISHED), content(bytes))?;
     let mut segment = Segment::open(folder, 1)?;
     let mut blocks = 0;
     while let Next::Block { bytes, .. } = segment.next()? {
@@ -62,6 +69,36 @@ pub fn segment(folder: &Path, bytes: &[u8]) -> io::Result<usize> {
         blocks += 1;
     }
     Ok(blocks)
+}
+
+/// Recovers a segment of these [blocks](content) that a killed process left in `folder`. `cut` bytes are
+/// missing at its end.
+///
+/// # Errors
+/// If the file cannot be written or read.
+///
+/// # Panics
+/// If something is left that is no block, or a second recovery would find more to cut.
+pub fn recover(folder: &Path, bytes: &[u8], cut: usize) -> io::Result<()> {
+    let mut left = content(bytes);
+    left.truncate(left.len().saturating_sub(cut));
+    fs::write(path_of(folder, 1, OPEN), &left)?;
+    assert_eq!(list(folder)?.finished, [1]);
+    let finished = path_of(folder, 1, FINISHED);
+    let recovered = fs::read(&finished)?;
+    assert!(left.starts_with(&recovered), "recovery changes bytes");
+    let mut segment = Segment::open(folder, 1)?;
+    loop {
+        match segment.next()? {
+            Next::Block { .. } => drop(segment.skip_to(segment.offset() + 1)?),
+            Next::Rubbish { bytes } => panic!("{bytes} bytes are left that are no block"),
+            Next::End => break,
+        }
+    }
+    fs::rename(&finished, path_of(folder, 1, OPEN))?;
+    list(folder)?;
+    assert_eq!(fs::read(&finished)?, recovered, "a second recovery cuts more");
+    Ok(())
 }
 
 fn segment_bytes(segment: &Segment) -> io::Result<usize> {

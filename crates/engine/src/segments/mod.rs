@@ -1,9 +1,10 @@
-//! Messages kept on disk, between the sink `spool` and the source `spool`.
+//! Messages kept on disk: between the sink `spool` and the source `spool`, and in the buffers of the engine.
 //!
-//! A spool is a folder of *segments*, which are numbered files. A segment begins with a head that identifies
-//! it. Then come *blocks*: each is a batch ([`block`]) with its length and checksum in front. The segment
-//! that is being written is called `.open`, and its writer holds a lock on it. A segment that is full or old
-//! enough is renamed to `.spool`, and may be read.
+//! They are a folder of *segments*, which are numbered files. A segment begins with a head that identifies
+//! it. Then come *blocks*: each is a batch with its length and checksum in front. The segment that is being
+//! written is called `.open`, and its writer holds a lock on it. A segment that is full or old enough is
+//! renamed to `.spool`, and may be read. The reader of a buffer is in the process of its writer, and also
+//! reads the segment that is being written.
 //!
 //! The lock is the operating system's own: it disappears with the process, however the process ends. An
 //! `.open` file without a lock was therefore left behind by a crash. The reader cuts off its incomplete last
@@ -16,11 +17,12 @@
 //! See docs/decisions/024-a-spool-is-a-directory-of-segments.md.
 
 mod block;
+#[doc(hidden)]
 pub mod fuzzing;
-pub(crate) mod read;
+pub mod read;
 #[cfg(test)]
 mod tests;
-pub(crate) mod write;
+pub mod write;
 
 use std::fs;
 use std::io;
@@ -29,11 +31,11 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The extension of a segment that may be read.
-const FINISHED: &str = "spool";
+pub(crate) const FINISHED: &str = "spool";
 /// The extension of a segment that is being written.
-const OPEN: &str = "open";
+pub(crate) const OPEN: &str = "open";
 /// The extension of a segment that could not be read completely, and is kept.
-const DAMAGED: &str = "damaged";
+pub(crate) const DAMAGED: &str = "damaged";
 
 /// The first bytes of each segment.
 const MAGIC: &[u8; 16] = b"thalweg spool 1\n";
@@ -82,17 +84,17 @@ impl BlockHead {
     }
 }
 
-/// A file of a spool.
+/// A file of a folder of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    number: u32,
-    kind: &'static str,
-    path: PathBuf,
-    bytes: u64,
+pub(crate) struct Entry {
+    pub(crate) number: u32,
+    pub(crate) kind: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
 }
 
-/// Returns the files of a spool in the order of their numbers. A missing folder has none.
-fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+/// Returns the files of a folder of segments in the order of their numbers. A missing folder has none.
+pub(crate) fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -123,6 +125,6 @@ fn file_name(number: u32, kind: &str) -> String {
     format!("{number:08}.{kind}")
 }
 
-fn path_of(folder: &Path, number: u32, kind: &str) -> PathBuf {
+pub(crate) fn path_of(folder: &Path, number: u32, kind: &str) -> PathBuf {
     folder.join(file_name(number, kind))
 }

@@ -10,8 +10,9 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::root_as_message;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use thalweg_engine::Reading;
 use thalweg_record::{Batch, Meta};
+
+use crate::Reading;
 
 /// The keys of the metadata of the whole batch.
 const SOURCE: &str = "thalweg.source";
@@ -76,8 +77,9 @@ fn is_plain(mut bytes: &[u8]) -> bool {
 
 /// The messages of a block.
 #[derive(Debug, Clone)]
-pub(crate) struct Messages {
-    pub(crate) meta: Meta,
+pub struct Messages {
+    /// Their origin.
+    pub meta: Meta,
     whole: RecordBatch,
     has_positions: bool,
 }
@@ -115,12 +117,15 @@ impl Messages {
     }
 
     /// Returns the number of messages.
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.whole.num_rows()
     }
 
     /// Returns a range of the messages: their payloads and metadata, and their fields.
-    pub(crate) fn part(&self, from: usize, count: usize) -> Result<(Reading, RecordBatch), ArrowError> {
+    ///
+    /// # Errors
+    /// If the columns do not fit together.
+    pub fn part(&self, from: usize, count: usize) -> Result<(Reading, RecordBatch), ArrowError> {
         let part = self.whole.slice(from, count);
         let own = 1 + usize::from(self.has_positions);
         let reading = Reading {

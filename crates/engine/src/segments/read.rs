@@ -9,11 +9,11 @@ use arrow_buffer::Buffer;
 use thalweg_runtime::Failpoint;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use super::block::Messages;
+pub use super::block::Messages;
 use super::{BLOCK_HEAD, BlockHead, DAMAGED, FINISHED, HEAD, MAGIC, OPEN, entries, path_of};
 
 /// A segment being read.
-pub(crate) struct Segment {
+pub struct Segment {
     file: File,
     number: u32,
     path: PathBuf,
@@ -26,21 +26,59 @@ pub(crate) struct Segment {
 
 /// The next part of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// A block, with its length in bytes and its number of messages.
-    Block { bytes: usize, rows: usize },
+pub enum Next {
+    /// A block.
+    Block {
+        /// The length of its body in bytes.
+        bytes: usize,
+        /// The number of its messages.
+        rows: usize,
+    },
     /// Bytes that are not a block; nothing after them can be read.
-    Rubbish { bytes: u64 },
+    Rubbish {
+        /// Their number.
+        bytes: u64,
+    },
     /// The end of the segment.
     End,
 }
 
 impl Segment {
     /// Opens a finished segment.
-    pub(crate) fn open(folder: &Path, number: u32) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(folder: &Path, number: u32) -> io::Result<Self> {
         let path = path_of(folder, number, FINISHED);
         let file = File::open(&path)?;
         Self::begin(file, number, path)
+    }
+
+    /// Opens a segment that is finished or still written, and reads as far as its writer has got: see
+    /// [`grow`](Self::grow).
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open_growing(folder: &Path, number: u32, length: u64) -> io::Result<Self> {
+        let path = path_of(folder, number, OPEN);
+        let mut segment = match File::open(&path) {
+            Ok(file) => Self::begin(file, number, path)?,
+            // Its writer has finished it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open(folder, number)?,
+            Err(error) => return Err(error),
+        };
+        segment.length = length.max(segment.offset).min(segment.length);
+        Ok(segment)
+    }
+
+    /// Notes that the writer has got further.
+    pub fn grow(&mut self, length: u64) {
+        self.length = self.length.max(length);
+    }
+
+    /// Opens a segment in any state, as it is now.
+    pub(crate) fn open_path(path: &Path, number: u32) -> io::Result<Self> {
+        Self::begin(File::open(path)?, number, path.to_owned())
     }
 
     fn begin(file: File, number: u32, path: PathBuf) -> io::Result<Self> {
@@ -62,42 +100,65 @@ impl Segment {
         Ok(segment)
     }
 
-    pub(crate) fn number(&self) -> u32 {
+    /// Returns its number.
+    pub fn number(&self) -> u32 {
         self.number
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns the path that it was opened by.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the partition of its checkpoints. It contains the id, since a later segment may get the same
     /// number.
-    pub(crate) fn partition(&self) -> String {
+    pub fn partition(&self) -> String {
         format!("{:08}-{:016x}", self.number, self.id)
     }
 
     /// Returns the offset of the next block.
-    pub(crate) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Returns the offset of the first block; a shorter segment has no blocks.
-    pub(crate) fn first() -> u64 {
+    pub fn first() -> u64 {
         HEAD as u64
     }
 
     /// Returns to the offset of an earlier block, to read it again.
-    pub(crate) fn back_to(&mut self, offset: u64) {
+    pub fn back_to(&mut self, offset: u64) {
         self.offset = offset.min(self.offset);
     }
 
     /// Skips to the offset of a block.
-    pub(crate) fn seek(&mut self, offset: u64) {
+    pub fn seek(&mut self, offset: u64) {
         self.offset = offset.clamp(self.offset, self.length);
     }
 
+    /// Skips to the offset of a block. Returns the number of messages before it.
+    ///
+    /// # Errors
+    /// If the segment cannot be read.
+    pub fn skip_to(&mut self, offset: u64) -> io::Result<u64> {
+        let end = offset.min(self.length);
+        let mut rows = 0;
+        while self.offset < end {
+            let Some(head) = self.head()? else {
+                self.offset = end;
+                break;
+            };
+            self.offset += BLOCK_HEAD as u64 + head.length;
+            rows += u64::from(head.rows);
+        }
+        Ok(rows)
+    }
+
     /// Looks at the next part without moving.
-    pub(crate) fn next(&self) -> io::Result<Next> {
+    ///
+    /// # Errors
+    /// If the segment cannot be read.
+    pub fn next(&self) -> io::Result<Next> {
         let left = self.length - self.offset;
         if left == 0 {
             return Ok(Next::End);
@@ -124,13 +185,19 @@ impl Segment {
     }
 
     /// Reads the body of the next block into memory of its size.
-    pub(crate) fn fill(&self, body: &mut [u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the segment cannot be read.
+    pub fn fill(&self, body: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(body, self.offset + BLOCK_HEAD as u64)
     }
 
     /// Skips the next block, whose body the caller has read. Returns its messages, or the reason why it is
     /// damaged.
-    pub(crate) fn decode(&mut self, body: Buffer) -> io::Result<Result<Messages, String>> {
+    ///
+    /// # Errors
+    /// If the segment cannot be read.
+    pub fn decode(&mut self, body: Buffer) -> io::Result<Result<Messages, String>> {
         let Some(head) = self.head()? else { return Ok(Err("it is gone".to_owned())) };
         self.offset += BLOCK_HEAD as u64 + head.length;
         if xxh3_64(&body) != head.hash {
@@ -143,19 +210,22 @@ impl Segment {
     }
 
     /// Skips the rest of the segment.
-    pub(crate) fn skip_rest(&mut self) {
+    pub fn skip_rest(&mut self) {
         self.is_damaged = true;
         self.offset = self.length;
     }
 
     /// True if a part of it could not be read.
-    pub(crate) fn is_damaged(&self) -> bool {
+    pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 }
 
 /// Removes a segment whose messages are all committed. A damaged segment is renamed and kept.
-pub(crate) fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
+///
+/// # Errors
+/// If it cannot be removed or renamed.
+pub fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
     Failpoint::RemoveBefore.check()?;
     let gone =
         if is_damaged { fs::rename(path, path.with_extension(DAMAGED)) } else { fs::remove_file(path) };
@@ -166,17 +236,20 @@ pub(crate) fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
     }
 }
 
-/// The content of a spool.
+/// The content of a folder of segments.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Listing {
+pub struct Listing {
     /// The numbers of the segments that may be read, in order.
-    pub(crate) finished: Vec<u32>,
+    pub finished: Vec<u32>,
     /// True if other segments are being written.
-    pub(crate) is_written: bool,
+    pub is_written: bool,
 }
 
 /// Lists the segments. Those left behind by a crash are made readable.
-pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
+///
+/// # Errors
+/// If the folder cannot be read, or a segment that was left behind cannot be cut.
+pub fn list(folder: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     for entry in entries(folder)? {
         if entry.kind == FINISHED || (entry.kind == OPEN && adopt(folder, entry.number)?) {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use arrow_buffer::Buffer;
 use proptest::prelude::*;
-use thalweg_engine::testing::batch;
 
 use super::read::{Next, Segment, dispose, list};
 use super::write::{Bounds, Refusal, Writer};
 use super::{BLOCK_HEAD, OPEN, path_of};
+use crate::testing::batch;
 
 fn writer(folder: &Path, file_bytes: u64) -> Writer {
     let bounds = Bounds {

@@ -6,46 +6,48 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use thalweg_engine::Error;
 use thalweg_record::Batch;
 use thalweg_runtime::Failpoint;
 use thalweg_runtime::private::{create_private, private_file};
 
 use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, OPEN, block, entries, path_of};
-use thalweg_stream::io_error::io_error;
+use crate::{Error, io_error};
 
-/// The location and limits of a spool.
+/// The location and limits of a folder of segments.
 #[derive(Debug, Clone)]
-pub(crate) struct Bounds {
-    pub(crate) folder: PathBuf,
+pub struct Bounds {
+    /// The folder. It is created if it does not exist.
+    pub folder: PathBuf,
     /// The maximum size of a segment in bytes; a batch is not divided.
-    pub(crate) file_bytes: u64,
+    pub file_bytes: u64,
     /// The maximum age of a segment, counted from its creation.
-    pub(crate) file_age: Duration,
+    pub file_age: Duration,
     /// The maximum size of all segments together, in bytes.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// True if a segment is synced to the disk before it is finished.
-    pub(crate) fsync: bool,
+    pub fsync: bool,
 }
 
 /// Why a batch was not written.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    /// The spool is full at the moment.
+pub enum Refusal {
+    /// The folder is full at the moment.
     Full,
-    /// The batch is larger than the whole spool may be.
+    /// The batch is larger than all segments together may be.
     TooLarge,
     /// Any other error.
     Failed(Error),
 }
 
-/// Writes a spool.
-pub(crate) struct Writer {
+/// Writes segments.
+pub struct Writer {
     bounds: Bounds,
     current: Option<Segment>,
     /// The size of all segments in bytes, as far as this writer knows: a reader may have removed some.
     used: Option<u64>,
     block: Vec<u8>,
+    /// The highest number of a segment that this writer began: no two have the same.
+    last: u32,
 }
 
 struct Segment {
@@ -56,15 +58,21 @@ struct Segment {
     begun: Instant,
     /// True if some of it may not be on the disk yet.
     is_dirty: bool,
+    /// True if its name is on the disk.
+    is_named: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, current: None, used: None, block: Vec::new() }
+    /// Creates a writer, which writes nothing yet.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, current: None, used: None, block: Vec::new(), last: 0 }
     }
 
     /// Creates the folder, and measures its content.
-    pub(crate) fn open(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// If the folder cannot be created or listed.
+    pub fn open(&mut self) -> Result<(), Error> {
         let folder = &self.bounds.folder;
         create_private(folder).map_err(|error| io_error("create", folder, &error))?;
         self.used = None;
@@ -81,18 +89,22 @@ impl Writer {
     }
 
     /// Appends a batch, completely or not at all.
-    pub(crate) fn append(&mut self, batch: &Batch) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// Why the batch was not written.
+    pub fn append(&mut self, batch: &Batch) -> Result<(), Refusal> {
         let mut body = std::mem::take(&mut self.block);
-        body.clear();
-        // The head is filled in when the offset is known, so that one system call writes both.
-        body.resize(BLOCK_HEAD, 0);
-        let encoded = block::encode(batch, &mut body).map_err(|error| Refusal::Failed(error.into()));
+        let encoded = encode(batch, &mut body).map_err(Refusal::Failed);
         let result = encoded.and_then(|()| self.append_block(&mut body, batch.rows()));
         self.block = body;
         result
     }
 
-    pub(super) fn append_block(&mut self, block: &mut [u8], rows: usize) -> Result<(), Refusal> {
+    /// Appends the block of a batch with this number of messages: see [`encode`].
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn append_block(&mut self, block: &mut [u8], rows: usize) -> Result<(), Refusal> {
         let length = block.len() as u64;
         if let Some(most) = self.bounds.bytes {
             if length + HEAD as u64 > most {
@@ -139,12 +151,17 @@ impl Writer {
         Ok(())
     }
 
-    fn begin(&self) -> Result<Segment, Error> {
+    /// Returns the number of the segment that is being written, and its length in bytes.
+    pub fn position(&self) -> Option<(u32, u64)> {
+        self.current.as_ref().map(|segment| (segment.number, segment.length))
+    }
+
+    fn begin(&mut self) -> Result<Segment, Error> {
         let folder = &self.bounds.folder;
         let failed = |error: &io::Error| io_error("create a file in", folder, error);
         create_private(folder).map_err(|error| failed(&error))?;
-        let mut number =
-            entries(folder).map_err(|error| failed(&error))?.last().map_or(0, |last| last.number);
+        let found = entries(folder).map_err(|error| failed(&error))?;
+        let mut number = found.last().map_or(0, |last| last.number).max(self.last);
         loop {
             number = number.checked_add(1).ok_or_else(|| {
                 Error::permanent(format!("`{}` has no number left for a file", folder.display()))
@@ -170,22 +187,35 @@ impl Writer {
                 let _ = fs::remove_file(&path);
                 return Err(failed(&error));
             }
-            let length = head.len() as u64;
-            return Ok(Segment { file, number, id, length, begun: Instant::now(), is_dirty: true });
+            let (length, begun) = (head.len() as u64, Instant::now());
+            self.last = number;
+            return Ok(Segment { file, number, id, length, begun, is_dirty: true, is_named: false });
         }
     }
 
     /// Waits until everything written is on the disk.
-    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn sync(&mut self) -> Result<(), Error> {
         let Some(segment) = self.current.as_mut().filter(|segment| segment.is_dirty) else { return Ok(()) };
-        let path = path_of(&self.bounds.folder, segment.number, OPEN);
+        let folder = &self.bounds.folder;
+        let path = path_of(folder, segment.number, OPEN);
         segment.file.sync_data().map_err(|error| io_error("sync to disk", path, &error))?;
+        if !segment.is_named {
+            let synced = File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(|error| io_error("sync to disk", folder, &error))?;
+            segment.is_named = true;
+        }
         segment.is_dirty = false;
         Ok(())
     }
 
     /// Finishes the current segment, if there is one: readers may read it.
-    pub(crate) fn finish_segment(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// If it cannot be synced or renamed.
+    pub fn finish_segment(&mut self) -> Result<(), Error> {
         if self.bounds.fsync {
             self.sync()?;
         }
@@ -202,11 +232,25 @@ impl Writer {
     }
 
     /// Finishes the current segment if it is old enough.
-    pub(crate) fn look_at_clock(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As [`finish_segment`](Self::finish_segment).
+    pub fn look_at_clock(&mut self) -> Result<(), Error> {
         let age = self.bounds.file_age;
         match self.current.as_ref().is_some_and(|segment| segment.begun.elapsed() >= age) {
             true => self.finish_segment(),
             false => Ok(()),
         }
     }
+}
+
+/// Puts the block of a batch into a buffer, in place of what is there.
+///
+/// # Errors
+/// If the columns of the batch cannot be written.
+pub fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), Error> {
+    to.clear();
+    // The head is filled in when the offset is known, so that one system call writes both.
+    to.resize(BLOCK_HEAD, 0);
+    Ok(block::encode(batch, to)?)
 }
