@@ -15,7 +15,7 @@ use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::deliveries::Deliveries;
 use crate::connection::Connection;
@@ -108,10 +108,7 @@ impl Acknowledgements {
         out: &SourceOutput,
         mut news: mpsc::UnboundedReceiver<News>,
     ) {
-        let mut progress = tokio::time::interval((times.ack_wait / 3).max(LOOK));
-        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut progress, mut look) = (every((times.ack_wait / 3).max(LOOK)), every(LOOK));
         let (mut has_news, mut moved) = (true, Instant::now());
         loop {
             tokio::select! {
@@ -233,6 +230,12 @@ impl Acknowledgements {
             }
         }
     }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut interval = tokio::time::interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 /// The bodies of acknowledgements.

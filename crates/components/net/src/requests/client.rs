@@ -63,7 +63,10 @@ impl Endpoint<'_> {
             mistakes.push(Mistake::new("headers", message).help("For example `{ X-Source: thalweg }`."));
         }
         if let Err(message) = self.authorization() {
-            mistakes.push(Mistake::new("auth", message).help("Give `user` and `password`, or `bearer`."));
+            mistakes.push(
+                Mistake::new("auth", message)
+                    .help("Give `user` and `password`, or one of `bearer`, `api_key` and `token`."),
+            );
         }
         mistakes.extend(self.tls.check());
         mistakes
