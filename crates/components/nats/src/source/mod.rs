@@ -288,7 +288,8 @@ impl SourceConfig for NatsSource {
         };
         let lag = Arc::new(AtomicU64::new(0));
         let shown = lag.clone();
-        context.details.show("lag", move || shown.load(Relaxed));
+        let help = "Messages that its consumer has not delivered yet.";
+        context.details.show_gauge("lag", help, move || shown.load(Relaxed));
         let pending = (context.memory.budget().limit() / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
         Ok(Box::new(JetStream(Stream {
             config: self.clone(),
