@@ -160,7 +160,8 @@ impl<'a> Losses<'a> {
     /// Counts those of the client, and warns now and then.
     fn note(&mut self, connection: &Connection, out: &SourceOutput) {
         let of_client = connection.dropped();
-        self.add(of_client.saturating_sub(std::mem::replace(&mut self.of_client, of_client)));
+        let before = std::mem::replace(&mut self.of_client, of_client);
+        self.add(of_client.saturating_sub(before));
         if self.new > 0 && self.warned.is_none_or(|last| last.elapsed() >= WARN_EVERY) {
             let (name, count) = (out.name(), std::mem::take(&mut self.new));
             self.warned = Some(Instant::now());
