@@ -259,15 +259,18 @@ pub fn unwritable(error: &io::Error) -> FileError {
     })
 }
 
-/// Makes sure that a file has a path: content in memory is written to a temporary file.
+/// Makes sure that a file has a path: content in memory or on a server is written to a temporary file.
 ///
 /// # Errors
-/// If the temporary file cannot be written.
+/// If the content cannot be read, or the temporary file cannot be written.
 pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), FileError> {
-    let Content::Memory(buffer) = file.content() else { return Ok(()) };
+    if let Content::Path(_) | Content::Temporary(_) = file.content() {
+        return Ok(());
+    }
+    let mut from = open(file)?;
     let (mut written, held) = temporary_for(Path::new(file.name()), temporary)?;
-    io::Write::write_all(&mut written, buffer).map_err(|error| unwritable(&error))?;
-    let (size, mime) = (buffer.len() as u64, file.mime().cloned());
+    let size = copy(&mut from, &mut written, unwritable)?;
+    let mime = file.mime().cloned();
     file.set_content(Content::Temporary(held), size);
     if let Some(mime) = mime {
         file.set_mime(mime);

@@ -114,6 +114,15 @@ impl FileTemplate {
         self.pieces.is_empty()
     }
 
+    /// True if the result is an absolute path for every file.
+    pub fn is_absolute(&self) -> bool {
+        match self.pieces.first() {
+            Some(Piece::Literal(text)) => text.starts_with('/'),
+            Some(Piece::Variable(variable)) => matches!(variable, Variable::Path | Variable::OriginalPath),
+            None => false,
+        }
+    }
+
     /// True if the template uses `variable`.
     pub fn uses(&self, variable: Variable) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(used) if *used == variable))

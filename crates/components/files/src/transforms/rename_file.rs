@@ -1,5 +1,7 @@
 //! Gives files another name.
 
+use std::path::{self, Path};
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +16,8 @@ use crate::file_template::FileTemplate;
 ///
 /// A name with slashes leads into folders below the file's own folder. With `to: "small/{name}"`, a sink
 /// writes `2026/photo.jpg` as `2026/small/photo.jpg`. The option `name` of the sink chooses the whole path
-/// below its folder, as in `name: "small/{name}"`.
+/// below its folder, as in `name: "small/{name}"`. A name that begins with a slash, ends with one or has the
+/// part `.` at its beginning or `..` is rejected.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenameFile {
@@ -46,6 +49,11 @@ sinks:
                 Mistake::new("to", "The name is empty.").help("`{name}` is the present name of a file."),
             ];
         }
+        if self.to.is_absolute() {
+            let help = "A name is below the file's own folder: leave out the slash. The option `name` of the sink \
+                        chooses the whole path below the folder of the sink.";
+            return vec![Mistake::new("to", "The name is an absolute path.").help(help)];
+        }
         Vec::new()
     }
 }
@@ -67,9 +75,20 @@ impl FileTransform for Renaming {
         if name.is_empty() {
             return Err(FileError::rejected("the new name is empty for this file"));
         }
+        // Here, since a sink would reject it only without a folder before it: `2026//a.jpg` is a path.
+        if !is_below(Path::new(&name)) {
+            let reason = format!("the new name `{}` does not lead below a folder", name.display());
+            return Err(FileError::rejected(reason));
+        }
         file.set_name(name);
         Ok(Disposition::Continue)
     }
+}
+
+/// True if a name is that of a file below any folder.
+fn is_below(name: &Path) -> bool {
+    let is_plain = name.components().all(|part| matches!(part, path::Component::Normal(_)));
+    is_plain && !name.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 #[cfg(test)]
@@ -90,5 +109,22 @@ mod tests {
         assert_eq!(problem.reason, "the new name is empty for this file");
         assert_eq!(file.name(), "below/a-1.txt");
         assert_eq!(messages(options::<RenameFile>(r#"{ to: "" }"#).check()), ["The name is empty."]);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_below_a_folder_is_rejected_whatever_the_folder_of_the_file() {
+        for to in ["/{name}", "./{name}", "../{name}", "a/../{name}", "{name}/"] {
+            for name in ["a.txt", "2026/a.txt"] {
+                let mut file = file_of(name, b"text");
+                let to = format!("{{ to: \"{to}\" }}");
+                let problem = apply_to_file::<RenameFile>(&to, &mut file).await.unwrap_err();
+                assert!(problem.reason.ends_with("` does not lead below a folder"), "{to}: {problem:?}");
+                assert_eq!(file.name(), name);
+            }
+        }
+        for to in ["/{name}", "{path}", "{original_path}.bak"] {
+            let mistakes = options::<RenameFile>(&format!("{{ to: \"{to}\" }}")).check();
+            assert_eq!(messages(mistakes), ["The name is an absolute path."], "{to}");
+        }
     }
 }

@@ -39,7 +39,8 @@ const NOT_RENDERED: &str = "COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED";
 /// left the command's process group (`setsid`) stays. If the run is killed on a machine without `sh`, only
 /// the command is killed.
 ///
-/// If a template contains `{path}`, a file that is only in memory is first written to a temporary file.
+/// If a template contains `{path}`, a file that is only in memory, or on a server, is first written to a
+/// temporary file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exec {

@@ -53,6 +53,17 @@ async fn a_file_that_the_command_changes_is_known_in_its_new_state() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_on_a_server_gets_a_path() {
+    let mut file = crate::ahead::testing::sliced("a.txt", b"text from a server", 4, 2);
+    let yaml = shell("echo \" and more\" >> \"$1\"", "'{path}'", "");
+    assert_eq!(run(&yaml, &mut file).await, Ok(()));
+    let path = file.path().unwrap();
+    assert_eq!(path.extension().unwrap(), "txt");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "text from a server and more\n");
+    assert_eq!(file.name(), "a.txt");
+}
+
 #[tokio::test]
 async fn a_result_becomes_the_content_and_stays_or_goes() {
     let folder = tempfile::tempdir().unwrap();
