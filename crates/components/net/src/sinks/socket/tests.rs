@@ -60,7 +60,7 @@ async fn messages_are_told_apart_in_every_way() {
         ("{ by: none }", "onetwo"),
         ("{ by: ascii, delimiter: ':' }", "3:one0:3:two"),
         ("{ by: binary_le, size: 1 }", "\u{3}one\0\u{3}two"),
-        ("{ by: varint }", "\u{3}one\u{3}two"),
+        ("{ by: varint }", "\u{3}one\0\u{3}two"),
         ("{ by: binary_be, size: 2 }", "\0\u{3}one\0\0\0\u{3}two"),
         ("{ by: binary_le }", "\u{3}\0\0\0one\0\0\0\0\u{3}\0\0\0two"),
     ] {
