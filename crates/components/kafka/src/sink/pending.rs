@@ -298,8 +298,8 @@ impl Missing {
     }
 }
 
-/// Returns the outcome of a record, if it is known. Outside of tokio's budget: otherwise each record after the
-/// 128th of a batch would seem to have none.
+/// Returns the outcome of a record, if it is known. Outside of tokio's budget: otherwise each record after
+/// the 128th of a batch would seem to have none.
 async fn outcome<D: Future + Unpin>(delivery: &mut D) -> Option<D::Output> {
     let known = poll_fn(|context| match Pin::new(&mut *delivery).poll(context) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
