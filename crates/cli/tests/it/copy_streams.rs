@@ -1,6 +1,6 @@
 //! `copy` from the standard input and to the standard output.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use crate::common::House;
@@ -43,6 +43,28 @@ fn bytes_go_between_streams_and_files() {
     assert_eq!((said.code, house.read("empty").as_str()), (Some(0), ""));
     let said = house.run_with_input(&["copy", "-", "-", "--quiet"], b"a\0b");
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "a\0b", ""));
+}
+
+/// A read that waited for more input was only given up when the time to drain was over.
+#[test]
+fn a_copy_of_an_idle_input_ends_when_it_is_asked_to() {
+    let house = House::with(&[]);
+    let arguments = ["copy", "-", "-", "--parse", "csv", "--encode", "json"];
+    let mut child = house.command(&arguments);
+    let mut child =
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(PEOPLE.as_bytes()).unwrap();
+    while rustix::io::ioctl_fionread(&input).unwrap() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), PEOPLE_JSON, "{said}");
+    assert!(!said.contains("drain"), "{said}");
+    drop(input);
 }
 
 #[test]

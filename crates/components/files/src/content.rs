@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use thalweg_beneath::Place;
-use thalweg_engine::{Error, ErrorKind, FileError, Temporaries};
+use thalweg_engine::{Error, ErrorKind, FileError, SourceOutput, Temporaries};
 use thalweg_record::{Content, File, FileState, OpenContent, Origin, ReadRanges, Temporary};
 
 use thalweg_stream::io_error::io_error;
@@ -38,17 +40,47 @@ pub struct Stream {
     /// How many of them were read again.
     taken: usize,
     file: fs::File,
+    /// The output of the run that ends a wait for bytes when it stops.
+    run: Option<Box<SourceOutput>>,
 }
+
+/// The time after which a wait for bytes looks whether the run stops.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 impl Stream {
     fn new(file: fs::File) -> Self {
-        Self { front: Vec::new(), taken: 0, file }
+        Self { front: Vec::new(), taken: 0, file, run: None }
+    }
+
+    /// Waits for bytes or the end. Returns false if the run stops first. (Rejected: a thread that reads, as
+    /// that of the source `stdin`. Each byte would be copied once more.)
+    fn wait(&self) -> io::Result<bool> {
+        let Some(run) = &self.run else { return Ok(true) };
+        while !run.is_stopping() {
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    fn read_more(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.wait()? { self.file.read(into) } else { Ok(0) }
     }
 
     /// Returns the first bytes. They stay to be read.
     fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
-        let missing = most.saturating_sub(self.front.len()) as u64;
-        Read::by_ref(&mut self.file).take(missing).read_to_end(&mut self.front)?;
+        while self.front.len() < most {
+            let mut piece = vec![0; most - self.front.len()];
+            match self.read_more(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => self.front.extend_from_slice(piece.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(self.front.get(..most).unwrap_or(&self.front).to_vec())
     }
 }
@@ -57,7 +89,7 @@ impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut front = self.front.get(self.taken..).unwrap_or_default();
         if front.is_empty() {
-            return self.file.read(into);
+            return self.read_more(into);
         }
         let read = front.read(into)?;
         self.taken += read;
@@ -313,6 +345,16 @@ pub fn copy(
 }
 
 impl Opened {
+    /// Ends a wait for the standard input when the run stops, as if the input had ended there. Other content
+    /// is always read to its end.
+    #[must_use]
+    pub fn ended_with(self, out: &SourceOutput) -> Self {
+        match self {
+            Opened::Stream(stream) => Opened::Stream(Stream { run: Some(Box::new(out.clone())), ..stream }),
+            other => other,
+        }
+    }
+
     /// Returns the current size in bytes.
     ///
     /// # Errors

@@ -38,12 +38,18 @@ enum From {
 
 impl Plain {
     /// Opens a file with this compression, and skips `from` of its decompressed bytes. `budget` is the memory
-    /// of the whole process, in bytes.
+    /// of the whole process, in bytes. If the run of `out` stops, the standard input ends.
     ///
     /// # Errors
     /// A rejection with the reason why the file cannot be read.
-    pub fn open(file: &File, compression: Compression, from: u64, budget: usize) -> Result<Self, FileError> {
-        let mut opened = open(file)?;
+    pub fn open(
+        file: &File,
+        compression: Compression,
+        from: u64,
+        budget: usize,
+        out: &SourceOutput,
+    ) -> Result<Self, FileError> {
+        let mut opened = open(file)?.ended_with(out);
         if let (Content::Ranges(ranges), Compression::Auto, 0) = (file.content(), compression, from)
             && ranges.pace().slice.is_none_or(|slice| slice >= TELLING)
         {

@@ -169,7 +169,7 @@ impl<R: ReadRows> Unpacking<R> {
         sent: &mut usize,
     ) -> Result<Option<String>, FileError> {
         let compression = if self.unpacks { Compression::Auto } else { Compression::None };
-        let mut plain = Plain::open(file, compression, 0, self.memory)?;
+        let mut plain = Plain::open(file, compression, 0, self.memory, out)?;
         self.reader.begin();
         let mut before = 0;
         loop {

@@ -80,7 +80,7 @@ impl FileReader for Cutting {
         let checkpoint = |position: StreamPosition| {
             serde_json::to_value(position).ok().filter(|_| keeps).map(Checkpoint::in_file)
         };
-        let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
+        let mut plain = Plain::open(file, config.compression, from.offset, *memory, out)?;
         let mut cutter = config.cut.cutter(from);
         cutter.within(out.share().budget().limit());
         loop {

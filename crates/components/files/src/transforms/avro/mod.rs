@@ -149,7 +149,7 @@ impl Containers {
         saved: Option<Saved>,
         out: &mut SourceOutput,
     ) -> Result<(), FileError> {
-        let mut plain = Plain::open(file, Compression::Auto, 0, self.memory)?;
+        let mut plain = Plain::open(file, Compression::Auto, 0, self.memory, out)?;
         let mut container: Option<Container> = None;
         loop {
             let buffer = plain.more(&mut self.arenas, out).await;
@@ -160,7 +160,7 @@ impl Containers {
                 used = header.size;
                 let mut opened = self.open(header, out.keeps_checkpoints());
                 if let Some(saved) = saved.filter(|saved| saved.offset > opened.next.offset) {
-                    plain = Plain::open(file, Compression::Auto, saved.offset, self.memory)?;
+                    plain = Plain::open(file, Compression::Auto, saved.offset, self.memory, out)?;
                     opened.next = saved;
                     container = Some(opened);
                     continue;

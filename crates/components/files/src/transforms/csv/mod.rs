@@ -221,7 +221,7 @@ impl FileReader for Table {
         let saved = out.saved_in_file().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
         self.keeps_checkpoints = out.keeps_checkpoints();
         let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.position);
-        let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
+        let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory, out)?;
         self.charset = self.config.charset.ordered(saved.as_ref().is_some_and(|saved| saved.big_endian));
         match saved {
             Some(saved) => {
