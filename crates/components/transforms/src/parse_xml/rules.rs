@@ -1,7 +1,7 @@
 //! The rules of well-formed documents that the library does not check.
 //!
-//! Each is one pass over a part of the document. Without them, a quote that is missing joins elements, and a
-//! name such as `a<b` becomes a field.
+//! Each reads a part of the document once. Without them, a quote that is missing joins elements, and a name
+//! such as `a<b` becomes a field.
 
 use thalweg_codec::columns::shortened;
 
