@@ -3,22 +3,26 @@
 //! `LEEF:1.0|vendor|product|version|event|key=value<tab>key=value`. Version 2.0 has one more value in its
 //! header, the delimiter of the attributes. LEEF has no escapes: a value ends at the next delimiter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{FieldType, Typing};
 use thalweg_engine::{Component, Context, Error, KnownFields, Transform, TransformConfig};
 
+use crate::numbered::Names;
 use crate::pairs::{PairParser, Pairs, Syntax, Value};
 
 /// Parses the Log Event Extended Format (LEEF), versions 1.0 and 2.0.
 ///
 /// The values of the header are the fields `leefVersion`, `vendor`, `product`, `productVersion` and
-/// `eventId`. Each attribute is a field of its name. Version 2.0 names the delimiter of the attributes, as a
-/// character or as in `x5E`; it is a tab otherwise. Text before `LEEF:`, such as the header of syslog, is
-/// ignored. Fields are text unless `types` gives another type. A malformed message leaves by the `errors`
-/// output. The format is described at <https://www.ibm.com/docs/en/dsm?topic=leef-overview>.
+/// `eventId`. Each attribute is a field of its name. An attribute with the name of a field of the header is
+/// numbered, as in `vendor_2`; an attribute that is called so keeps its name. Version 2.0 names the delimiter
+/// of the attributes, as a character or as in `x5E`; it is a tab otherwise. Text before `LEEF:`, such as the
+/// header of syslog, is ignored. Fields are text unless `types` gives another type. A malformed message
+/// leaves by the `errors` output. The format is described at
+/// <https://www.ibm.com/docs/en/dsm?topic=leef-overview>.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseLeef {
@@ -75,11 +79,18 @@ impl TransformConfig for ParseLeef {
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let typing = Typing::new(&self.types, None);
-        Ok(Box::new(PairParser::new(Leef, typing, self.max_fields, &self.field)))
+        Ok(Box::new(PairParser::new(Leef::default(), typing, self.max_fields, &self.field)))
     }
 }
 
-struct Leef;
+/// A key of an attribute and its value, as ranges of the message.
+type Pair = (Range<usize>, Range<usize>);
+
+#[derive(Default)]
+struct Leef {
+    /// The attributes of one message.
+    attributes: Vec<Pair>,
+}
 
 impl Syntax for Leef {
     fn read(&mut self, text: &str, pairs: &mut Pairs) -> Result<(), String> {
@@ -103,26 +114,55 @@ impl Syntax for Leef {
         {
             (delimiter, at) = (given, end + 1);
         }
-        let rest = text.get(at..).unwrap_or_default();
-        for attribute in rest.split(delimiter) {
-            let start = at;
-            at += attribute.len() + delimiter.len_utf8();
-            let attribute = attribute.trim_ascii_end();
-            let leading = attribute.len() - attribute.trim_ascii_start().len();
-            let (start, attribute) = (start + leading, attribute.trim_ascii_start());
-            if attribute.is_empty() {
-                continue;
-            }
-            let (key, value) =
-                attribute.split_once('=').ok_or_else(|| format!("there is no `=` after byte {start}"))?;
-            if key.is_empty() {
-                return Err(format!("there is no key before the `=` at byte {start}"));
-            }
-            let end = start + attribute.len();
-            pairs.set(key, Value::Raw(end - value.len()..end))?;
+        self.attributes.clear();
+        attributes(text, at, delimiter, &mut self.attributes)?;
+        let names = names(text, &self.attributes);
+        for (key, value) in &self.attributes {
+            let key = text.get(key.clone()).unwrap_or_default();
+            pairs.set(names.get(key).map_or(key, String::as_str), Value::Raw(value.clone()))?;
         }
         Ok(())
     }
+}
+
+/// Finds the attributes, which begin at byte `at`.
+fn attributes(text: &str, mut at: usize, delimiter: char, found: &mut Vec<Pair>) -> Result<(), String> {
+    let rest = text.get(at..).unwrap_or_default();
+    for attribute in rest.split(delimiter) {
+        let start = at;
+        at += attribute.len() + delimiter.len_utf8();
+        let attribute = attribute.trim_ascii_end();
+        let leading = attribute.len() - attribute.trim_ascii_start().len();
+        let (start, attribute) = (start + leading, attribute.trim_ascii_start());
+        if attribute.is_empty() {
+            continue;
+        }
+        let (key, value) =
+            attribute.split_once('=').ok_or_else(|| format!("there is no `=` after byte {start}"))?;
+        if key.is_empty() {
+            return Err(format!("there is no key before the `=` at byte {start}"));
+        }
+        let end = start + attribute.len();
+        found.push((start..start + key.len(), end - value.len()..end));
+    }
+    Ok(())
+}
+
+/// Returns the names of the fields of the attributes that do not keep theirs: those of the header are
+/// numbered. An attribute cannot replace a value of the header.
+fn names<'a>(text: &'a str, attributes: &[Pair]) -> HashMap<&'a str, String> {
+    let keys = || attributes.iter().map(|(key, _)| text.get(key.clone()).unwrap_or_default());
+    let of_header = || keys().filter(|key| HEADER.contains(key));
+    let mut numbered = HashMap::new();
+    if of_header().next().is_none() {
+        return numbered;
+    }
+    let mut names = Names::default();
+    HEADER.into_iter().chain(keys()).for_each(|name| names.take(name));
+    for key in of_header() {
+        numbered.entry(key).or_insert_with(|| names.give(key));
+    }
+    numbered
 }
 
 /// Returns the offset of the next bar.
@@ -197,6 +237,21 @@ mod tests {
                 header(false),
                 header(false),
                 header(false),
+            ]
+        );
+    }
+
+    /// The value of the header was lost.
+    #[test]
+    fn an_attribute_does_not_replace_a_field_of_the_header() {
+        let line = "LEEF:2.0|v|p|1|4|^|vendor=evil^vendor_2=x^eventId=0^vendor=last";
+        assert_eq!(
+            parsed("{}", &[line, "LEEF:1.0|w|p|1|5|a=b"]).main(),
+            [
+                json!({"leefVersion": "2.0", "vendor": "v", "product": "p", "productVersion": "1", "eventId": "4",
+                    "vendor_3": "last", "vendor_2": "x", "eventId_2": "0"}),
+                json!({"leefVersion": "1.0", "vendor": "w", "product": "p", "productVersion": "1", "eventId": "5",
+                    "a": "b"}),
             ]
         );
     }

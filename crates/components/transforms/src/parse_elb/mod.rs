@@ -8,7 +8,7 @@ mod fields;
 #[cfg(test)]
 mod tests;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::{Columns, FieldType, unknown_types};
@@ -28,7 +28,8 @@ use fields::{Field, Form, Kind};
 /// `parse_nginx`. Names of protocols in a list are separated by commas, without quotes. The value `-` is
 /// NULL. Values that AWS adds at the end in the future are ignored.
 ///
-/// A line of another format leaves by the `errors` output. The formats are described at
+/// A line of another format leaves by the `errors` output, and so does one with a quote in a value that no
+/// backslash escapes: where the value ends is not certain. The formats are described at
 /// <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -167,7 +168,7 @@ impl TextReader for Records {
         let mut at = 0;
         let mut count = 0;
         for (field, &[first, second]) in fields.iter().zip(&layout.columns) {
-            let Some(value) = value(text, &mut at)? else { break };
+            let Some(value) = value(text, &mut at, field.form)? else { break };
             count += 1;
             let value = unescaped(value, &mut self.decoded);
             match field.form {
@@ -190,29 +191,46 @@ impl TextReader for Records {
             let noun = kind.noun();
             return Err(format!("has {count} values, and a record of {noun} has at least {least}"));
         }
+        // A quote that is out of place there may be that of an earlier value.
+        while value(text, &mut at, Form::Names)?.is_some() {}
         Ok(())
     }
 }
 
-/// Returns the value at byte `at`, if there is one, which becomes the start of the next value.
-fn value<'a>(text: &'a str, at: &mut usize) -> Result<Option<&'a str>, String> {
+/// Returns the value at byte `at`, if there is one, which becomes the start of the next value. `form` says
+/// whether quotes between commas are parts of it.
+///
+/// A client chooses parts of the request and the user agent. If its quote ended a value, the client could
+/// write the values that follow. So a quote that is neither escaped nor followed by a space is an error: the
+/// line has more than one reading.
+fn value<'a>(text: &'a str, at: &mut usize, form: Form) -> Result<Option<&'a str>, String> {
     let start = *at;
+    let stray = |quote: usize| format!("the quote at byte {quote} is inside of a value, without a backslash");
     let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) else { return Ok(None) };
     let Some(inside) = rest.strip_prefix('"') else {
         let length = memchr(b' ', rest.as_bytes()).unwrap_or(rest.len());
+        let value = rest.get(..length).unwrap_or_default();
         *at = start + length + 1;
-        return Ok(rest.get(..length));
+        return match memchr(b'"', value.as_bytes()) {
+            Some(quote) => Err(stray(start + quote)),
+            None => Ok(Some(value)),
+        };
     };
-    // User agents may have quotes. A quote closes a value only before a space or the end.
+    let bytes = inside.as_bytes();
     let mut from = 0;
     loop {
-        let found = memchr(b'"', inside.as_bytes().get(from..).unwrap_or_default())
+        let found = memchr2(b'"', b'\\', bytes.get(from..).unwrap_or_default())
             .ok_or_else(|| format!("the quote at byte {start} is not closed"))?;
         let end = from + found;
-        if matches!(inside.as_bytes().get(end + 1), None | Some(b' ')) {
-            *at = start + end + 3;
-            return Ok(inside.get(..end));
-        }
-        from = end + 1;
+        from = match (bytes.get(end), bytes.get(end + 1..)) {
+            // The character after a backslash.
+            (Some(b'\\'), _) => end + 2,
+            (_, None | Some([] | [b' ', ..])) => {
+                *at = start + end + 3;
+                return Ok(inside.get(..end));
+            }
+            (_, Some([b',', b'"', ..])) if form == Form::Names => end + 3,
+            _ => return Err(stray(start + 1 + end)),
+        };
     }
 }

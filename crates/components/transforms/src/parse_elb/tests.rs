@@ -112,6 +112,34 @@ fn what_is_not_a_record_says_why() {
     );
 }
 
+/// The values after such a user agent were those that the client had written.
+#[test]
+fn a_quote_of_a_client_does_not_end_a_value() {
+    let with = |agent: &str| APPLICATION.replace(r"curl/7.46.0 \x22x\x22", agent);
+    let escaped = [
+        (r#"a \"q\" b"#, r#"a "q" b"#),
+        (r#"x\" F TLSv1.3 arn:f \"Root=2\" \"-"#, r#"x" F TLSv1.3 arn:f "Root=2" "-"#),
+        (r"x\\", r"x\"),
+    ];
+    for (written, agent) in escaped {
+        let row = &parsed("{}", &[&with(written)]).main()[0];
+        assert_eq!(row["user_agent"], agent);
+        assert_eq!(row["ssl_cipher"], "ECDHE-RSA-AES128-GCM-SHA256");
+        assert_eq!(row["conn_trace_id"], "TID_1234abcd5678ef90");
+    }
+    let unescaped = [r#"a "q" b"#, r#"a" b"#, r"C:\", r#""q" b"#, r#"a,"b","c"#].map(with);
+    let given = testing::apply::<ParseElb>("{}", [testing::batch(&unescaped)]);
+    let reason = |byte: usize| format!("the quote at byte {byte} is inside of a value, without a backslash");
+    let agent = APPLICATION.find("curl").unwrap();
+    assert_eq!(
+        given.reasons(),
+        [agent + 2, agent + 4, unescaped[2].find("Root").unwrap() - 1, agent, agent + 2].map(reason)
+    );
+    // Behind the last known value.
+    let given = parsed("{}", &[&format!("{CLASSIC} a\"")]);
+    assert_eq!(given.reasons(), [reason(CLASSIC.len() + 2)]);
+}
+
 proptest! {
     #[test]
     fn every_line_leaves(lines in prop::collection::vec("(tls |http )?[0-9a\" :\\\\x-]{0,30}", 1..20)) {

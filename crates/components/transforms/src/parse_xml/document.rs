@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 
 use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
@@ -16,7 +16,7 @@ use serde::de::IgnoredAny;
 use thalweg_codec::columns::shortened;
 use thalweg_codec::json::write_text;
 
-use super::ParseXml;
+use super::{ParseXml, rules};
 use crate::objects::ObjectSyntax;
 
 /// The maximum depth of elements. Each is at most two levels of JSON, an object in a list, and readers of
@@ -31,6 +31,9 @@ const USUAL: usize = 16 << 10;
 
 /// The index that means no node.
 const NONE: usize = usize::MAX;
+
+/// The reason for rejecting a document with other text than blanks before or after its elements.
+const OUTSIDE: &str = "there is text outside of the root element";
 
 /// The part of a document that a node stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +73,8 @@ pub(super) struct Document {
     texts: String,
     /// Where the text that is not complete begins in `texts`.
     begun: usize,
+    /// True if there was a document type.
+    has_type: bool,
 }
 
 impl ObjectSyntax for Document {
@@ -93,6 +98,7 @@ impl Document {
             hasher: DefaultHashBuilder::default(),
             texts: String::new(),
             begun: 0,
+            has_type: false,
         }
     }
 
@@ -107,28 +113,27 @@ impl Document {
         self.open.clear();
         self.texts.push_str(&self.options.text_key);
         self.begun = self.texts.len();
+        self.has_type = false;
     }
 
     fn read(&mut self, text: &str) -> Result<(), String> {
+        if let Some((at, character)) = rules::forbidden(text) {
+            let code = u32::from(character);
+            return Err(format!("is not XML, at byte {at}: the character U+{code:04X} may not occur"));
+        }
         let document = text.strip_prefix('\u{feff}').unwrap_or(text);
         let offset = (text.len() - document.len()) as u64;
         let mut reader = Reader::from_str(document);
         loop {
-            let at = offset + reader.buffer_position();
+            let at = reader.buffer_position();
             let event = reader.read_event().map_err(|error| {
                 format!("is not XML, at byte {}: {error}", offset + reader.error_position())
             })?;
-            let read = match event {
-                Event::Start(start) => self.start(&start),
-                Event::Empty(start) => self.start(&start).and_then(|()| self.end()),
-                Event::End(_) => self.end(),
-                Event::Text(piece) => self.text(&piece.xml10_content()),
-                Event::CData(piece) => self.text(&piece.xml10_content()),
-                Event::GeneralRef(reference) => self.reference(&reference),
-                Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => Ok(()),
-                Event::Eof => break,
-            };
-            read.map_err(|reason| format!("is not XML, at byte {at}: {reason}"))?;
+            if matches!(event, Event::Eof) {
+                break;
+            }
+            self.event(&event, document, at as usize)
+                .map_err(|reason| format!("is not XML, at byte {}: {reason}", offset + at))?;
         }
         match self.open.last().and_then(|open| self.nodes.get(*open)) {
             Some(open) => {
@@ -137,6 +142,38 @@ impl Document {
             }
             None if self.nodes.is_empty() => Err("is not XML: there is no element".to_owned()),
             None => Ok(()),
+        }
+    }
+
+    /// Reads the part of a document that begins at byte `at`.
+    fn event(&mut self, event: &Event<'_>, document: &str, at: usize) -> Result<(), String> {
+        match event {
+            Event::Start(start) => self.start(start),
+            Event::Empty(start) => self.start(start).and_then(|()| self.end()),
+            Event::End(_) => self.end(),
+            Event::Text(piece) if piece.contains("]]>") => Err("there is `]]>` in a text".to_owned()),
+            Event::Text(piece) => self.text(&piece.xml10_content()),
+            Event::CData(_) if self.open.is_empty() => Err(OUTSIDE.to_owned()),
+            Event::CData(piece) => self.text(&piece.xml10_content()),
+            Event::GeneralRef(reference) => self.reference(reference),
+            Event::Comment(comment) => rules::comment(comment),
+            Event::PI(instruction) => rules::target(instruction.target()),
+            Event::Decl(_) if at > 0 => Err("the declaration is not at the beginning".to_owned()),
+            Event::Decl(declaration) => match declaration.version() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Event::DocType(_) => self.document_type(document.get(at..).unwrap_or_default()),
+            Event::Eof => Ok(()),
+        }
+    }
+
+    /// Reads the document type at the beginning of a text.
+    fn document_type(&mut self, text: &str) -> Result<(), String> {
+        let is_second = std::mem::replace(&mut self.has_type, true);
+        match is_second || !self.nodes.is_empty() || !text.starts_with("<!DOCTYPE") {
+            true => Err("a document type is written `<!DOCTYPE`, once, before the root element".to_owned()),
+            false => Ok(()),
         }
     }
 
@@ -153,22 +190,34 @@ impl Document {
         }
         self.end_text()?;
         let name = start.name().into_inner();
-        if name.is_empty() {
-            return Err("an element has no name".to_owned());
-        }
+        rules::name(name)?;
         let name = self.keep(self.used(name));
         let element = self.add(Part::Element, name, 0..0)?;
         self.open.push(element);
-        // The library's check compares each attribute with all others.
+        self.attributes(start)
+    }
+
+    fn attributes(&mut self, start: &BytesStart<'_>) -> Result<(), String> {
+        // Attributes that are left out or renamed are compared here, and others as nodes. The library's check
+        // compares each attribute with all others.
+        let is_changed = !self.options.attributes || self.options.remove_namespaces;
+        let mut names = HashSet::new();
         for attribute in start.attributes().with_checks(false) {
             let attribute = attribute.map_err(|error| error.to_string())?;
             let key = attribute.key.into_inner();
+            rules::attribute(start.attributes_raw(), key, &attribute.value)?;
+            let value =
+                attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| error.to_string())?;
+            if let Some((_, character)) = rules::forbidden(&value) {
+                return Err(forbidden_reference(character));
+            }
+            if is_changed && !names.insert(key) {
+                return Err(twice(key));
+            }
             let is_declaration = key == "xmlns" || key.starts_with("xmlns:");
             if !self.options.attributes || is_declaration && self.options.remove_namespaces {
                 continue;
             }
-            let value =
-                attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| error.to_string())?;
             self.texts.push_str(&self.options.attribute_prefix);
             let name = self.keep(self.used(key));
             let value = self.keep(&value);
@@ -190,13 +239,19 @@ impl Document {
         if !self.open.is_empty() {
             self.texts.push_str(piece);
         } else if !piece.trim_ascii().is_empty() {
-            return Err("there is text outside of the root element".to_owned());
+            return Err(OUTSIDE.to_owned());
         }
         Ok(())
     }
 
     fn reference(&mut self, reference: &BytesRef<'_>) -> Result<(), String> {
+        if self.open.is_empty() {
+            return Err(OUTSIDE.to_owned());
+        }
         if let Some(character) = reference.resolve_char_ref().map_err(|error| error.to_string())? {
+            if !rules::is_character(character) {
+                return Err(forbidden_reference(character));
+            }
             return self.text(character.encode_utf8(&mut [0; 4]));
         }
         let known = resolve_predefined_entity(reference);
@@ -259,8 +314,7 @@ impl Document {
             let is_twice = part == Part::Attribute && before.part == Part::Attribute;
             if is_twice && !self.options.remove_namespaces {
                 let name = texts.get(name.start + self.options.attribute_prefix.len()..name.end);
-                let name = shortened(name.unwrap_or_default());
-                return Err(format!("the attribute `{name}` occurs twice"));
+                return Err(twice(name.unwrap_or_default()));
             }
         }
         let is_first = before.is_none();
@@ -340,6 +394,14 @@ impl Document {
             false => write_text(value, out),
         }
     }
+}
+
+fn twice(attribute: &str) -> String {
+    format!("the attribute `{}` occurs twice", shortened(attribute))
+}
+
+fn forbidden_reference(character: char) -> String {
+    format!("the character U+{:04X} may not occur, also as a reference", u32::from(character))
 }
 
 /// True if a text is a number or a boolean in JSON.

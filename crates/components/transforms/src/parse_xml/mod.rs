@@ -5,6 +5,7 @@
 //! its own, and repeated elements as a list.
 
 mod document;
+mod rules;
 #[cfg(test)]
 mod tests;
 

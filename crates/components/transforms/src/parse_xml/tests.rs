@@ -168,6 +168,52 @@ fn what_is_not_well_formed_says_where() {
     );
 }
 
+/// The library accepts these documents.
+#[test]
+fn what_only_looks_like_xml_leaves_by_errors() {
+    let reference = "the character U+0001 may not occur, also as a reference";
+    let doctype = "a document type is written `<!DOCTYPE`, once, before the root element";
+    let outside = "there is text outside of the root element";
+    for (document, at, reason) in [
+        ("<a<b/>", 0, "`a<b` is not a name"),
+        ("<r><1a/></r>", 3, "`1a` is not a name"),
+        ("<>", 0, "`` is not a name"),
+        ("<a @x='1'/>", 0, "`@x` is not a name"),
+        ("<r><item sku='1'qty='2'/></r>", 3, "no blank follows the attribute `sku`"),
+        ("<r><p x='1></p><q y='2/></r>", 3, "the value of the attribute `x` contains `<`"),
+        ("<a>]]></a>", 3, "there is `]]>` in a text"),
+        ("<a>\u{1}</a>", 3, "the character U+0001 may not occur"),
+        ("<a>\u{ffff}</a>", 3, "the character U+FFFF may not occur"),
+        ("<a>&#1;</a>", 3, reference),
+        ("<a b='&#x1;'/>", 0, reference),
+        ("<a/><!DOCTYPE a>", 4, doctype),
+        ("<!DOCTYPE a><!DOCTYPE a><a/>", 12, doctype),
+        ("<!doctype a><a/>", 0, doctype),
+        ("<a><?xml version='1.0'?></a>", 3, "the declaration is not at the beginning"),
+        ("<a><?XML x?></a>", 3, "`XML` is not the name of an instruction"),
+        ("<a><?1 x?></a>", 3, "`1` is not a name"),
+        ("<a/>&#32;", 4, outside),
+        ("<a/><![CDATA[]]>", 4, outside),
+        ("<a><!-- -- --></a>", 3, "there is `--` in a comment"),
+        ("<a><!-- a---></a>", 3, "there is `--` in a comment"),
+    ] {
+        let expected = format!("is not XML, at byte {at}: {reason}");
+        for options in ["{}", "attributes: false", "remove_namespaces: true"] {
+            assert_eq!(parsed(options, &[document]).reasons(), [expected.as_str()], "{document}");
+        }
+    }
+    for options in ["attributes: false", "remove_namespaces: true"] {
+        let given = parsed(options, &["<a b='1' c='2' b='1'/>"]);
+        assert_eq!(given.reasons(), ["is not XML, at byte 0: the attribute `b` occurs twice"]);
+    }
+}
+
+#[test]
+fn what_is_rare_in_xml_is_read() {
+    let document = "\u{feff}<?xml version='1.0'?>\n<!DOCTYPE é:a><é:a x = '1'\n y='>' >]]&gt; ]] ></é:a\n><!-- a-b --><?p?> ";
+    assert_eq!(one("{}", document), json!({"@x": "1", "@y": ">", "text": "]]> ]] >"}));
+}
+
 #[test]
 fn elements_may_be_as_deep_as_json_is_read() {
     let deep = format!("{}x{}", "<a>".repeat(60), "</a>".repeat(60));
