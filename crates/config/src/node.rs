@@ -41,6 +41,8 @@ pub struct Node {
     pub(crate) raw: Option<Box<str>>,
     /// True if a variable was substituted. The value may then be a secret and must not be shown.
     pub(crate) substituted: bool,
+    /// True if the text is written as it is: it has variables, and each other `$` is doubled.
+    pub(crate) has_variables: bool,
 }
 
 /// The value of a node.
@@ -90,12 +92,18 @@ impl PartialEq for Node {
 impl Node {
     /// Creates a node from a computed value. Mistakes in it are shown at `span`.
     pub fn new(span: Span, value: Value) -> Self {
-        Self { span, value, raw: None, substituted: false }
+        Self { span, value, raw: None, substituted: false, has_variables: false }
+    }
+
+    /// Creates a text with variables, as a document writes them: `${NAME}`, and `$$` for a `$`. It is not to be
+    /// run, but to be [written](crate::write).
+    pub fn with_variables(span: Span, text: &str) -> Self {
+        Self { has_variables: true, ..Self::new(span, Value::String(text.to_owned())) }
     }
 
     /// Creates a plain (unquoted) scalar, typed by the YAML 1.2 core schema.
     pub fn plain(span: Span, text: &str) -> Self {
-        Self { span, value: scalar::typed(text), raw: Some(text.into()), substituted: false }
+        Self { raw: Some(text.into()), ..Self::new(span, scalar::typed(text)) }
     }
 
     /// Returns the value of the key `name`, if this is a mapping with that key.

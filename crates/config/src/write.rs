@@ -191,7 +191,7 @@ fn wrapped(line: &str, width: usize) -> Vec<String> {
 fn flow(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".to_owned(),
-        Value::String(text) => scalar_text(text, true),
+        Value::String(text) => scalar_text(text, !node.has_variables),
         Value::Sequence(items) => {
             let items: Vec<String> = items.iter().map(flow).collect();
             format!("[{}]", items.join(", "))
@@ -219,11 +219,11 @@ fn float(value: f64, written: Option<&str>) -> String {
     }
 }
 
-/// Returns a text, quoted if necessary. In values, each `$` is doubled if it would start a variable; keys are
-/// not substituted.
-fn scalar_text(text: &str, is_value: bool) -> String {
+/// Returns a text, quoted if necessary. With `escapes`, each `$` is doubled if it would start a variable: keys
+/// are not substituted.
+fn scalar_text(text: &str, escapes: bool) -> String {
     let escaped;
-    let text = if is_value && (text.contains("${") || text.contains("$$")) {
+    let text = if escapes && (text.contains("${") || text.contains("$$")) {
         escaped = text.replace('$', "$$");
         escaped.as_str()
     } else {
@@ -369,6 +369,23 @@ mod tests {
             let text = write(&root, &comments);
             prop_assert_eq!(read_back(&text), root, "{}", text);
         }
+    }
+
+    #[test]
+    fn variables_stay_in_a_text_that_has_them() {
+        let text = "a://${USER}:${PASSWORD}@b?c=$$d";
+        let key = |name: &str| Key { name: name.to_owned(), span: Span::default() };
+        let url = Node::with_variables(Span::default(), text);
+        let plain = node(Value::String("${USER}".to_owned()));
+        let root = node(Value::Mapping(vec![(key("url"), url), (key("other"), plain)]));
+        let text = write(&root, &Comments::default());
+        assert_eq!(text, "url: \"a://${USER}:${PASSWORD}@b?c=$$d\"\nother: \"$${USER}\"\n");
+        let mut document = Document::parse("t.yaml", &text).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let mut diagnostics = document.diagnostics();
+        document.substitute(&|name| Some(name.to_lowercase()), &mut diagnostics);
+        assert!(diagnostics.is_empty(), "{diagnostics}");
+        let url = document.root().get("url").and_then(Node::as_str);
+        assert_eq!(url, Some("a://user:password@b?c=$d"));
     }
 
     #[test]

@@ -25,26 +25,32 @@ pub fn without_secrets(url: &str) -> String {
     }
 }
 
-/// Returns a URL with a variable in place of each secret, for a configuration that is shown. In the query of
-/// a web address every value may be a secret; the options of a store are secrets by their names.
+/// Returns a URL with a variable in place of each secret, as a configuration writes it: each `$` of the URL
+/// is doubled. `None` if the URL has no secret. In the query of a web address every value may be a secret;
+/// the options of a store are secrets by their names.
 ///
 /// ```
 /// use thalweg_redact::with_variables;
-/// assert_eq!(with_variables("s3://b/k?region=eu&secret_access_key=x"), "s3://b/k?region=eu&secret_access_key=${SECRET_ACCESS_KEY}");
+/// let shown = with_variables("s3://b/k?region=eu&secret_access_key=x");
+/// assert_eq!(shown.as_deref(), Some("s3://b/k?region=eu&secret_access_key=${SECRET_ACCESS_KEY}"));
 /// ```
 #[must_use]
-pub fn with_variables(url: &str) -> String {
+pub fn with_variables(url: &str) -> Option<String> {
+    let url = &url.replace('$', "$$");
     let (place, query) = match url.split_once('?') {
         Some((place, query)) => (place, Some(query)),
-        None => (url, None),
+        None => (url.as_str(), None),
     };
     let mut shown = place.to_owned();
+    let mut has_secrets = false;
     if let Some(user) = addresses(place).next().and_then(|parts| parts.user) {
         shown.replace_range(user, "${USER}:${PASSWORD}");
+        has_secrets = true;
     }
     let is_web = place.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
     let pairs = query.into_iter().flat_map(|query| query.split('&')).map(|pair| match pair.split_once('=') {
         Some((name, _)) if is_web || is_named_like_a_secret(name) => {
+            has_secrets = true;
             format!("{name}=${{{}}}", variable(name))
         }
         _ => pair.to_owned(),
@@ -53,7 +59,7 @@ pub fn with_variables(url: &str) -> String {
         shown.push(if number == 0 { '?' } else { '&' });
         shown += &pair;
     }
-    shown
+    has_secrets.then_some(shown)
 }
 
 /// The name of a variable for an option.
@@ -131,11 +137,13 @@ mod tests {
     #[test]
     fn a_shown_configuration_has_variables_in_place_of_secrets() {
         for (url, shown) in [
-            ("https://me:pw@host/a?t=1&u", "https://${USER}:${PASSWORD}@host/a?t=${T}&u"),
-            ("az://c/k?sig=abc&account=b", "az://c/k?sig=${SIG}&account=b"),
-            ("folder/*.csv", "folder/*.csv"),
+            ("https://me:pw@host/a?t=1&u", Some("https://${USER}:${PASSWORD}@host/a?t=${T}&u")),
+            ("az://c/k?sig=abc&account=b", Some("az://c/k?sig=${SIG}&account=b")),
+            ("az://c/${k}$?sig=abc", Some("az://c/$${k}$$?sig=${SIG}")),
+            ("az://c/$k?account=b", None),
+            ("folder/*.csv", None),
         ] {
-            assert_eq!(with_variables(url), shown);
+            assert_eq!(with_variables(url).as_deref(), shown);
         }
     }
 

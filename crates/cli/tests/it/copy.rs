@@ -434,6 +434,15 @@ fn the_printed_configuration_does_the_same() {
 }
 
 #[test]
+fn a_printed_configuration_takes_secrets_from_variables() {
+    let house = House::new();
+    let from = "http://me:pa55word@127.0.0.1:1/a.csv?sig=s3cret-token";
+    let printed = run_well(&house, &[from, "to.csv", "--print-config"]).out;
+    let url = "url: \"http://${USER}:${PASSWORD}@127.0.0.1:1/a.csv?sig=${SIG}\"";
+    assert!(printed.contains(url), "{printed}");
+}
+
+#[test]
 fn every_mode_copies_the_same() {
     let house = with_tree();
     for mode in ["sequential", "parallel", "parallel=3", "channel", "auto"] {

@@ -27,7 +27,7 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
     (0..messages).for_each(|_| parts.push(b"a b=1\n"));
     let services: [&dyn Service; 4] = [
         &elasticsearch::Bulk { has_one_index: false },
-        &clickhouse::Inserts { has_tokens: true },
+        &clickhouse::Inserts::new(true),
         &loki::Push,
         &influxdb::Write,
     ];

@@ -63,5 +63,6 @@ pub(super) fn retyped(node: &Node, those: &HashSet<*const Node>) -> Node {
         }
         value => node.text().map_or_else(|| value.clone(), |text| Value::String(text.to_owned())),
     };
-    Node { span: node.span, value, raw, substituted: node.substituted }
+    let Node { span, substituted, has_variables, .. } = *node;
+    Node { span, value, raw, substituted, has_variables }
 }

@@ -136,9 +136,13 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
 /// Returns a copy of a node with variables in place of secrets.
 pub(super) fn printable(node: &Node) -> Node {
     let Value::Mapping(entries) = &node.value else { return node.clone() };
-    let shown = entries.iter().map(|(key, value)| match (key.name.as_str(), value.as_str()) {
-        ("url", Some(url)) if url.contains("://") => (key.clone(), text(&with_variables(url), value.span)),
-        _ => (key.clone(), printable(value)),
+    let shown = entries.iter().map(|(key, value)| {
+        let url = value.as_str().filter(|url| key.name == "url" && url.contains("://"));
+        let shown = match url.and_then(with_variables) {
+            Some(shown) => Node::with_variables(value.span, &shown),
+            None => printable(value),
+        };
+        (key.clone(), shown)
     });
     Node::new(node.span, Value::Mapping(shown.collect()))
 }

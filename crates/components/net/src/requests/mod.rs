@@ -23,6 +23,7 @@
 mod client;
 mod failure;
 mod gather;
+mod moments;
 mod options;
 mod parts;
 mod request;
@@ -34,6 +35,7 @@ pub(crate) mod testing;
 pub(crate) use client::{Auth, Compression, Endpoint, header};
 pub(crate) use failure::{Failure, Verdict};
 pub(crate) use gather::{Reading, Service};
+pub(crate) use moments::Moments;
 pub(crate) use options::StoreOptions;
 pub(crate) use parts::{Encode, Encoded, Parts, one_line};
 pub(crate) use request::{Answer, Request};

@@ -61,6 +61,11 @@ impl Parts {
 
 /// Writes the messages of a system as parts of a body.
 pub(crate) trait Encode: Send {
+    /// Begins a batch. A batch that is encoded again is not begun again.
+    fn begin(&mut self, batch: &Batch) {
+        let _ = batch;
+    }
+
     /// Writes the messages of these rows.
     fn encode(&mut self, batch: &Batch, rows: &[usize], into: &mut Encoded);
 }

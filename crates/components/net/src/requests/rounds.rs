@@ -104,11 +104,13 @@ impl Rounds {
         Self { name: name.into(), limit, in_order, give_up, progress, since: None, not_before: None }
     }
 
-    /// Begins a batch, or resumes it if it is the same batch as before.
-    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) {
-        if self.progress.begin(payload) {
+    /// Begins a batch, or resumes it if it is the same batch as before. Returns true if it is another one.
+    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) -> bool {
+        let is_new = self.progress.begin(payload);
+        if is_new {
             self.since = None;
         }
+        is_new
     }
 
     fn open(&self, rows: usize) -> Vec<usize> {

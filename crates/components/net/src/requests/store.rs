@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use super::client::Compression;
 use super::failure::Failure;
 use super::gather::{Gather, Service};
+use super::moments::Moments;
 use super::options::StoreOptions;
 use super::parts::{Encode, Encoded};
 use super::request::Request;
@@ -59,6 +60,14 @@ struct Common {
     client: OnceLock<Client>,
     gather: OnceLock<Arc<Gather>>,
     is_checked: Arc<OnceCell<()>>,
+    moments: Moments,
+}
+
+impl Shared {
+    /// Returns the times that the messages of the sink have got.
+    pub(crate) fn moments(&self) -> Moments {
+        self.0.moments.clone()
+    }
 }
 
 impl std::fmt::Debug for Shared {
@@ -154,7 +163,9 @@ impl Store {
 
     /// Encodes all messages of the batch, also those that are done: pieces depend on them.
     fn encoded(&mut self, batch: &Batch) -> Encoded {
-        self.rounds.begin(batch.payload());
+        if self.rounds.begin(batch.payload()) {
+            self.encode.begin(batch);
+        }
         let all: Vec<usize> = (0..batch.rows()).collect();
         let mut encoded = Encoded::default();
         self.encode.encode(batch, &all, &mut encoded);

@@ -224,4 +224,13 @@ impl Sink for FileSink {
     fn state(&self) -> Option<Value> {
         serde_json::to_value(Self::lock(&self.files).saved()).ok()
     }
+
+    fn uncommitted(&self) -> usize {
+        Self::lock(&self.files).uncovered()
+    }
+
+    async fn commit(&mut self, count: usize) -> Result<(), Error> {
+        Self::lock(&self.files).cover(count);
+        Ok(())
+    }
 }

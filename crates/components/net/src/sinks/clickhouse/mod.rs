@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod tests;
+mod token;
 
 use std::collections::BTreeMap;
 
@@ -25,9 +26,10 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Encode, Encoded, Failure, Parts, Reading, Request, Service, Shared, Store, StoreOptions,
-    Target, one_line,
+    Answer, Check, Encode, Encoded, Failure, Moments, Parts, Reading, Request, Service, Shared, Store,
+    StoreOptions, Target, one_line,
 };
+use token::{Tokens, push_head, row};
 
 /// The numbers of exceptions that blame the rows: texts that are not of a column's type, NULL where there can
 /// be none, unknown columns, violated constraints.
@@ -38,9 +40,6 @@ const OF_ROWS: [u32; 26] = [
 
 /// The numbers of exceptions for too much work: too many queries or parts, no memory, a limit of time.
 const OF_LOAD: [u32; 7] = [159, 201, 202, 241, 243, 252, 290];
-
-/// The bytes before each row that are not sent: the origin of the message.
-const ORIGIN: usize = 16;
 
 /// Inserts messages as rows of a ClickHouse table, as JSON (`JSONEachRow`).
 ///
@@ -151,18 +150,28 @@ impl SinkConfig for ClickhouseConfig {
                 denied: &[401, 403],
             },
         };
-        let inserts = Inserts { has_tokens: self.deduplicate };
-        let rows = Rows { has_origins: self.deduplicate };
+        let inserts = Inserts::new(self.deduplicate);
+        let moments = self.deduplicate.then(|| self.shared.moments());
+        let rows = Rows { moments, first: 0 };
         Store::build(context, &self.options, &self.shared, target, inserts, rows)
     }
 }
 
 /// Writes messages as rows, each after its origin.
 struct Rows {
-    has_origins: bool,
+    /// Without, rows have no origin.
+    moments: Option<Moments>,
+    /// The number of the first message of the batch: a time in nanoseconds that no other message has.
+    first: u64,
 }
 
 impl Encode for Rows {
+    fn begin(&mut self, batch: &Batch) {
+        if let Some(moments) = &self.moments {
+            self.first = moments.take(batch) as u64;
+        }
+    }
+
     fn encode(&mut self, batch: &Batch, rows: &[usize], into: &mut Encoded) {
         let source = source_of(batch);
         for &row in rows {
@@ -172,9 +181,11 @@ impl Encode for Rows {
                 continue;
             }
             let out = into.buffer();
-            if self.has_origins {
-                out.extend_from_slice(&source);
-                out.extend_from_slice(&place_of(batch, row).to_le_bytes());
+            if self.moments.is_some() {
+                let number = self.first.wrapping_add(row as u64);
+                // A message that comes only once is known by its number.
+                let place = batch.positions().map_or(number, |positions| positions.value(row));
+                push_head(source, place, number, out);
             }
             one_line(document, out);
             out.push(b'\n');
@@ -194,36 +205,32 @@ fn source_of(batch: &Batch) -> [u8; 8] {
     start
 }
 
-/// Returns where in its origin a message is. A message that comes only once is known by the time when its
-/// batch was read.
-fn place_of(batch: &Batch, row: usize) -> u64 {
-    match batch.positions() {
-        Some(positions) => positions.value(row),
-        None => (batch.meta().time_us as u64).wrapping_mul(1000).wrapping_add(row as u64),
-    }
-}
-
 /// The HTTP interface of the server.
 pub(crate) struct Inserts {
-    pub(crate) has_tokens: bool,
+    /// Without, inserts have no token.
+    tokens: Option<Tokens>,
+}
+
+impl Inserts {
+    pub(crate) fn new(has_tokens: bool) -> Self {
+        Self { tokens: has_tokens.then(Tokens::default) }
+    }
 }
 
 impl Service for Inserts {
     fn body(&self, parts: &Parts) -> Bytes {
-        if !self.has_tokens {
+        if self.tokens.is_none() {
             return Bytes::copy_from_slice(parts.bytes());
         }
         let mut body = Vec::with_capacity(parts.bytes().len());
-        parts.iter().for_each(|part| body.extend_from_slice(part.get(ORIGIN..).unwrap_or_default()));
+        parts.iter().for_each(|part| body.extend_from_slice(row(part)));
         body.into()
     }
 
     fn url(&self, base: &Url, parts: &Parts) -> Option<Url> {
-        self.has_tokens.then(|| {
-            let token: String =
-                Sha1::digest(parts.bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        self.tokens.as_ref().map(|tokens| {
             let mut url = base.clone();
-            url.query_pairs_mut().append_pair("insert_deduplication_token", &token);
+            url.query_pairs_mut().append_pair("insert_deduplication_token", &tokens.of(parts));
             url
         })
     }

@@ -75,6 +75,27 @@ async fn only_rows_that_are_to_blame_are_refused() {
     assert_eq!(stored, expected);
 }
 
+/// `split` makes equal messages with one position, and `limit` divides batches.
+#[tokio::test]
+async fn equal_rows_of_several_inserts_are_all_stored() {
+    let server = Fake::start(|number, _| match number {
+        0 => Play::cut(),
+        _ => Play::answer(200, ""),
+    })
+    .await;
+    let yaml =
+        format!("{{ url: '{}', table: t, encode: raw, max_count: 2, concurrency: 1 }}", server.address);
+    let mut sink = open::<ClickhouseConfig>(&yaml).await;
+    write(&mut sink, &batch(["{}"; 4]).with_positions(vec![7_u64; 4].into()).unwrap()).await;
+    write(&mut sink, &batch(["{}"; 2]).with_positions(vec![7_u64; 2].into()).unwrap()).await;
+    let got = server.got();
+    let tokens: Vec<&str> = got.iter().map(|got| token(&got.line)).collect();
+    assert_eq!(tokens.len(), 4);
+    // The first is sent again.
+    assert_eq!(tokens[0], tokens[1]);
+    assert!(tokens[1] != tokens[2] && tokens[2] != tokens[3] && tokens[1] != tokens[3], "{tokens:?}");
+}
+
 /// The server may answer 200 before it fails.
 #[tokio::test]
 async fn an_exception_counts_also_with_a_status_of_success() {
@@ -92,7 +113,7 @@ async fn an_exception_counts_also_with_a_status_of_success() {
 fn a_row_is_known_by_its_origin() {
     let encoded = |batch: &Batch| {
         let mut into = Encoded::default();
-        Rows { has_origins: true }.encode(batch, &[0, 1], &mut into);
+        Rows { moments: Some(Moments::default()), first: 1 }.encode(batch, &[0, 1], &mut into);
         into.parts().clone()
     };
     let rows = batch(["{}", "{}"]);
@@ -100,7 +121,7 @@ fn a_row_is_known_by_its_origin() {
     assert_eq!(encoded(&rows), encoded(&rows));
     assert_eq!(encoded(&positioned([1, 2])), encoded(&positioned([1, 2])));
     assert_ne!(encoded(&positioned([1, 2])), encoded(&positioned([1, 3])));
-    let body = Inserts { has_tokens: true }.body(&encoded(&rows));
+    let body = Inserts::new(true).body(&encoded(&rows));
     assert_eq!(body, "{}\n{}\n");
 }
 

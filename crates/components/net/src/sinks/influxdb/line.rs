@@ -6,7 +6,7 @@ use thalweg_codec::template::{BoundTemplate, Template, column};
 use thalweg_codec::values::Values;
 use thalweg_record::Batch;
 
-use crate::requests::{Encode, Encoded};
+use crate::requests::{Encode, Encoded, Moments};
 
 /// The columns of points.
 pub(super) struct Columns {
@@ -20,7 +20,17 @@ pub(super) struct Columns {
 /// Writes messages as points.
 pub(super) struct Points {
     /// Without columns, a payload is a line.
-    pub(super) columns: Option<Columns>,
+    columns: Option<Columns>,
+    moments: Moments,
+    /// The time of the first message of the batch, in nanoseconds since 1970. Each further one is a
+    /// nanosecond later.
+    first: i64,
+}
+
+impl Points {
+    pub(super) fn new(columns: Option<Columns>, moments: Moments) -> Self {
+        Self { columns, moments, first: 0 }
+    }
 }
 
 /// How the values of a field are written.
@@ -44,8 +54,14 @@ fn kind(field: &Field) -> Kind {
 }
 
 impl Encode for Points {
+    fn begin(&mut self, batch: &Batch) {
+        if self.columns.is_some() {
+            self.first = self.moments.take(batch);
+        }
+    }
+
     fn encode(&mut self, batch: &Batch, rows: &[usize], into: &mut Encoded) {
-        let mut bound = self.columns.as_mut().map(|columns| Bound::of(columns, batch));
+        let mut bound = self.columns.as_mut().map(|columns| Bound::of(columns, batch, self.first));
         for &row in rows {
             let written = match &mut bound {
                 Some(bound) => bound.write(row, into.buffer()),
@@ -76,13 +92,13 @@ struct Bound<'a> {
     tags: Vec<(Vec<u8>, Values)>,
     fields: Vec<(Vec<u8>, Kind, Values)>,
     times: Option<Values>,
-    /// The time when the batch was read, in nanoseconds since 1970.
-    read_at: i64,
+    /// The time of the first message without one.
+    first: i64,
     text: Vec<u8>,
 }
 
 impl<'a> Bound<'a> {
-    fn of(columns: &'a mut Columns, batch: &Batch) -> Self {
+    fn of(columns: &'a mut Columns, batch: &Batch, first: i64) -> Self {
         let schema = batch.fields().schema();
         let is_other = |name: &&str| {
             !columns.tags.iter().any(|tag| tag == name) && columns.time.as_deref() != Some(*name)
@@ -101,7 +117,7 @@ impl<'a> Bound<'a> {
             fields,
             times: columns.time.as_deref().map(|name| column(batch, name)),
             measurement: columns.measurement.bind(batch),
-            read_at: batch.meta().time_us.saturating_mul(1000),
+            first,
             text: Vec::new(),
         }
     }
@@ -137,7 +153,7 @@ impl<'a> Bound<'a> {
         }
         let time = self.times.as_ref().and_then(|times| times.time(row)?.timestamp_nanos_opt());
         out.push(b' ');
-        let time = time.unwrap_or_else(|| self.read_at.saturating_add(row as i64));
+        let time = time.unwrap_or_else(|| self.first.saturating_add(row as i64));
         out.extend_from_slice(itoa::Buffer::new().format(time).as_bytes());
         out.push(b'\n');
         Ok(())

@@ -174,7 +174,8 @@ impl SinkConfig for InfluxdbConfig {
             fields: self.fields.as_ref().map(|fields| fields.iter().cloned().collect()),
             time: self.time.clone(),
         });
-        Store::build(context, &self.options, &self.shared, target, Write, Points { columns })
+        let points = Points::new(columns, self.shared.moments());
+        Store::build(context, &self.options, &self.shared, target, Write, points)
     }
 }
 

@@ -8,18 +8,20 @@ use thalweg_record::Batch;
 
 use super::*;
 use crate::requests::testing::{Fake, Play, open, with_text, write};
-use crate::requests::{Encode, Encoded};
+use crate::requests::{Encode, Encoded, Moments};
 
 fn points(measurement: &str, tags: &[&str], fields: Option<&[&str]>, time: Option<&str>) -> Points {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let measurement = measurement.parse().unwrap();
     let (tags, fields) = (names(tags), fields.map(names));
-    Points { columns: Some(Columns { measurement, tags, fields, time: time.map(str::to_owned) }) }
+    let columns = Columns { measurement, tags, fields, time: time.map(str::to_owned) };
+    Points::new(Some(columns), Moments::default())
 }
 
 /// Returns the lines of the messages, and the rejected ones.
 fn lines(mut points: Points, batch: &Batch) -> (Vec<String>, Vec<(usize, String)>) {
     let mut into = Encoded::default();
+    points.begin(batch);
     points.encode(batch, &(0..batch.rows()).collect::<Vec<_>>(), &mut into);
     let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
     let lines = into.parts().iter().map(text).collect();
@@ -62,6 +64,28 @@ fn each_type_has_its_form() {
     assert_eq!(rejected, [(2, "the message has no field for the point".to_owned())]);
 }
 
+/// A `limit` divides batches. The server keeps one of the points with equal times and tags.
+#[tokio::test]
+async fn the_parts_of_a_batch_get_times_that_differ() {
+    let server = Fake::start(|number, _| match number {
+        0 => Play::answer(503, "").with("retry-after", "0"),
+        _ => Play::answer(204, ""),
+    })
+    .await;
+    let yaml = format!(
+        "{{ url: '{}', database: d, measurement: m, fields: payload, max_delay: 0s }}",
+        server.address
+    );
+    let mut sink = open::<InfluxdbConfig>(&yaml).await;
+    let whole = batch(["a", "b", "c"]);
+    let first = whole.share().select(&[0, 1]).unwrap().unwrap();
+    write(&mut sink, &first).await;
+    write(&mut sink, &whole.select(&[2]).unwrap().unwrap()).await;
+    let bodies: Vec<String> = server.got().into_iter().map(|got| got.body).collect();
+    let both = "m payload=\"a\" 1700000000000000000\nm payload=\"b\" 1700000000000000001\n";
+    assert_eq!(bodies, [both, both, "m payload=\"c\" 1700000000000000002\n"]);
+}
+
 #[test]
 fn what_the_protocol_cannot_write_is_rejected() {
     let tags = [Some("a\\"), Some("a\nb"), Some("fine")];
@@ -75,7 +99,7 @@ fn what_the_protocol_cannot_write_is_rejected() {
     let (_, rejected) =
         lines(points("{tag}", &[], Some(&["payload"]), None), &with_text(batch(["x"]), "tag", &[None]));
     assert_eq!(rejected, [(0, "the message has no measurement".to_owned())]);
-    let (written, rejected) = lines(Points { columns: None }, &batch(["a b=1\n", " ", "# a"]));
+    let (written, rejected) = lines(Points::new(None, Moments::default()), &batch(["a b=1\n", " ", "# a"]));
     let empty = "the message is empty, and no line of the line protocol".to_owned();
     assert_eq!((written, rejected), (vec!["a b=1\n".to_owned()], vec![(1, empty.clone()), (2, empty)]));
 }

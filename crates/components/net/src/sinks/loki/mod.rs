@@ -28,8 +28,8 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target,
-    header,
+    Answer, Check, Encode, Encoded, Moments, Parts, Reading, Request, Service, Shared, Store, StoreOptions,
+    Target, header,
 };
 
 /// The largest size of the labels of a stream, in bytes.
@@ -168,6 +168,8 @@ impl SinkConfig for LokiConfig {
             time: self.time.clone(),
             streams: self.streams.clone(),
             max_streams: self.max_streams,
+            moments: self.shared.moments(),
+            first: 0,
         };
         Store::build(context, &self.options, &self.shared, target, Push, lines)
     }
@@ -180,9 +182,17 @@ struct Lines {
     time: Option<String>,
     streams: Streams,
     max_streams: usize,
+    moments: Moments,
+    /// The time of the first message of the batch, in nanoseconds since 1970. Each further one is a
+    /// nanosecond later.
+    first: i64,
 }
 
 impl Encode for Lines {
+    fn begin(&mut self, batch: &Batch) {
+        self.first = self.moments.take(batch);
+    }
+
     fn encode(&mut self, batch: &Batch, rows: &[usize], into: &mut Encoded) {
         let mut labels = Members::of(&mut self.labels, batch);
         let mut metadata = Members::of(&mut self.metadata, batch);
@@ -196,7 +206,7 @@ impl Encode for Lines {
                 continue;
             }
             let time = times.as_ref().and_then(|times| times.time(row)?.timestamp_nanos_opt());
-            let time = time.unwrap_or_else(|| read_at(batch, row));
+            let time = time.unwrap_or_else(|| self.first.saturating_add(row as i64));
             let out = into.buffer();
             out.extend_from_slice(&(stream.len() as u32).to_le_bytes());
             out.extend_from_slice(&stream);
@@ -213,11 +223,6 @@ impl Encode for Lines {
             into.end(row);
         }
     }
-}
-
-/// Returns the time when a message was read, in nanoseconds since 1970. Those of a batch differ.
-fn read_at(batch: &Batch, row: usize) -> i64 {
-    batch.meta().time_us.saturating_mul(1000).saturating_add(row as i64)
 }
 
 /// Returns the reason why there can be no stream with these labels.

@@ -36,6 +36,23 @@ async fn lines_are_grouped_by_their_labels() {
     serde_json::from_str::<serde_json::Value>(&got.body).unwrap();
 }
 
+/// A `limit` divides batches. Loki drops a line that it has with the same time and labels.
+#[tokio::test]
+async fn equal_lines_of_the_parts_of_a_batch_get_times_that_differ() {
+    let server = Fake::start(|_, _| Play::answer(204, "")).await;
+    let yaml = format!("{{ url: '{}', labels: {{ a: b }}, max_delay: 0s }}", server.address);
+    let mut sink = open::<LokiConfig>(&yaml).await;
+    let whole = batch(["x", "x"]);
+    let first = whole.share().select(&[0]).unwrap().unwrap();
+    write(&mut sink, &first).await;
+    write(&mut sink, &whole.select(&[1]).unwrap().unwrap()).await;
+    let bodies: Vec<String> = server.got().into_iter().map(|got| got.body).collect();
+    let body = |time: &str| {
+        format!("{{\"streams\":[{{\"stream\":{{\"a\":\"b\"}},\"values\":[[\"{time}\",\"x\"]]}}]}}")
+    };
+    assert_eq!(bodies, [body("1700000000000000000"), body("1700000000000000001")]);
+}
+
 #[tokio::test]
 async fn the_number_of_streams_is_bounded() {
     let server = Fake::start(|_, _| Play::answer(204, "")).await;

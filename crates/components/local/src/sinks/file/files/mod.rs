@@ -15,12 +15,13 @@ mod former;
 mod limits;
 mod locating;
 mod naming;
+mod recent;
 mod resuming;
 mod syncing;
 mod writing;
 
 use std::cell::Cell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use super::{Existing, Fsync};
 pub(super) use begun::Register;
 pub(super) use limits::most_open;
 use locating::Notes;
+use recent::Recent;
 pub(super) use resuming::Saved;
 use thalweg_codec::compress::Compression;
 use thalweg_codec::delimited::Delimited;
@@ -47,7 +49,8 @@ use thalweg_stream::io_error::io_error;
 
 /// The maximum number of untouched finished files that the saved state carries over to the next run. Beyond
 /// it, all of them are dropped from the state. If a run continues such a dropped file and is interrupted
-/// before it saves its state, its additions stay in the file and are sent again.
+/// before it saves its state, its additions stay in the file and are sent again. Files that this run finished
+/// are dropped beyond it when a checkpoint covers them.
 const MOST_KNOWN: usize = 256;
 
 /// The options in the form that the sink uses.
@@ -163,7 +166,7 @@ pub(super) struct Files {
     noted: Cell<u64>,
     /// The files that this run finished last before its end. The saved state has them until it is sure that a
     /// checkpoint covers them.
-    recent: VecDeque<Saved>,
+    recent: Recent,
     /// Hashes of the names that this run finished before its end. Such files are continued, whatever
     /// `existing` says.
     done: HashSet<u64>,
@@ -190,7 +193,7 @@ impl Files {
             begun_after: HashMap::new(),
             begun: Arc::default(),
             noted: Cell::new(0),
-            recent: VecDeque::new(),
+            recent: Recent::default(),
             done: HashSet::new(),
             undo: Vec::new(),
             unsettled: false,
@@ -229,7 +232,7 @@ impl Files {
                 self.numbered.insert(path);
             }
             self.known.remove(name);
-            self.recent.retain(|entry| entry.is_not_of(name));
+            self.recent.remove(name);
         }
         self.admit(slot);
         Ok(slot)

@@ -339,9 +339,14 @@ impl Files {
     /// killed run that continued the file would leave its additions beside those that are sent again.
     pub(super) fn note_finished(&mut self, stream: &Stream) {
         let entries: Vec<Saved> = self.saved_stream(stream).collect();
-        self.recent.extend(entries);
-        while self.recent.len() > MOST_KNOWN {
-            let Some(entry) = self.recent.pop_front() else { break };
+        let has_checkpoints = self.settings.journal.is_some();
+        self.recent.extend(entries, has_checkpoints);
+        self.drop_covered();
+    }
+
+    /// Drops files that a checkpoint covers, beyond those that are kept.
+    fn drop_covered(&mut self) {
+        while let Some(entry) = self.recent.pop_covered(MOST_KNOWN) {
             if let Err(error) = self.forget_note(&entry.name) {
                 // The note only matters to a run that resumes, and the store's next save meets the same
                 // error.
@@ -351,22 +356,36 @@ impl Files {
     }
 
     /// Returns the state of the files, for a later run.
-    pub(in crate::sinks::file) fn saved(&self) -> Cow<'_, [Saved]> {
+    pub(in crate::sinks::file) fn saved(&mut self) -> Cow<'_, [Saved]> {
+        self.recent.note_state(self.safe.is_some());
         match &self.safe {
             Some(safe) => safe.into(),
             None => self.now().into(),
         }
     }
 
+    /// Returns the number of finished files that the last [state](Self::saved) has and no checkpoint covers,
+    /// if they are more than are kept.
+    pub(in crate::sinks::file) fn uncovered(&self) -> usize {
+        self.recent.uncovered(MOST_KNOWN)
+    }
+
+    /// Records that a checkpoint covers the first of these files.
+    pub(in crate::sinks::file) fn cover(&mut self, count: usize) {
+        self.recent.cover(count);
+        self.drop_covered();
+    }
+
     /// Records that everything written so far is durable, if a write alone does not ensure that.
     pub(in crate::sinks::file) fn note_safe(&mut self) {
         if self.settings.written() == WriteOutcome::Buffered {
             self.safe = Some(self.now());
+            self.recent.note_safe();
         }
     }
 
     pub(super) fn now(&self) -> Vec<Saved> {
-        let mut saved: Vec<Saved> = self.known.values().chain(&self.recent).cloned().collect();
+        let mut saved: Vec<Saved> = self.known.values().chain(self.recent.iter()).cloned().collect();
         saved.extend(self.streams.iter().flatten().flat_map(|stream| self.saved_stream(stream)));
         saved
     }

@@ -80,6 +80,53 @@ async fn a_run_killed_at_any_step_is_continued_without_loss_or_repetition() {
     }
 }
 
+/// Writes this many files of one message each, and finishes them as a signal does.
+async fn write_and_reopen(sink: &mut dyn Sink, count: usize) {
+    let names: Vec<String> = (0..count).map(|number| format!("n{number:03}")).collect();
+    let rows: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+    write(sink, &keyed(&rows)).await;
+    sink.reopen().await.unwrap();
+}
+
+#[tokio::test]
+async fn more_files_than_are_kept_are_cut_that_were_finished_after_the_checkpoint() {
+    let folder = Folder::new();
+    let (_store, context) = with_journal();
+    let mut sink = folder.sink_in("{ path: 'DIR/{k}' }", &context);
+    sink.open(None).await.unwrap();
+    let saved = sink.state();
+    write_and_reopen(&mut *sink, 300).await;
+    drop(sink);
+    let mut sink = folder.sink_in("{ path: 'DIR/{k}' }", &context);
+    sink.open(saved).await.unwrap();
+    write_and_reopen(&mut *sink, 300).await;
+    sink.finish().await.unwrap();
+    let expected: Vec<String> = (0..300).map(|number| format!("n{number:03}")).collect();
+    assert_eq!(all_messages(&folder), expected);
+}
+
+#[tokio::test]
+async fn finished_files_that_a_checkpoint_covers_leave_the_state() {
+    let folder = Folder::new();
+    let (_store, context) = with_journal();
+    let count = |sink: &dyn Sink| sink.state().unwrap().as_array().unwrap().len();
+    let mut sink = folder.sink_in("{ path: 'DIR/{k}' }", &context);
+    sink.open(None).await.unwrap();
+    write_and_reopen(&mut *sink, 256).await;
+    assert_eq!((count(&*sink), sink.uncommitted()), (256, 0));
+    // The first is written to again.
+    write_and_reopen(&mut *sink, 1).await;
+    assert_eq!((count(&*sink), sink.uncommitted()), (256, 257));
+    sink.commit(257).await.unwrap();
+    assert_eq!((count(&*sink), sink.uncommitted()), (256, 0));
+    write_and_reopen(&mut *sink, 600).await;
+    assert_eq!((count(&*sink), sink.uncommitted()), (600, 600));
+    sink.commit(200).await.unwrap();
+    assert_eq!((count(&*sink), sink.uncommitted()), (400, 400));
+    sink.commit(400).await.unwrap();
+    assert_eq!((count(&*sink), sink.uncommitted()), (256, 0));
+}
+
 #[tokio::test]
 async fn what_no_source_sends_again_stays() {
     for yaml in SHAPES {
