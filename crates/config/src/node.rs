@@ -95,8 +95,8 @@ impl Node {
         Self { span, value, raw: None, substituted: false, has_variables: false }
     }
 
-    /// Creates a text with variables, as a document writes them: `${NAME}`, and `$$` for a `$`. It is not to be
-    /// run, but to be [written](crate::write).
+    /// Creates a text with variables, as a document writes them: `${NAME}`, and `$$` for a `$`. It is not to
+    /// be run, but to be [written](crate::write).
     pub fn with_variables(span: Span, text: &str) -> Self {
         Self { has_variables: true, ..Self::new(span, Value::String(text.to_owned())) }
     }

@@ -219,8 +219,8 @@ fn float(value: f64, written: Option<&str>) -> String {
     }
 }
 
-/// Returns a text, quoted if necessary. With `escapes`, each `$` is doubled if it would start a variable: keys
-/// are not substituted.
+/// Returns a text, quoted if necessary. With `escapes`, each `$` is doubled if it would start a variable:
+/// keys are not substituted.
 fn scalar_text(text: &str, escapes: bool) -> String {
     let escaped;
     let text = if escapes && (text.contains("${") || text.contains("$$")) {

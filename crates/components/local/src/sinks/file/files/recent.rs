@@ -1,8 +1,8 @@
 //! Files that the run finished before its end, the oldest first.
 //!
 //! The saved state has them until a checkpoint covers them: their notes in the journal are needed until then.
-//! Some are kept longer, for a run that continues them. A time limit of the sink finishes files at any moment,
-//! so the files that a checkpoint covers are counted when the state is taken for it.
+//! Some are kept longer, for a run that continues them. A time limit of the sink finishes files at any
+//! moment, so the files that a checkpoint covers are counted when the state is taken for it.
 
 use std::collections::VecDeque;
 
