@@ -4,6 +4,9 @@ use thalweg_redact::{is_named_like_a_secret, keep, keep_address};
 
 use crate::{Node, Value};
 
+/// Options with the server that a component connects to.
+const SERVERS: [&str; 3] = ["url", "servers", "brokers"];
+
 /// Registers the value of a variable, or the content of a file. `shown` takes its place in texts.
 pub(crate) fn keep_substituted(value: &str, shown: &str) {
     if value.contains("://") {
@@ -22,7 +25,8 @@ pub(crate) fn keep_written(node: &Node) {
     match &node.value {
         Value::Sequence(items) => items.iter().for_each(keep_written),
         Value::Mapping(entries) => {
-            let has_user = entries.iter().any(|(key, _)| key.name == "user");
+            let has = |names: &[&str]| entries.iter().any(|(key, _)| names.contains(&key.name.as_str()));
+            let (has_user, has_server) = (has(&["user"]), has(&SERVERS));
             for (key, value) in entries {
                 let secret = value.as_str().filter(|_| is_named_like_a_secret(&key.name));
                 match secret {
@@ -30,11 +34,53 @@ pub(crate) fn keep_written(node: &Node) {
                     Some(secret) => keep_option(secret),
                     None => {}
                 }
+                match key.name.as_str() {
+                    "auth" if has_server => keep_credentials(value),
+                    "headers" if has_server => keep_headers(value),
+                    "brokers" | "servers" => keep_users(value),
+                    _ => {}
+                }
                 keep_written(value);
             }
         }
         Value::String(text) if text.contains("://") => keep_address(text),
         _ => {}
+    }
+}
+
+/// Registers the values of `auth`, also of options that it does not have: the name may be misspelt.
+fn keep_credentials(node: &Node) {
+    match &node.value {
+        Value::String(text) => keep_option(text),
+        Value::Sequence(items) => items.iter().for_each(keep_credentials),
+        Value::Mapping(entries) => {
+            let is_plain = |name: &str| {
+                ["user", "mechanism"].contains(&name) || name.ends_with("file") || name.ends_with("path")
+            };
+            entries
+                .iter()
+                .filter(|(key, _)| !is_plain(&key.name))
+                .for_each(|(_, value)| keep_credentials(value));
+        }
+        _ => {}
+    }
+}
+
+/// Registers the secrets of headers that are written as lines.
+fn keep_headers(node: &Node) {
+    for line in node.items().iter().chain([node]).filter_map(Node::as_str) {
+        if let Some((_, value)) = line.split_once(':').filter(|(name, _)| is_named_like_a_secret(name)) {
+            keep_option(value);
+        }
+    }
+}
+
+/// Registers the users and passwords of hosts that are written as those of an address.
+fn keep_users(node: &Node) {
+    for text in node.items().iter().chain([node]).filter_map(Node::as_str) {
+        text.split(',').filter(|host| !host.contains("://")).for_each(|host| {
+            keep_address(&format!("host://{}", host.trim()));
+        });
     }
 }
 
@@ -61,5 +107,23 @@ mod tests {
             "auth: { user: ann, password: correcthorsebattery }\nrename: { password: name_of_a_field }\n";
         Document::parse("c.yaml", text).map_err(|mistakes| mistakes.render(false)).unwrap();
         assert_eq!(redacted("correcthorsebattery name_of_a_field"), "… name_of_a_field");
+    }
+
+    #[test]
+    fn secrets_in_the_wrong_place_are_secrets() {
+        let text = "
+a: { url: h, auth: 'Wrong-1a' }
+b: { url: h, auth: { baerer: 'Wrong-2b', mechanism: scram_sha_256, user: User-One1, key_file: Key-File1 } }
+c: { url: h, auth: { user: u, password: ['Wrong-3c'] } }
+d: { url: h, auth: { bearer: { t: 'Wrong-4d' } } }
+e: { url: h, headers: ['Authorization: Bearer Wrong-5e', 'X-Name: Plain-5e'] }
+f: { brokers: 'me:Wrong-6f@h:1,other:1', servers: ['me:Wrong-7g@h:1'] }
+sinks: { auth: { file: { path: Plain-8h } } }
+";
+        Document::parse("c.yaml", text).map_err(|mistakes| mistakes.render(false)).unwrap();
+        let secrets = "Wrong-1a Wrong-2b Wrong-3c Wrong-4d Wrong-5e Wrong-6f Wrong-7g";
+        assert_eq!(redacted(secrets), "… … … … … … …");
+        let plain = "scram_sha_256 User-One1 Key-File1 Plain-5e Plain-8h other:1";
+        assert_eq!(redacted(plain), plain);
     }
 }

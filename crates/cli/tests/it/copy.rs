@@ -435,7 +435,7 @@ fn the_printed_configuration_does_the_same() {
 
 #[test]
 fn a_printed_configuration_takes_secrets_from_variables() {
-    let house = House::new();
+    let house = House::with(&[]);
     let from = "http://me:pa55word@127.0.0.1:1/a.csv?sig=s3cret-token";
     let printed = run_well(&house, &[from, "to.csv", "--print-config"]).out;
     let url = "url: \"http://${USER}:${PASSWORD}@127.0.0.1:1/a.csv?sig=${SIG}\"";

@@ -179,6 +179,10 @@ fn secrets_are_not_in_mistakes() {
         "sinks: { out: { http: { url: 'http://USER-88d1e2:PASS-c4fe17@h:port/in?t=QUERY-90ab3f' } } }",
         "sinks: { out: { http: { url: 'htp://USER-88d1e2:PASS-c4fe17@h/in?t=QUERY-90ab3f' } } }",
         "sinks: { out: { http: { url: 'http://h', auth: { bearer: BEARER-77aa00, tokn: 1 } } } }",
+        "sinks: { out: { http: { url: 'http://h', auth: BEARER-77aa00 } } }",
+        "sinks: { out: { http: { url: 'http://h', auth: { baerer: BEARER-77aa00 } } } }",
+        "sinks: { out: { http: { url: 'http://h', headers: ['X-Api-Key: HEADER-1b2c3d'] } } }",
+        "sinks: { out: { kafka: { brokers: 'me:PASS-c4fe17@h:1', topic: t } } }",
         "sinks: { out: { http: { url: 'http://h', headers: { X-Api-Key: HEADER-1b2c3d }, timeout: '${PLANTED}' } } }",
         "sinks: { out: { http: { url: 'http://h', method: '${PLANTED}', headers: { a: '${file:secret}', 'b ': 1 } } } }",
     ];

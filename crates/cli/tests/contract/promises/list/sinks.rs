@@ -106,7 +106,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `elasticsearch`, `clickhouse`, `loki`, `influxdb` | At least once. The server drops what is sent again: a document by its `id`, an insert by its token, a line or point by its time. | the server's answer counts for each message |",
+        "| `elasticsearch`, `clickhouse`, `loki`, `influxdb` | At least once. The server drops what a run sends again: a document by its `id`, an insert by its token, a line or point by its time. Of what a later run sends again, it drops documents with an `id`, and lines and points with a `time`. | the server's answer counts for each message |",
         &[
             "message_sink: file -> elasticsearch",
             "message_sink: file -> elasticsearch, failing server",
@@ -115,6 +115,9 @@ pub(super) const PROMISES: &[Promise] = &[
             "message_sink: file -> influxdb, failing server",
             "net: only_documents_that_find_the_server_busy_are_sent_again",
             "net: rows_are_inserted_with_a_token_that_a_second_try_repeats",
+            "net: equal_rows_of_several_inserts_are_all_stored",
+            "net: the_parts_of_a_batch_get_times_that_differ",
+            "net: equal_lines_of_the_parts_of_a_batch_get_times_that_differ",
         ],
     ),
     shown(

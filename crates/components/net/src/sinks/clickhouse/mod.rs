@@ -60,9 +60,10 @@ pub struct ClickhouseConfig {
     /// The database of the table. The default is that of the user.
     #[serde(default)]
     database: Option<String>,
-    /// Whether an insert has a token by which the server recognises it when it is sent again. The server
-    /// keeps tokens for replicated tables, and for others with `non_replicated_deduplication_window`.
-    /// Without, small batches are sent together. The default is `true`.
+    /// Whether an insert has a token by which the server recognises it when the run sends it again. A later
+    /// run may divide messages into other inserts, with other tokens. The server keeps tokens for replicated
+    /// tables, and for others with `non_replicated_deduplication_window`. Without, small batches are sent
+    /// together. The default is `true`.
     #[serde(default = "yes")]
     deduplicate: bool,
     /// Whether fields without a column are left out. Otherwise the server refuses their messages. The default

@@ -2,8 +2,8 @@
 //!
 //! A token follows from the origins and the texts of the rows of an insert. Different inserts can have the
 //! same: `split` makes several messages with one position, which may be equal, and `limit` divides batches.
-//! The server would drop the second of them. Each row therefore has a number too, by which an insert that is
-//! sent again differs from another with the same rows; the other gets a token of its own.
+//! The server would drop the second of them. Each row therefore has a number too. It shows whether an insert
+//! is sent again, or is another with the same rows, which gets a token of its own.
 //!
 //! The number is no part of the token: a later run that reads the same rows has other numbers.
 

@@ -62,8 +62,10 @@ pub struct InfluxdbConfig {
     /// time.
     #[serde(default)]
     fields: Option<List<String, 1>>,
-    /// The field with the time of the point: a point in time, or a text in the form of RFC 3339. By default,
-    /// and without a value, it is the time when the message was read.
+    /// The field with the time of the point: a point in time from 1677 to 2262, or such a text in the form of
+    /// RFC 3339. By default, and without such a value, it is the time when the message was read, or a few
+    /// nanoseconds later, so that no two points of a run have the same. A message that a later run reads
+    /// again is then a second point.
     #[serde(default)]
     time: Option<String>,
     /// The unit of the times in payloads that are lines. The default is `ns`.

@@ -58,8 +58,10 @@ pub struct LokiConfig {
     /// left out. By default lines have none.
     #[serde(default)]
     metadata: BTreeMap<String, Template>,
-    /// The field with the time of the line: a point in time, or a text in the form of RFC 3339. By default,
-    /// and without a value, it is the time when the message was read.
+    /// The field with the time of the line: a point in time from 1677 to 2262, or such a text in the form of
+    /// RFC 3339. By default, and without such a value, it is the time when the message was read, or a few
+    /// nanoseconds later, so that no two lines of a run have the same. A message that a later run reads again
+    /// is then a second line.
     #[serde(default)]
     time: Option<String>,
     /// The tenant, for a Loki with several (`X-Scope-OrgID`).
