@@ -2,6 +2,7 @@
 //!
 //! Values without escapes are slices of the received bytes.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int64Builder, TimestampMicrosecondBuilder};
@@ -10,7 +11,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Field, Schema};
 use hashbrown::HashMap;
 use serde_json::Value;
-use syslog_loose::{Message, ProcId, Protocol};
+use syslog_loose::{Message, Protocol};
 use thalweg_record::TextBuilder;
 
 use super::{Parsed, StructuredData, SyslogOptions};
@@ -59,6 +60,8 @@ pub struct SyslogColumns {
     rest_of_message: serde_json::Map<String, Value>,
     /// The name of the current value, in memory that is reused.
     name: String,
+    /// The last number of each name that the current message has several times.
+    repeated: HashMap<String, usize>,
 }
 
 impl SyslogColumns {
@@ -83,6 +86,7 @@ impl SyslogColumns {
             rest: TextBuilder::over(base, 0),
             rest_of_message: serde_json::Map::new(),
             name: String::new(),
+            repeated: HashMap::new(),
         }
     }
 
@@ -91,11 +95,7 @@ impl SyslogColumns {
         let Parsed { priority, message, .. } = parsed;
         push(&mut self.hostname, message.hostname);
         push(&mut self.appname, message.appname);
-        match message.procid {
-            Some(ProcId::Name(name)) => self.procid.push(name),
-            Some(ProcId::PID(number)) => self.procid.push(itoa::Buffer::new().format(number)),
-            None => self.procid.push_null(),
-        }
+        push(&mut self.procid, parsed.procid);
         push(&mut self.msgid, message.msgid);
         self.version.append_option(match message.protocol {
             Protocol::RFC5424(version) => Some(i64::from(version)),
@@ -103,11 +103,13 @@ impl SyslogColumns {
         });
         self.priority.append_option(*priority);
         self.timestamp.append_option(message.timestamp.map(|time| time.timestamp_micros()));
+        self.repeated.clear();
         for element in &message.structured_data {
-            if element.params.iter().any(|(_, value)| value.contains('\\')) {
-                element.params().for_each(|(key, value)| self.push_data(element.id, key, &value));
-            } else {
-                element.params.iter().for_each(|(key, value)| self.push_data(element.id, key, value));
+            for (key, value) in &element.params {
+                match value.contains('\\') {
+                    true => self.push_data(element.id, key, &unescaped(value)),
+                    false => self.push_data(element.id, key, value),
+                }
             }
         }
         if self.names == StructuredData::Key {
@@ -121,7 +123,7 @@ impl SyslogColumns {
         self.rows += 1;
     }
 
-    /// Adds a value of structured data. If a message has the same name twice, the first value is used.
+    /// Adds a value of structured data. A name that the message has already is numbered: `ip_2`.
     fn push_data(&mut self, id: &str, key: &str, value: &str) {
         self.name.clear();
         match self.names {
@@ -129,14 +131,34 @@ impl SyslogColumns {
             StructuredData::Key if TAKEN.contains(&key) => self.name.extend(["sd.", id, ".", key]),
             StructuredData::Key => self.name.push_str(key),
         }
+        if self.put(value) {
+            return;
+        }
+        let name = self.name.clone();
+        let mut number = self.repeated.get(&name).copied().unwrap_or(1);
+        loop {
+            number += 1;
+            self.name.truncate(name.len());
+            // Writing to a text does not fail.
+            let _ = write!(self.name, "_{number}");
+            if self.put(value) {
+                break;
+            }
+        }
+        self.repeated.insert(name, number);
+    }
+
+    /// Sets the value of `self.name` in the current message. Returns false if it has one already.
+    fn put(&mut self, value: &str) -> bool {
         let at = match self.numbers.get(&self.name) {
             Some(&at) => at,
             None if self.data.len() >= self.max_fields => {
                 // A column for each name that a sender makes up would take memory for every row.
-                if !self.rest_of_message.contains_key(&self.name) {
+                let is_free = !self.rest_of_message.contains_key(&self.name);
+                if is_free {
                     self.rest_of_message.insert(self.name.clone(), value.into());
                 }
-                return;
+                return is_free;
             }
             None => {
                 let builder = TextBuilder::over(&self.base, self.rows + 1);
@@ -145,11 +167,13 @@ impl SyslogColumns {
                 self.data.len() - 1
             }
         };
-        let Some((_, column)) = self.data.get_mut(at) else { return };
+        let Some((_, column)) = self.data.get_mut(at) else { return true };
         pad(column, self.rows);
-        if column.len() == self.rows {
+        let is_free = column.len() == self.rows;
+        if is_free {
             column.push(value);
         }
+        is_free
     }
 
     /// Adds a row of NULLs, for a message that is rejected.
@@ -231,6 +255,23 @@ fn text_of(message: &Message<&str>) -> String {
             text.extend([" ", key, "=\"", value, "\""]);
         }
         text.push(']');
+    }
+    text
+}
+
+/// Returns a value without the backslashes before `"`, `\` and `]`. Before other characters, a backslash
+/// stands for itself, as RFC 5424 says; the library would decode `\n`.
+fn unescaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match (character, characters.clone().next()) {
+            ('\\', Some(escaped @ ('"' | '\\' | ']'))) => {
+                text.push(escaped);
+                characters.next();
+            }
+            _ => text.push(character),
+        }
     }
     text
 }

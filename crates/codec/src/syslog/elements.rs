@@ -1,9 +1,10 @@
-//! Bounds the time that structured data takes.
+//! Finds malformed elements of structured data, and bounds the time that they take.
 //!
 //! The library parses one element after another. At one that is malformed, it skips all up to the next `]`,
-//! and parses on from there. To find that an element is malformed, it may read up to the end of the message.
-//! So a message of many malformed elements took quadratic time: seconds for a datagram of 64 KiB. Such a
-//! message is rejected. (Rejected: a parser of our own, which would have to repeat the rest of the library.)
+//! and parses on from there. The elements that it skips stay in the text of the message. To find that an
+//! element is malformed, it may read up to the end of the message. So a message of many malformed elements
+//! took quadratic time: seconds for a datagram of 64 KiB. Such a message is rejected. (Rejected: a parser of
+//! our own, which would have to repeat the rest of the library.)
 
 use memchr::{memchr, memchr_iter, memchr2};
 
@@ -32,17 +33,34 @@ fn structured_data(message: &str) -> Option<&str> {
     })
 }
 
+/// Returns the rest of a message of RFC 5424 from its first malformed element on.
+pub(super) fn first_malformed(message: &str) -> Option<&str> {
+    let mut text = structured_data(message)?;
+    while let Some((is_right, after)) = next(text) {
+        if !is_right {
+            return Some(text);
+        }
+        text = after;
+    }
+    None
+}
+
 /// Returns for each element at the beginning of a text whether it is well-formed.
 fn elements(mut text: &str) -> impl Iterator<Item = bool> {
     std::iter::from_fn(move || {
-        let inside = text.strip_prefix('[')?;
-        let well_formed = element(inside);
-        text = match well_formed {
-            Some(after) => after,
-            None => inside.get(memchr(b']', inside.as_bytes())? + 1..)?,
-        };
-        Some(well_formed.is_some())
+        let (is_right, after) = next(text)?;
+        text = after;
+        Some(is_right)
     })
+}
+
+/// Returns whether the element at the beginning of a text is well-formed, and the text after it.
+fn next(text: &str) -> Option<(bool, &str)> {
+    let inside = text.strip_prefix('[')?;
+    match element(inside) {
+        Some(after) => Some((true, after)),
+        None => Some((false, inside.get(memchr(b']', inside.as_bytes())? + 1..)?)),
+    }
 }
 
 /// Returns the text after an element whose `[` is before `text`. `None` if it is malformed.
@@ -106,6 +124,19 @@ mod tests {
         }
         assert!(!are_malformed(&format!("Nov 25 08:14:02 host app: {}", "[a b]".repeat(99))));
         assert!(!are_malformed(&"]".repeat(99)));
+    }
+
+    #[test]
+    fn the_first_malformed_element_is_found() {
+        for (data, expected) in [
+            ("[a b=\"c\"][d][e f=g][h] text", Some("[e f=g][h] text")),
+            ("[a b=\"c\" ] [d", Some("[a b=\"c\" ] [d")),
+            ("[a b=\"c\"][d", None),
+            ("- [e f=g]", None),
+        ] {
+            assert_eq!(first_malformed(&format!("1 - host app 1 id {data}")), expected);
+        }
+        assert_eq!(first_malformed("Nov 25 08:14:02 host app: [e f=g]"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod elements;
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use syslog_loose::{IncompleteDate, Message, Protocol, Variant, parse_message_with_year_exact_tz};
+use syslog_loose::{IncompleteDate, Message, ProcId, Protocol, Variant, parse_message_with_year_exact_tz};
 
 pub use columns::{SEVERITIES, SyslogColumns};
 
@@ -24,7 +24,8 @@ pub struct SyslogOptions {
     /// into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64.
     #[schemars(range(max = 1024))]
     pub max_fields: usize,
-    /// The names of the fields for structured data. The default is `id_key`.
+    /// The names of the fields for structured data. A name that a message has again is numbered, as in
+    /// `ip_2`. The default is `id_key`.
     pub structured_data: StructuredData,
     /// A text put before the name of each field, for example `syslog.`.
     pub prefix: String,
@@ -111,13 +112,13 @@ impl SyslogOptions {
             Variant::RFC5424 => "is not a syslog message of RFC 5424",
             Variant::Either => "is not a syslog message",
         })?;
-        let start = (message.msg.as_ptr() as usize).saturating_sub(raw.as_ptr() as usize);
-        let text = match is_all {
-            true => message.msg.as_bytes(),
-            false => raw.get(start..).unwrap_or_default(),
-        };
+        let offset = |piece: &str| (piece.as_ptr() as usize).saturating_sub(raw.as_ptr() as usize);
+        let is_new = matches!(message.protocol, Protocol::RFC5424(_));
+        let malformed = elements::first_malformed(rest).filter(|_| is_new);
+        let end = if is_all { offset(message.msg) + message.msg.len() } else { raw.len() };
+        let text = raw.get(offset(malformed.unwrap_or(message.msg))..end).unwrap_or_default();
         let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-        Ok(Parsed { priority, message, text })
+        Ok(Parsed { priority, procid: procid(&message, rest), message, text })
     }
 }
 
@@ -125,7 +126,9 @@ impl SyslogOptions {
 pub struct Parsed<'a> {
     priority: Option<i64>,
     message: Message<&'a str>,
-    /// The text of the message, as received.
+    /// The process, as received. The library makes numbers of digits: 12 of `012`.
+    procid: Option<&'a str>,
+    /// The text of the message, as received, with malformed structured data before it.
     pub text: &'a [u8],
 }
 
@@ -150,7 +153,23 @@ impl<'a> Parsed<'a> {
             structured_data: Vec::new(),
             msg: "",
         };
-        Self { priority: Some(priority), message, text }
+        Self { priority: Some(priority), message, procid: None, text }
+    }
+}
+
+/// Returns the process of a message as it is written. `rest` is the message after the priority.
+fn procid<'a>(message: &Message<&'a str>, rest: &'a str) -> Option<&'a str> {
+    match (message.procid.as_ref()?, &message.protocol) {
+        (ProcId::Name(name), _) => Some(*name),
+        // The fields before it are the version, time, host and application.
+        (ProcId::PID(_), Protocol::RFC5424(_)) => {
+            rest.split([' ', '\t']).filter(|field| !field.is_empty()).nth(4)
+        }
+        (ProcId::PID(_), Protocol::RFC3164) => {
+            let app = message.appname?;
+            let end = (app.as_ptr() as usize + app.len()).saturating_sub(rest.as_ptr() as usize);
+            rest.get(end..)?.strip_prefix('[')?.split(']').next()
+        }
     }
 }
 

@@ -21,7 +21,8 @@ use thalweg_stream::pieces::Pieces;
 /// The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
 /// number), `facility` and `severity` (names), `timestamp`, `message` (the text), and structured data as
 /// `sd.ID.KEY`, or in `sd` if there is too much of it (`max_fields`). Parts that a message does not have are
-/// NULL. Times without a time zone are UTC. Times without a year are placed within the last twelve months. A
+/// NULL. A malformed element of structured data stays at the beginning of the text, with all that follows.
+/// Times without a time zone are UTC. Times without a year are placed within the last twelve months. A
 /// message of another form leaves by the `errors` output.
 ///
 /// The source `syslog` receives and parses messages in one step. The formats are described at
@@ -270,6 +271,58 @@ mod tests {
         let given = parsed("{}", &[&line, "<1>1 - - - - - [a b][c d=\"e\"] text"]);
         assert_eq!(given.reasons(), ["has too many malformed elements of structured data"]);
         assert_eq!(given.main()[0]["sd.c.d"], json!("e"));
+    }
+
+    /// All of these parts were lost.
+    #[test]
+    fn structured_data_that_is_repeated_or_malformed_is_kept() {
+        let message = |data: &str| format!("<34>1 - h a 012 - {data} m");
+        let lines = [
+            r#"[o ip="1" ip="2" ip_3="x" ip="3" ip="4"]"#,
+            r#"[a b="first"][a b="second"]"#,
+            r#"[x user="bob]"#,
+            "[x user=bob]",
+            r#"[x user="bob" ]"#,
+            r#"[x y="z"][bad bob][x y="z"]"#,
+            r#"[x p="C:\new\\ \]\""]"#,
+        ]
+        .map(message);
+        let lines = lines.each_ref().map(String::as_str);
+        let parts = |text: &str, data: serde_json::Value| {
+            let mut row = json!({"hostname": "h", "appname": "a", "procid": "012", "version": 1, "facility": "auth",
+                "severity": "crit", "priority": 34, "message": text});
+            row.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+            row
+        };
+        let rows = [
+            parts(
+                "m",
+                json!({"sd.o.ip": "1", "sd.o.ip_2": "2", "sd.o.ip_3": "x", "sd.o.ip_4": "3", "sd.o.ip_5": "4"}),
+            ),
+            parts("m", json!({"sd.a.b": "first", "sd.a.b_2": "second"})),
+            parts(r#"[x user="bob] m"#, json!({})),
+            parts("[x user=bob] m", json!({})),
+            parts(r#"[x user="bob" ] m"#, json!({})),
+            parts(r#"[bad bob][x y="z"] m"#, json!({"sd.x.y": "z", "sd.x.y_2": "z"})),
+            parts("m", json!({"sd.x.p": r#"C:\new\ ]""#})),
+        ];
+        assert_eq!(written(parsed("{}", &lines)), rows);
+        let rest = written(parsed("max_fields: 0", &lines)).swap_remove(0);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(rest["sd"].as_str().unwrap()).unwrap(),
+            json!({"o.ip": "1", "o.ip_2": "2", "o.ip_3": "x", "o.ip_4": "3", "o.ip_5": "4"})
+        );
+        let old = written(parsed("{}", &["<34>Oct 11 22:14:15 h a[007]: m"]));
+        assert_eq!((&old[0]["procid"], &old[0]["message"]), (&json!("007"), &json!("m")));
+    }
+
+    /// Each repetition tried all numbers of those before it.
+    #[test]
+    fn many_repetitions_are_numbered_in_linear_time() {
+        let line = format!("<1>1 - - - - - [a{}]", " b=\"c\"".repeat(100_000));
+        let rows = written(parsed("max_fields: 1", &[&line]));
+        assert_eq!(rows[0]["sd.a.b"], json!("c"));
+        assert!(rows[0]["sd"].as_str().unwrap().contains("\"a.b_100000\":\"c\""));
     }
 
     #[test]

@@ -27,8 +27,9 @@ use thalweg_codec::syslog::SyslogOptions;
 ///
 /// The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
 /// number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`, or in `sd` if
-/// there is too much of it (`max_fields`). Times without a time zone are UTC. Times without a year are placed
-/// within the last twelve months. Anything that is not a syslog message leaves by `errors` (see `others`).
+/// there is too much of it (`max_fields`). A malformed element of structured data stays at the beginning of
+/// the text, with all that follows. Times without a time zone are UTC. Times without a year are placed within
+/// the last twelve months. Anything that is not a syslog message leaves by `errors` (see `others`).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyslogSource {

@@ -104,7 +104,7 @@ async fn names_that_a_sender_makes_up_do_not_become_columns_without_end() {
     assert_eq!(merged(&found[0]), serde_json::json!({"a.x": "1", "a.y": "2", "a.z": "3", "b.z": "\"4"}));
     assert_eq!(found[0]["sd"], "{\"a.z\":\"3\",\"b.z\":\"\\\"4\"}");
     assert_eq!(merged(&found[1]), serde_json::json!({"a.y": "5"}));
-    assert_eq!(merged(&found[2]), serde_json::json!({"c.q": "6", "a.x": "8"}));
+    assert_eq!(merged(&found[2]), serde_json::json!({"c.q": "6", "c.q_2": "7", "a.x": "8"}));
     assert!(server.stop().await.result.is_none());
 }
 
