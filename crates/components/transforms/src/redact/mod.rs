@@ -31,8 +31,9 @@ const DIGITS: usize = 16;
 ///
 /// Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
 /// hidden. A number of which two parts that overlap may be meant is hidden as a whole. A long message whose
-/// search for a `pattern` would take quadratic time leaves by the `errors` output. Numbers that are fields of
-/// their own and no texts stay as they are; `cast` them first.
+/// search for a `pattern` would take quadratic time leaves by the `errors` output. A text is searched as it
+/// is: parse JSON first, since the letter of an escape, as in `\n4111`, is taken for a part of the data or of
+/// a longer word. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {
