@@ -14,11 +14,17 @@ from thalweg import _objects
 from thalweg._objects import Component
 
 __all__ = [
+    "clickhouse",
     "directory",
     "discard",
+    "elasticsearch",
     "file",
     "http",
+    "influxdb",
+    "kafka",
+    "loki",
     "measure",
+    "nats",
     "objects",
     "proxy",
     "remove",
@@ -51,6 +57,96 @@ def writer(writer: Callable[..., Any], /, *, workers: int | None = None, **optio
     dies too, the messages of the batch leave by `errors`.
     """
     return _objects.writing(writer, options, workers)
+
+
+def clickhouse(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    table: str,
+    database: str | None = None,
+    deduplicate: bool | None = None,
+    skip_unknown_fields: bool | None = None,
+    settings: Mapping[str, str] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Inserts messages as rows of a ClickHouse table, as JSON (`JSONEachRow`).
+
+    A message is acknowledged when the server has stored its insert. A row that the server refuses leaves by
+    `errors` with the text of its exception: an insert that is refused is divided until the bad rows are alone.
+    While there is no server, no table, or no right to use it, messages wait.
+
+    Batches that sources read are inserts of their own. For sources with small batches, such as `http`, let the
+    server join them: `settings: { async_insert: "1", wait_for_async_insert: "1" }`.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed. The default is `none`.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
+            1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, and 1 MiB for `loki`.
+        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
+            for as long as it takes, and their sources with them when the memory is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        table: The table.
+        database: The database of the table. The default is that of the user.
+        deduplicate: Whether an insert has a token by which the server recognises it when the run sends it again.
+            A later run may divide messages into other inserts, with other tokens. The server keeps tokens for
+            replicated tables, and for others with `non_replicated_deduplication_window`. Without, small batches
+            are sent together. The default is `true`. By default `true`.
+        skip_unknown_fields: Whether fields without a column are left out. Otherwise the server refuses their
+            messages. The default is `false`. By default `false`.
+        settings: Settings of the server for each insert, for example `{ async_insert: "1" }`. By default times
+            are read in any usual form (`date_time_input_format: best_effort`).
+        encode: The format of rows. They must be JSON objects. The default is `json`: a row has the fields of its
+            message. With `raw`, the payload is the row.
+    """
+    return Component(
+        "clickhouse",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "table": table,
+                "database": database,
+                "deduplicate": deduplicate,
+                "skip_unknown_fields": skip_unknown_fields,
+                "settings": settings,
+                "encode": encode,
+            }
+        ),
+    )
 
 
 def directory(
@@ -90,6 +186,97 @@ def discard() -> Component:
     They count as delivered. Use it to measure the components before it, or to see errors only.
     """
     return Component("discard", _objects.options({}))
+
+
+def elasticsearch(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    index: str,
+    id: str | None = None,
+    op: Literal["index", "create"] | None = None,
+    pipeline: str | None = None,
+    routing: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Indexes messages as documents of Elasticsearch or OpenSearch, with their bulk interface.
+
+    A message is acknowledged when the server has confirmed its document. A document that the server refuses, for
+    example because of the type of a field, leaves by `errors` with the server's reason. One that finds the server
+    busy is sent again alone. While there is no server, messages wait.
+
+    After a lost answer or a restart, messages are sent again. Give documents an `id`, so that they are not there
+    twice.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed. The default is `none`.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
+            1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, and 1 MiB for `loki`.
+        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
+            for as long as it takes, and their sources with them when the memory is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        index: The index, alias or data stream, for example `logs-{service}-{time:%Y.%m.%d}`. Columns in braces
+            are replaced for each message. A message without a name of an index leaves by `errors`. Messages for
+            an index that is absent or locked wait if all messages have that index, and leave by `errors`
+            otherwise.
+        id: The id of the document, for example `{id}`. By default the server makes one. With an id, a message
+            that is sent twice is one document. It must differ between messages: a field that does, or `{id}`
+            after the transform `add_id: { kind: hash }`.
+        op: Whether a document replaces another one with its id. The default is `index`.
+        pipeline: The name of the ingest pipeline of the server. By default that of the index, if it has one.
+        routing: The shard of the document, by a text: documents with the same text are in the same shard. By
+            default the id decides.
+        encode: The format of documents. They must be JSON objects. The default is `json`: a document has the
+            fields of its message. With `raw`, the payload is the document.
+    """
+    return Component(
+        "elasticsearch",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "index": index,
+                "id": id,
+                "op": op,
+                "pipeline": pipeline,
+                "routing": routing,
+                "encode": encode,
+            }
+        ),
+    )
 
 
 def file(
@@ -195,13 +382,15 @@ def http(
     timeout: str | timedelta | None = None,
     concurrency: int | None = None,
     tls: Mapping[str, Any] | None = None,
+    give_up: str | timedelta | None = None,
     raw_request: bool | None = None,
 ) -> Component:
     """Sends messages as HTTP requests: one message or one batch per request.
 
     Messages answered with a status of 200 to 299 are delivered. After 429, 408, 500 and above, and without an
-    answer, the request is retried. As long as other requests succeed, retries wait 0.1 s; otherwise they wait
-    longer each time. Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any other
+    answer, the request is retried. As long as other requests succeed, retries wait 0.1 s, and longer while the
+    server has too much to do; otherwise they wait longer each time, and as long as the server asks for
+    (`Retry-After`). Overload (429, 503, 504, timeouts) reduces the number of requests in flight. After any other
     status the messages leave by `errors`, with the beginning of the answer. Redirections are not followed; their
     messages leave by `errors` too.
 
@@ -222,6 +411,8 @@ def http(
         concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
             1, messages are sent in order.
         tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
+            for as long as it takes.
         raw_request: Whether each message is a complete request: request line, headers and body. The request is
             sent to the host of `url`, with its scheme. The other parts are sent as they are, except for headers
             that are given here: `headers` replaces those of the same name, and credentials replace those of the
@@ -242,7 +433,284 @@ def http(
                 "timeout": timeout,
                 "concurrency": concurrency,
                 "tls": tls,
+                "give_up": give_up,
                 "raw_request": raw_request,
+            }
+        ),
+    )
+
+
+def influxdb(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    database: str | None = None,
+    retention_policy: str | None = None,
+    bucket: str | None = None,
+    org: str | None = None,
+    measurement: str | None = None,
+    tags: str | Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
+    time: str | None = None,
+    precision: Literal["ns", "us", "ms", "s"] | None = None,
+) -> Component:
+    """Writes messages as points to InfluxDB 1, 2 or 3, or to a server with the same interface, such as
+    VictoriaMetrics.
+
+    With `measurement`, the fields of a message become the tags and fields of a point. Without, the payload is a
+    line of the line protocol.
+
+    A message is acknowledged when the server has confirmed its point. A point that the server refuses, for
+    example because of the type of a field, leaves by `errors` with the server's reason. While there is no server,
+    messages wait.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed. The default is `none`.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
+            1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, and 1 MiB for `loki`.
+        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
+            for as long as it takes, and their sources with them when the memory is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        database: The database, for version 1 (`/write`). Needs a `user` with a `password` if the server has
+            users.
+        retention_policy: The retention policy of the database. The default is that of the database.
+        bucket: The bucket, for version 2 (`/api/v2/write`), or the database of version 3. Needs `auth` with a
+            `token`.
+        org: The organisation of the bucket, by its name or id.
+        measurement: The measurement, for example `requests` or `{kind}`. Columns in braces are replaced for each
+            message. By default the payload is a line of the line protocol. Lines should have times: the server
+            gives one that has none the time of its arrival, so a line that is sent again is a second point.
+        tags: The fields of a message that are tags of the point. A tag without a value is left out. By default
+            there are none.
+        fields: The fields of a message that are fields of the point. By default all that are neither tags nor the
+            time.
+        time: The field with the time of the point: a point in time from 1677 to 2262, or such a text in the form
+            of RFC 3339. By default, and without such a value, it is the time when the message was read, or a few
+            nanoseconds later, so that no two points of a run have the same. A message that a later run reads
+            again is then a second point.
+        precision: The unit of the times in payloads that are lines. The default is `ns`.
+    """
+    return Component(
+        "influxdb",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "database": database,
+                "retention_policy": retention_policy,
+                "bucket": bucket,
+                "org": org,
+                "measurement": measurement,
+                "tags": tags,
+                "fields": fields,
+                "time": time,
+                "precision": precision,
+            }
+        ),
+    )
+
+
+def kafka(
+    *,
+    brokers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    topic: str,
+    key: str | None = None,
+    partition: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timestamp: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None = None,
+    acks: Literal["all", "leader"] | None = None,
+    batch_size: str | int | None = None,
+    timeout: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    concurrency: int | None = None,
+) -> Component:
+    """Sends messages to topics of Kafka, or of a broker that speaks its protocol.
+
+    A message is acknowledged when the broker has confirmed it. While no broker answers, messages wait, and their
+    source with them when the memory is full. A message that the broker refuses, for example because it is too
+    large, leaves by `errors` with the broker's reason.
+
+    A message keeps its place in its partition. With `acks: all` the broker drops what is sent to it twice after a
+    lost connection or a restart of the broker. Messages may be stored twice after five minutes without a broker,
+    after an error that ends the session with the broker, and in a restarted run if no checkpoint covers them.
+
+    Args:
+        brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
+            the cluster are found through it.
+        tls: Connect with TLS. By default connections are not encrypted.
+        auth: The user of the connections, for SASL. By default connections have no user.
+        client_id: The name of this program in the broker's logs and quotas. The default is `thalweg`. By default
+            `"thalweg"`.
+        topic: The topic, for example `logs` or `logs-{service}`. Columns in braces are replaced for each message.
+            If the topic does not exist, the broker creates it or does not, as it is configured. Messages for a
+            topic that does not exist wait if all messages have that topic, and leave by `errors` otherwise.
+        key: The field that is the key of the record. Records with the same key are in the same partition, in
+            order. A message without the field has no key. By default no record has a key.
+        partition: The field with the number of the partition. Without it, the hash of the key decides, and
+            records without a key go to any partition.
+        headers: Headers of the record, for example `{host: '{meta.hostname}'}`. Columns in braces are replaced
+            for each message.
+        timestamp: The field with the time of the record. By default it is the time of sending.
+        encode: The format in which messages are sent, for example `json`. By default the payload is sent
+            unchanged.
+        compression: How records are compressed. The default is `none`.
+        acks: Which replicas confirm a record. The default is `all`.
+        batch_size: The largest size of the records that are sent together to one partition, before they are
+            compressed. The broker's limit (`message.max.bytes`) must be larger. The default is 512 KiB. By
+            default `"512KiB"`.
+        timeout: How long the broker may take to confirm. After that the sink reports it, and waits on. The
+            default is 30 s. By default `"30s"`.
+        give_up: How long messages may wait for a broker. After that they leave by `errors`, although the broker
+            may have stored some of them. By default they wait until they are stored.
+        concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
+            the order of messages is not kept. The default is 1. By default `1`.
+    """
+    return Component(
+        "kafka",
+        _objects.options(
+            {
+                "brokers": brokers,
+                "tls": tls,
+                "auth": auth,
+                "client_id": client_id,
+                "topic": topic,
+                "key": key,
+                "partition": partition,
+                "headers": headers,
+                "timestamp": timestamp,
+                "encode": encode,
+                "compression": compression,
+                "acks": acks,
+                "batch_size": batch_size,
+                "timeout": timeout,
+                "give_up": give_up,
+                "concurrency": concurrency,
+            }
+        ),
+    )
+
+
+def loki(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    labels: Mapping[str, str],
+    max_streams: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+    time: str | None = None,
+    tenant: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to Loki as log lines.
+
+    A message is acknowledged when Loki has confirmed it. Lines that Loki refuses, for example because they are
+    too old, leave by `errors` with its reason: a request that is refused is divided until the bad lines are
+    alone. While there is no server, messages wait.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed. The default is `none`.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
+            1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, and 1 MiB for `loki`.
+        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
+            for as long as it takes, and their sources with them when the memory is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        labels: The labels of the stream, for example `{ service: '{service}', host: '{meta.hostname}' }`. Columns
+            in braces are replaced for each message. A label without a value is left out. Use only columns with
+            few values; others belong into `metadata`.
+        max_streams: The largest number of different combinations of labels in a run. A message that would begin a
+            further one leaves by `errors`. The default is 1000. By default `1000`.
+        metadata: Structured metadata of each line, for example `{ trace_id: '{trace_id}' }`. A value that is
+            empty is left out. By default lines have none.
+        time: The field with the time of the line: a point in time from 1677 to 2262, or such a text in the form
+            of RFC 3339. By default, and without such a value, it is the time when the message was read, or a few
+            nanoseconds later, so that no two lines of a run have the same. A message that a later run reads again
+            is then a second line.
+        tenant: The tenant, for a Loki with several (`X-Scope-OrgID`).
+        encode: The format of lines, for example `logfmt`. By default the payload is the line.
+    """
+    return Component(
+        "loki",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "labels": labels,
+                "max_streams": max_streams,
+                "metadata": metadata,
+                "time": time,
+                "tenant": tenant,
+                "encode": encode,
             }
         ),
     )
@@ -260,6 +728,85 @@ def measure(*, every: str | timedelta | None = None) -> Component:
             default `"3s"`.
     """
     return Component("measure", _objects.options({"every": every}))
+
+
+def nats(
+    *,
+    servers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    inbox_prefix: str | None = None,
+    subject: str,
+    jetstream: bool | None = None,
+    message_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    max_pending: int | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+) -> Component:
+    """Sends messages to subjects of NATS, by default to those of JetStream's streams.
+
+    A message is acknowledged when a stream has confirmed it. While no server answers, messages wait, and their
+    source with them when the memory is full. A message that the stream or the server refuses, for example because
+    it is too large, leaves by `errors` with the server's reason. Messages for a subject that no stream has wait
+    if all messages have that subject, and leave by `errors` after 10 s otherwise.
+
+    Each message has an id, and a stream stores only one of several messages with the same id that come within its
+    `duplicate_window` (2 minutes by default). So a message that is sent again, because its confirmation was lost,
+    is stored once. With `message_id`, that also holds for messages that a restarted run sends again.
+
+    With `jetstream: false`, messages go to the present subscribers. They are acknowledged when the server has
+    taken them. Nothing tells whether a subscriber got them, and those of a batch are sent again if the connection
+    breaks.
+
+    Args:
+        servers: The servers to connect to, each as `HOST` or `HOST:PORT`; one that answers is enough. The port is
+            4222 by default. The other servers of the cluster are found through them.
+        tls: Connect with TLS. By default connections are encrypted only if the server requires it.
+        auth: The user of the connections. By default connections have no user.
+        client_id: The name of this program in the server's monitoring. The default is `thalweg`. By default
+            `"thalweg"`.
+        inbox_prefix: The beginning of the subjects at which this program receives answers. The user must be
+            allowed to subscribe to them. The default is `_INBOX`. By default `"_INBOX"`.
+        subject: The subject, for example `logs` or `logs.{service}`. Columns in braces are replaced for each
+            message. A message whose subject has spaces, wildcards or an empty word leaves by `errors`.
+        jetstream: False to send to the present subscribers, without a stream. The default is true. By default
+            `true`.
+        message_id: The id of a message, for example `{meta.path}-{meta.position}` or `{id}`. It must be another
+            one for each message. An empty one is no id. By default messages have ids that hold for this run.
+        headers: Headers of the message, for example `{Host: '{meta.hostname}'}`. Columns in braces are replaced
+            for each message.
+        encode: The format in which messages are sent, for example `json`. By default the payload is sent
+            unchanged.
+        max_pending: The number of messages that may be on their way without a confirmation. The default is 1024.
+            By default `1024`.
+        timeout: How long the server may confirm nothing. After that the sink reports it, and sends the messages
+            again. The default is 30 s. By default `"30s"`.
+        concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
+            the order of messages is not kept. The default is 1. By default `1`.
+    """
+    return Component(
+        "nats",
+        _objects.options(
+            {
+                "servers": servers,
+                "tls": tls,
+                "auth": auth,
+                "client_id": client_id,
+                "inbox_prefix": inbox_prefix,
+                "subject": subject,
+                "jetstream": jetstream,
+                "message_id": message_id,
+                "headers": headers,
+                "encode": encode,
+                "max_pending": max_pending,
+                "timeout": timeout,
+                "concurrency": concurrency,
+            }
+        ),
+    )
 
 
 def objects(
@@ -290,7 +837,7 @@ def objects(
     part of the path, or below another file. Up to `max_open_files` objects are open at the same time, within a
     quarter of `memory`. Beyond either, the object that got no message for longest is completed, and further
     messages of its name go to an object with the next number. Without `--state`, the sink remembers the number of
-    each name: 32 bytes of memory.
+    each name, in at most 80 bytes of memory.
 
     No two names have an object in common. A name that ends like a numbered one gets a number for its first object
     as well: `a-00002.jsonl` becomes `a-00002-00001.jsonl`. With `{number}`, a message is rejected if its values

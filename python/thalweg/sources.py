@@ -24,6 +24,8 @@ __all__ = [
     "http_upload",
     "internal_logs",
     "journald",
+    "kafka",
+    "nats",
     "objects",
     "pipe",
     "proxy",
@@ -109,9 +111,11 @@ def exec(
         stderr: The destination of the standard error output: `log` (thalweg's own log, the default), `messages`
             (as the standard output) or `ignore`.
         framing: How the input is cut into messages. By default each line is a message.
-        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+            `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+            it is. A byte order mark at the start is removed.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
         env: Variables to add to the environment that thalweg itself has.
@@ -187,9 +191,11 @@ def file(
         compression: The compression of all files. The default is `auto`, which recognises it by the first bytes
             of each file. By default `"auto"`.
         framing: How the input is cut into messages. By default each line is a message.
-        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+            `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+            it is. A byte order mark at the start is removed.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
         read_from: With `follow`: where to start in files that exist at the start and have no saved position. The
@@ -364,6 +370,7 @@ def http(
     payload: Literal["body", "request"] | None = None,
     fields: str | Sequence[str] | None = None,
     framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
     max_body_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
@@ -401,6 +408,11 @@ def http(
             `query`, `remote` (the client's address), `user`, and headers as `header.content-type`.
         framing: How the body is cut into messages. `{}` makes each line a message. By default the whole body is
             one message.
+        charset: The character set of the body, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`. The
+            order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+            `errors` output. The default is `utf-8`, which is passed on as it is. A byte order mark at the start
+            is removed. A `charset` in the header `Content-Type` has no effect.
         max_message_bytes: With `framing`: the largest message, in bytes. Of a larger one, the first 4 KiB leave
             by the `errors` output. By default `"1MiB"`.
         max_body_bytes: The largest body, in bytes after decompression. A request with a larger one is answered
@@ -438,6 +450,7 @@ def http(
                 "payload": payload,
                 "fields": fields,
                 "framing": framing,
+                "charset": charset,
                 "max_message_bytes": max_message_bytes,
                 "max_body_bytes": max_body_bytes,
                 "read_timeout": read_timeout,
@@ -604,7 +617,8 @@ def journald(
         current_boot_only: Whether a run that does not continue a former one reads the entries since the system
             was booted only. The default is `true`. By default `true`.
         since: The time from which a run reads that does not continue a former one, in the forms that `journalctl`
-            knows: `2026-01-31 12:00:00`, `today`, `-1h` or `now`. The default is the beginning.
+            knows: `2026-01-31 12:00:00`, `today`, `-1h` or `now`. `-1h` and `now` count from the start of the
+            run, also if `journalctl` is started again. The default is the beginning.
         directory: The folder of the journal. The default is the journal of the system.
         follow: Whether the source waits for more entries. With `false`, it ends with the last entry. The default
             is `true`. By default `true`.
@@ -634,6 +648,191 @@ def journald(
                 "restart_delay": restart_delay,
                 "stop_timeout": stop_timeout,
                 "max_message_bytes": max_message_bytes,
+            }
+        ),
+    )
+
+
+def kafka(
+    *,
+    brokers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    topics: str | Sequence[str],
+    group: str,
+    instance: str | None = None,
+    start: str | None = None,
+    isolation: Literal["read_committed", "read_uncommitted"] | None = None,
+    protocol: Literal["classic", "consumer"] | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    fetch_size: str | int | None = None,
+    session_timeout: str | timedelta | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads topics of Kafka, or of a broker that speaks its protocol, as a member of a group.
+
+    Run the same configuration several times, and the broker divides the partitions among the runs. A record is
+    committed when its messages are delivered, or rejected and kept with their reasons. So none is lost: a member
+    that ends without committing leaves its records to another one, which may deliver some of them again.
+
+    The order of records within a partition is kept. The payload of a message is the value of the record; that of
+    a record without a value (a tombstone) is empty. `meta.path` is the topic, `meta.position` the offset.
+
+    With `--state`, a partition is resumed where the checkpoint is, or where the group is if that is further.
+
+    Args:
+        brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
+            the cluster are found through it.
+        tls: Connect with TLS. By default connections are not encrypted.
+        auth: The user of the connections, for SASL. By default connections have no user.
+        client_id: The name of this program in the broker's logs and quotas. The default is `thalweg`. By default
+            `"thalweg"`.
+        topics: The topics to read. A topic that begins with `^` is a regular expression: all topics are read
+            whose names match, also those that are created later.
+        group: The name of the group. Members of a group share the partitions.
+        instance: The name of this member. The broker keeps its partitions for it while it restarts, for at most
+            `session_timeout`. By default a restarted member gets partitions as a new one.
+        start: Where to begin in a partition for which the group has committed no offset: `earliest`, `latest`, or
+            a point in time such as `2026-11-25T08:00:00Z`. The default is `earliest`.
+        isolation: Which records of transactions are read. The default is `read_committed`.
+        protocol: How members divide the partitions. The default is `classic`.
+        fields: Parts of the record that become fields of its message, under the same names: `topic`, `partition`,
+            `offset`, `timestamp`, `key`, `tombstone` (true for a record without a value) and headers as
+            `header.trace-id`. Bytes of keys and headers that are not UTF-8 are replaced by U+FFFD.
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        fetch_size: The size of an answer of a broker. A record that is larger is still read. The default is 1/32
+            of the memory, at most 2 MiB. Four of them may be in memory at the same time.
+        session_timeout: With `protocol: classic`: after this time without a sign of life, the partitions of a
+            member go to others. The default is 10 s. By default `"10s"`.
+        end_after_idle: End the source after this time without records, when its partitions are read to their
+            ends. A member that gets no partition ends after a minute at the earliest. By default it reads until
+            the run is stopped.
+    """
+    return Component(
+        "kafka",
+        _objects.options(
+            {
+                "brokers": brokers,
+                "tls": tls,
+                "auth": auth,
+                "client_id": client_id,
+                "topics": topics,
+                "group": group,
+                "instance": instance,
+                "start": start,
+                "isolation": isolation,
+                "protocol": protocol,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "fetch_size": fetch_size,
+                "session_timeout": session_timeout,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def nats(
+    *,
+    servers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    inbox_prefix: str | None = None,
+    subjects: str | Sequence[str] | None = None,
+    queue_group: str | None = None,
+    stream: str | None = None,
+    consumer: str | None = None,
+    domain: str | None = None,
+    start: str | None = None,
+    start_sequence: int | None = None,
+    ack_timeout: str | timedelta | None = None,
+    retry_delay: str | timedelta | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    fetch_size: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads messages of NATS: subjects of the core, or a stream of JetStream.
+
+    With `stream`, a durable consumer reads the stream. It is created unless it exists; one that exists is used as
+    it is. A message is acknowledged when it is delivered, or rejected and kept with its reason. While it is on
+    its way, the server hears that it is being processed. Run the same configuration several times, and the server
+    divides the messages among the runs. So none is lost: the messages of a run that ends without acknowledging
+    them are delivered again, after `ack_timeout`. The order of the others is that of the stream. With `--state`,
+    a message that the checkpoint covers and that is delivered again is not sent on a second time.
+
+    Without `stream`, the source subscribes to `subjects`. Such messages are delivered at most once: those are
+    lost that are sent while the source does not run or has no connection, that are on their way when it is
+    killed, or that arrive faster than they are delivered.
+
+    `meta.path` is the stream, or the subjects of the subscription. `meta.position` is the number of the message
+    in the stream.
+
+    A key-value bucket is the stream `KV_` and its name, and its keys are subjects such as `$KV.bucket.key`. With
+    `start: last_per_subject`, the source reads the present values first, and then each change. The header
+    `KV-Operation` says that a key was deleted.
+
+    Args:
+        servers: The servers to connect to, each as `HOST` or `HOST:PORT`; one that answers is enough. The port is
+            4222 by default. The other servers of the cluster are found through them.
+        tls: Connect with TLS. By default connections are encrypted only if the server requires it.
+        auth: The user of the connections. By default connections have no user.
+        client_id: The name of this program in the server's monitoring. The default is `thalweg`. By default
+            `"thalweg"`.
+        inbox_prefix: The beginning of the subjects at which this program receives answers. The user must be
+            allowed to subscribe to them. The default is `_INBOX`. By default `"_INBOX"`.
+        subjects: The subjects to read, also with the wildcards `*` (one word) and `>` (all further words). With
+            `stream` they choose messages of the stream; the default is all.
+        queue_group: Without `stream`: the queue group. Each message goes to one member of the group.
+        stream: The stream to read.
+        consumer: The durable consumer of the stream. Needed with `stream`.
+        domain: The domain of JetStream. By default it is that of the server.
+        start: Where a consumer that is created begins: `all`, `new`, `last`, `last_per_subject`, or a point in
+            time such as `2026-11-25T08:00:00Z`. The default is `all`.
+        start_sequence: The number of the message with which a consumer that is created begins, in place of
+            `start`.
+        ack_timeout: How long the server waits for the acknowledgement of a message, or for the news that it is
+            being processed, before it delivers the message again. It is for a consumer that is created
+            (`ack_wait`). The default is 30 s. By default `"30s"`.
+        retry_delay: How long the server waits before it delivers a message again that could not be delivered. The
+            default is 1 s. By default `"1s"`.
+        fields: Parts of the message that become fields, under the same names: `subject`, `reply` (where the
+            sender expects an answer), headers as `header.Trace-Id`, and of messages of a stream `sequence`,
+            `time` (when it was stored) and `deliveries` (how many times it was delivered).
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        fetch_size: The size of the messages that are asked for at once; without `stream`, of those that may wait.
+            A message that is larger is still read. The default is 1/32 of the memory, at most 2 MiB. Twice as
+            much may be in memory.
+        end_after_idle: End the source after this time without messages: with `stream`, when the consumer has
+            delivered all and all is acknowledged. By default it reads until the run is stopped.
+    """
+    return Component(
+        "nats",
+        _objects.options(
+            {
+                "servers": servers,
+                "tls": tls,
+                "auth": auth,
+                "client_id": client_id,
+                "inbox_prefix": inbox_prefix,
+                "subjects": subjects,
+                "queue_group": queue_group,
+                "stream": stream,
+                "consumer": consumer,
+                "domain": domain,
+                "start": start,
+                "start_sequence": start_sequence,
+                "ack_timeout": ack_timeout,
+                "retry_delay": retry_delay,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "fetch_size": fetch_size,
+                "end_after_idle": end_after_idle,
             }
         ),
     )
@@ -730,9 +929,11 @@ def pipe(
         exit_on_eof: Whether to end when the last writer closes the pipe. With `false` the source waits for the
             next writer. The default is `false`. By default `false`.
         framing: How the input is cut into messages. By default each line is a message.
-        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+            `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+            it is. A byte order mark at the start is removed.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
     """
@@ -846,6 +1047,7 @@ def socket(
     *,
     address: str,
     framing: Mapping[str, Any] | None = None,
+    charset: str | None = None,
     max_message_bytes: str | int | None = None,
     read_timeout: str | timedelta | None = None,
     idle_timeout: str | timedelta | None = None,
@@ -869,6 +1071,11 @@ def socket(
             `unixgram:///PATH` (datagrams). Without a host, the source listens on all addresses of the machine.
         framing: How the stream is cut into messages. By default each line is a message. Each datagram is cut
             separately in the same way.
+        charset: The character set of the messages, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark at the start of a connection, and
+            little-endian without one; `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is
+            not valid leaves by the `errors` output. `max_message_bytes` is the size before. The default is
+            `utf-8`, which is passed on as it is. A byte order mark at the start is removed.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
         read_timeout: How long a client may take to send a message, from its first byte to its last. After that
@@ -905,6 +1112,7 @@ def socket(
             {
                 "address": address,
                 "framing": framing,
+                "charset": charset,
                 "max_message_bytes": max_message_bytes,
                 "read_timeout": read_timeout,
                 "idle_timeout": idle_timeout,
@@ -979,9 +1187,11 @@ def stdin(
         compression: The compression of the input. The default is `auto`, which recognises it by its first bytes.
             By default `"auto"`.
         framing: How the input is cut into messages. By default each line is a message.
-        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+            `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+            it is. A byte order mark at the start is removed.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
     """
@@ -997,6 +1207,7 @@ def syslog(
     *,
     address: str | None = None,
     framing: Literal["auto", "octet_counting", "lines"] | None = None,
+    charset: str | None = None,
     payload: Literal["raw", "message"] | None = None,
     add_fields: bool | None = None,
     others: Literal["reject", "accept"] | None = None,
@@ -1018,13 +1229,18 @@ def syslog(
 
     The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
     number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`, or in `sd` if
-    there is too much of it (`max_fields`). Times without a time zone are UTC. Times without a year are placed
-    within the last twelve months. Anything that is not a syslog message leaves by `errors` (see `others`).
+    there is too much of it (`max_fields`). A malformed element of structured data stays at the beginning of the
+    text, with all that follows. Times without a time zone are UTC. Times without a year are placed within the
+    last twelve months. Anything that is not a syslog message leaves by `errors` (see `others`).
 
     Args:
         address: The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams,
             such as `/dev/log`) or `unix:///PATH` (a stream). The default is `udp://0.0.0.0:514`.
         framing: How messages are separated in a stream. The default is `auto`. Each datagram is one message.
+        charset: The character set of the messages, such as `latin1` (as `windows-1252`) or `shift_jis`. It has
+            the characters of ASCII in their usual bytes, unlike UTF-16. Messages are in UTF-8: a message that is
+            not valid leaves by the `errors` output. `max_message_bytes` is the size before. The default is
+            `utf-8`, which is passed on as it is.
         payload: The part of a message that becomes the payload. The default is `raw`.
         add_fields: Whether the parts of a message become fields. By default `true`.
         others: The treatment of lines that are no syslog messages. The default is `reject`.
@@ -1033,7 +1249,8 @@ def syslog(
         max_fields: The largest number of fields for structured data in a batch. Structured data with further
             names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
             default `64`.
-        structured_data: The names of the fields for structured data. The default is `id_key`.
+        structured_data: The names of the fields for structured data. A name that a message has again is numbered,
+            as in `ip_2`. The default is `id_key`.
         prefix: A text put before the name of each field, for example `syslog.`.
         max_message_bytes: The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by
             the `errors` output. By default `"1MiB"`.
@@ -1065,6 +1282,7 @@ def syslog(
             {
                 "address": address,
                 "framing": framing,
+                "charset": charset,
                 "payload": payload,
                 "add_fields": add_fields,
                 "others": others,

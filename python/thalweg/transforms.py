@@ -16,6 +16,7 @@ from thalweg._objects import Component
 __all__ = [
     "add_id",
     "add_sequence",
+    "avro",
     "cast",
     "check_size",
     "check_time",
@@ -45,6 +46,7 @@ __all__ = [
     "lines",
     "pack",
     "parse_apache",
+    "parse_avro",
     "parse_cef",
     "parse_cri",
     "parse_csv",
@@ -57,6 +59,7 @@ __all__ = [
     "parse_leef",
     "parse_logfmt",
     "parse_nginx",
+    "parse_protobuf",
     "parse_regex",
     "parse_syslog",
     "parse_timestamp",
@@ -137,6 +140,27 @@ def add_sequence(*, into: str | None = None, start: int | None = None) -> Compon
         start: The number of the first message. The default is 0. By default `0`.
     """
     return Component("add_sequence", _objects.options({"into": into, "start": start}))
+
+
+def avro(*, max_block_bytes: str | int | None = None) -> Component:
+    """Reads files of Apache Avro (object container files, `.avro`). Each record becomes a message with fields.
+
+    The schema is in the file. The types of the fields are those of `parse_avro`: nested values are JSON text. The
+    payload is the record in Avro's binary encoding. Blocks may be compressed with `deflate`, `snappy` or
+    `zstandard`.
+
+    If a record is malformed, the rest of its block leaves by the `errors` output as one message, because the next
+    record cannot be found. Reading continues at the next block. A file goes to the dead letters if it is not a
+    container, is damaged or truncated, or has a compression that is not supported.
+
+    A file is acknowledged when all its messages are. A later run continues at the block that it was stopped in.
+
+    Args:
+        max_block_bytes: The maximum size of a block, both as it is in the file and decompressed, at most 1 GiB. A
+            file with a larger block goes to the dead letters. A block also has at most a quarter of `memory`, or
+            1 MiB. The default is 16 MiB. By default `"16MiB"`.
+    """
+    return Component("avro", _objects.options({"max_block_bytes": max_block_bytes}))
 
 
 def cast(value: Mapping[str, Literal["text", "int", "float", "bool", "timestamp", "json"]], /) -> Component:
@@ -362,9 +386,11 @@ def csv(
             excess values are ignored. The default is `false`. By default `false`.
         compression: How the files are compressed: `auto` (the default) detects it from the first bytes of each
             file. By default `"auto"`.
-        charset: The character set of the files, such as `latin1` (as `windows-1252`) or `shift_jis`. It has the
-            characters of ASCII in their usual bytes, unlike UTF-16. Messages are in UTF-8. The default is
-            `utf-8`.
+        charset: The character set of the files, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a record that is not valid leaves by the
+            `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+            it is. A byte order mark at the start is removed.
         max_message_bytes: The maximum size of a record, at most 1 GiB. The default is 1 MiB. Of a longer record,
             the first line leaves by the `errors` output (at most 4 KiB of it, if the line is too long as well).
             Reading continues at the next line. By default `"1MiB"`.
@@ -619,7 +645,8 @@ def exec(
     killed. When the command ends, the processes that it left behind are killed. A process that left the command's
     process group (`setsid`) stays. If the run is killed on a machine without `sh`, only the command is killed.
 
-    If a template contains `{path}`, a file that is only in memory is first written to a temporary file.
+    If a template contains `{path}`, a file that is only in memory, or on a server, is first written to a
+    temporary file.
 
     Args:
         command: The command: a path, or a name that is looked up in the folders of `PATH`.
@@ -1010,9 +1037,11 @@ def lines(
         compression: How the files are compressed: `auto` (the default) detects it from the first bytes of each
             file. By default `"auto"`.
         framing: How the input is cut into messages. By default each line is a message.
-        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16le`, `utf-16be` or
-            `shift_jis`. Messages are in UTF-8: a message that is not valid leaves by the `errors` output.
-            `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as it is.
+        charset: The character set of the input, such as `latin1` (as `windows-1252`), `utf-16` or `shift_jis`.
+            The order of the bytes of `utf-16` is that of the byte order mark, and little-endian without one;
+            `utf-16le` and `utf-16be` name it. Messages are in UTF-8: a message that is not valid leaves by the
+            `errors` output. `max_message_bytes` is the size before. The default is `utf-8`, which is passed on as
+            it is. A byte order mark at the start is removed.
         max_message_bytes: The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer
             message, the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
     """
@@ -1121,6 +1150,55 @@ def parse_apache(
     return Component("parse_apache", _objects.options({"format": format, "types": types, "field": field}))
 
 
+def parse_avro(
+    *,
+    schema: str | None = None,
+    schema_file: str | PathLike[str] | None = None,
+    wire_format: Literal["none", "single_object", "confluent"] | None = None,
+    schema_id_field: str | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses messages that are Apache Avro data, such as those of Kafka.
+
+    Each message holds one datum of the schema, without the header of a file. The fields of the record become
+    fields of the message. A schema that is no record gives one field, `value`. The transform `avro` reads files
+    (`.avro`), which have their schema with them.
+
+    Numbers, texts, booleans, dates, times and decimals have their own types. `bytes` and `fixed` are bytes, which
+    JSON writes in base64. A UUID is text, and a `duration` is text as in ISO 8601: `P1M2DT3.004S`. A union of a
+    type and `null` has that type, or NULL. Arrays, maps, nested records and other unions are JSON text: a union
+    holds its value, without the name of the branch. A recursive schema is read 127 levels deep. Local timestamps
+    have no time zone; encoders write them as if they were UTC.
+
+    A message leaves by the `errors` output if it is not a datum of the schema, or if bytes follow the datum.
+    Schemas are not fetched from a registry.
+
+    Args:
+        schema: The schema, as JSON text. Give either `schema` or `schema_file`.
+        schema_file: The path of a file with the schema (`.avsc`), which is read once, when the configuration is
+            checked.
+        wire_format: The bytes before each datum: `none` (the default); `single_object` for Avro's single-object
+            encoding, whose fingerprint must be that of the schema; or `confluent` for a zero byte and the number
+            of a schema in Confluent's registry. All messages are read with the given schema, whatever their
+            number.
+        schema_id_field: With `wire_format: confluent`: the field that gets the number of the schema. By default
+            the number is dropped.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_avro",
+        _objects.options(
+            {
+                "schema": schema,
+                "schema_file": schema_file,
+                "wire_format": wire_format,
+                "schema_id_field": schema_id_field,
+                "field": field,
+            }
+        ),
+    )
+
+
 def parse_cef(
     *,
     translate_custom_fields: bool | None = None,
@@ -1132,10 +1210,11 @@ def parse_cef(
 
     The values of the header are the fields `cefVersion`, `deviceVendor`, `deviceProduct`, `deviceVersion`,
     `deviceEventClassId`, `name` and `severity`. Each key of the extension is a field of its name. A key with the
-    name of a field of the header is numbered, as in `name_2`. Escapes are decoded. Text before `CEF:`, such as
-    the header of syslog, is ignored. Fields are text unless `types` gives another type. A malformed message
-    leaves by the `errors` output. The format is described at <https://www.microfocus.com/documentation/arcsight/a
-    rcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implementation-standard.pdf>.
+    name of a field of the header is numbered, as in `name_2`; a key that is called so keeps its name. Escapes are
+    decoded. Text before `CEF:`, such as the header of syslog, is ignored. Fields are text unless `types` gives
+    another type. A malformed message leaves by the `errors` output. The format is described at <https://www.micro
+    focus.com/documentation/arcsight/arcsight-smartconnectors-8.4/pdfdoc/cef-implementation-standard/cef-implement
+    ation-standard.pdf>.
 
     Args:
         translate_custom_fields: True if a custom value is named by its label: `cs1Label=Reason cs1=timeout` is
@@ -1168,8 +1247,9 @@ def parse_cri(
     """Parses container logs of Kubernetes, in the format of the container runtime interface (CRI).
 
     A line such as `2016-10-06T00:17:09.669794202Z stdout F text` has the fields `time`, `stream`, `partial` and
-    `message`. A runtime cuts long lines, mostly after 16 KiB. `partial` is true for each part but the last. The
-    parts are not joined. A line of another form leaves by the `errors` output.
+    `message`. A runtime cuts long lines, mostly after 16 KiB. `partial` is true for each part but the last. With
+    `framing: { join: cri }`, the source joins the parts, and `partial` is false. A line of another form leaves by
+    the `errors` output.
 
     Docker's `json-file` is read by `parse_json`. The format is described at
     <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>.
@@ -1257,7 +1337,8 @@ def parse_elb(
     list are separated by commas, without quotes. The value `-` is NULL. Values that AWS adds at the end in the
     future are ignored.
 
-    A line of another format leaves by the `errors` output. The formats are described at
+    A line of another format leaves by the `errors` output, and so does one with a quote in a value that no
+    backslash escapes: where the value ends is not certain. The formats are described at
     <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>.
 
     Args:
@@ -1521,10 +1602,11 @@ def parse_leef(
     """Parses the Log Event Extended Format (LEEF), versions 1.0 and 2.0.
 
     The values of the header are the fields `leefVersion`, `vendor`, `product`, `productVersion` and `eventId`.
-    Each attribute is a field of its name. Version 2.0 names the delimiter of the attributes, as a character or as
-    in `x5E`; it is a tab otherwise. Text before `LEEF:`, such as the header of syslog, is ignored. Fields are
-    text unless `types` gives another type. A malformed message leaves by the `errors` output. The format is
-    described at <https://www.ibm.com/docs/en/dsm?topic=leef-overview>.
+    Each attribute is a field of its name. An attribute with the name of a field of the header is numbered, as in
+    `vendor_2`; an attribute that is called so keeps its name. Version 2.0 names the delimiter of the attributes,
+    as a character or as in `x5E`; it is a tab otherwise. Text before `LEEF:`, such as the header of syslog, is
+    ignored. Fields are text unless `types` gives another type. A malformed message leaves by the `errors` output.
+    The format is described at <https://www.ibm.com/docs/en/dsm?topic=leef-overview>.
 
     Args:
         types: The types of fields that are not text: `{srcPort: int}`. A message with a value that does not fit
@@ -1604,6 +1686,68 @@ def parse_nginx(
     return Component("parse_nginx", _objects.options({"format": format, "types": types, "field": field}))
 
 
+def parse_protobuf(
+    *,
+    descriptor_file: str | PathLike[str],
+    message: str,
+    wire_format: Literal["none", "confluent"] | None = None,
+    flatten: bool | None = None,
+    defaults: bool | None = None,
+    prefix: str | None = None,
+    field: str | None = None,
+) -> Component:
+    """Parses messages in Protocol Buffers' binary form into fields.
+
+    Each field of the message type becomes a field of its name. Integers are integers of 64 bits (`uint64` and
+    `fixed64` without a sign), `float` and `double` are floating-point numbers, `bool` is true or false, `string`
+    and `bytes` stay what they are, and an enumeration is the name of its value, or its number as text if it has
+    no name. `google.protobuf.Timestamp` is a time with microseconds, `google.protobuf.Duration` is a number of
+    seconds, and a wrapper such as `google.protobuf.Int64Value` is its value. Nested messages, lists and maps are
+    JSON text, as in `parse_json`, and so are `google.protobuf.Struct`, `Value` and `ListValue`. `flatten` makes
+    fields of nested messages.
+
+    A field that a message lacks has the default value of its type, as in all programs that read the message: `0`,
+    `false`, an empty text, an empty list, the first value of an enumeration. A field with presence is NULL if it
+    is missing: `optional` ones, members of a `oneof`, messages, all fields of proto2, and those of editions
+    unless they say otherwise. If proto2 declares a default for it, it has that value. In JSON, missing fields are
+    left out.
+
+    Fields that the message type does not have, and extensions, are ignored. A message leaves by the `errors`
+    output if it is cut off, has a value of another wire type than its field, a `string` that is not UTF-8, no
+    value for a required field, objects and lists in more than 100 levels, or JSON that is too large for `memory`.
+    The sources `socket` and `http` read a stream of messages with `framing: { by: varint }`.
+
+    Args:
+        descriptor_file: The path of a descriptor set, which has the types of all messages. `protoc
+            --include_imports --descriptor_set_out=FILE` and `buf build -o FILE` write it. It is read when the run
+            starts, and counts on `memory`.
+        message: The message type with its package, such as `acme.shop.Order`.
+        wire_format: The bytes before each message, which are skipped: `none` (the default), or `confluent` for
+            that of Confluent's schema registry.
+        flatten: True to make fields of the fields of nested messages, called `outer.inner`. They are NULL if the
+            nested message is missing. Lists and maps stay JSON, and so do messages of a type within itself. The
+            default is `false`. By default `false`.
+        defaults: False to make missing fields NULL that would have a default value. The default is `true`. By
+            default `true`.
+        prefix: A prefix for the name of each field. The default is empty.
+        field: The field to parse. The default is the payload. By default `"payload"`.
+    """
+    return Component(
+        "parse_protobuf",
+        _objects.options(
+            {
+                "descriptor_file": descriptor_file,
+                "message": message,
+                "wire_format": wire_format,
+                "flatten": flatten,
+                "defaults": defaults,
+                "prefix": prefix,
+                "field": field,
+            }
+        ),
+    )
+
+
 def parse_regex(
     *,
     pattern: str,
@@ -1644,8 +1788,9 @@ def parse_syslog(
     The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
     number), `facility` and `severity` (names), `timestamp`, `message` (the text), and structured data as
     `sd.ID.KEY`, or in `sd` if there is too much of it (`max_fields`). Parts that a message does not have are
-    NULL. Times without a time zone are UTC. Times without a year are placed within the last twelve months. A
-    message of another form leaves by the `errors` output.
+    NULL. A malformed element of structured data stays at the beginning of the text, with all that follows. Times
+    without a time zone are UTC. Times without a year are placed within the last twelve months. A message of
+    another form leaves by the `errors` output.
 
     The source `syslog` receives and parses messages in one step. The formats are described at
     <https://www.rfc-editor.org/rfc/rfc5424> and <https://www.rfc-editor.org/rfc/rfc3164>.
@@ -1656,7 +1801,8 @@ def parse_syslog(
         max_fields: The largest number of fields for structured data in a batch. Structured data with further
             names goes into the field `sd`, as a JSON object with the names `ID.KEY`. The default is 64. By
             default `64`.
-        structured_data: The names of the fields for structured data. The default is `id_key`.
+        structured_data: The names of the fields for structured data. A name that a message has again is numbered,
+            as in `ip_2`. The default is `id_key`.
         prefix: A text put before the name of each field, for example `syslog.`.
         field: The field to parse. The default is the payload. By default `"payload"`.
     """
@@ -1887,12 +2033,14 @@ def redact(
     keep_last: int | None = None,
     secret: str | None = None,
 ) -> Component:
-    """Hides personal data: mail addresses, card numbers, IP addresses, bank accounts, and what matches patterns of
+    r"""Hides personal data: mail addresses, card numbers, IP addresses, bank accounts, and what matches patterns of
     your own.
 
     Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
-    hidden. A long message whose search for a `pattern` would take quadratic time leaves by the `errors` output.
-    Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+    hidden. A number of which two parts that overlap may be meant is hidden as a whole. A long message whose
+    search for a `pattern` would take quadratic time leaves by the `errors` output. A text is searched as it is:
+    parse JSON first, since the letter of an escape, as in `\n4111`, is taken for a part of the data or of a
+    longer word. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
 
     Args:
         fields: The fields in which data is hidden. The default is the payload. A message without one of them
@@ -1960,7 +2108,8 @@ def rename_file(*, to: str) -> Component:
 
     A name with slashes leads into folders below the file's own folder. With `to: "small/{name}"`, a sink writes
     `2026/photo.jpg` as `2026/small/photo.jpg`. The option `name` of the sink chooses the whole path below its
-    folder, as in `name: "small/{name}"`.
+    folder, as in `name: "small/{name}"`. A name that begins with a slash, ends with one or has the part `.` at
+    its beginning or `..` is rejected.
 
     Args:
         to: The new name, with properties of the file in braces, such as `{stem}`, `{suffix}`, `{date}` or `{id}`.
