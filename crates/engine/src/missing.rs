@@ -170,7 +170,7 @@ mod tests {
     fn a_part_is_missing_where_only_whole_fields_are_found() {
         let watch =
             using(FieldUse::Whole, &["user", "user.name", "a.b", "group.*"], &[&["user", "a.b", "group.y"]]);
-        assert_eq!(found([watch]), [("user.name".to_owned(), None)]);
+        assert_eq!(found([watch]), [("user.name".to_owned(), Some("user".to_owned()))]);
     }
 
     #[test]

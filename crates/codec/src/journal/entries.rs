@@ -200,7 +200,6 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use thalweg_config::ByteSize;
     use thalweg_config::testing::options;

@@ -213,6 +213,18 @@ proptest! {
     }
 }
 
+/// The new segment had the number of the one that was removed, which the reader had read.
+#[test]
+fn what_is_appended_after_the_segments_of_a_former_run_are_removed_is_read() {
+    let mut model = Model::new(WhenBufferFull::Wait);
+    model.append(1, 0);
+    model.log.finish().unwrap();
+    model.restart();
+    assert!(model.read() && !model.read());
+    model.append(1, 0);
+    assert!(model.read() && model.waiting.is_empty());
+}
+
 #[test]
 fn buffers_share_the_limit_of_the_process_and_a_batch_larger_than_it_is_refused() {
     let state = tempfile::tempdir().unwrap();

@@ -46,7 +46,7 @@ pub struct Writer {
     /// The size of all segments in bytes, as far as this writer knows: a reader may have removed some.
     used: Option<u64>,
     block: Vec<u8>,
-    /// The highest number of a segment that this writer began: no two have the same.
+    /// The highest number of a segment that this writer began or found: no two have the same.
     last: u32,
 }
 
@@ -85,6 +85,8 @@ impl Writer {
         let found = entries(folder).map_err(|error| io_error("list", folder, &error))?;
         let used = found.iter().map(|entry| entry.bytes).sum();
         self.used = Some(used);
+        // A reader in this process knows by their numbers which segments it has read.
+        self.last = found.last().map_or(self.last, |entry| entry.number.max(self.last));
         Ok(used)
     }
 

@@ -135,7 +135,7 @@ fn a_byte_order_mark_is_no_part_of_the_first_message_and_of_no_other() {
     let options = options(framing(b"\n", Some("^a")), "utf-8", 100);
     for chunk in [1, 2, 3, 4, 100] {
         let stream = read(&options, StreamPosition::default(), "\u{feff}a\n\u{feff}b\na".as_bytes(), chunk);
-        assert_eq!(stream.messages(), [(3, "a\n\u{feff}b"), (9, "a")]);
+        assert_eq!(stream.messages(), [(3, "a\n\u{feff}b"), (10, "a")]);
     }
     for text in ["\u{feff}", ""] {
         assert!(read(&options, StreamPosition::default(), text.as_bytes(), 1).events.is_empty());
