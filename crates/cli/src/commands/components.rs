@@ -49,12 +49,12 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Helps with a name that is not in a list: a similar one, or advice for the name of another program, or the
+/// Helps with a name that is not in a list: advice for the name of another program, or a similar one, or the
 /// command that lists all.
 pub(super) fn help_for(name: &str, known: &[&str], command: &str) -> String {
-    let near = nearest(name, known.iter().copied()).map(|near| format!("Did you mean `{near}`?"));
-    let advice = || thalweg_engine::advice(None, name).map(str::to_owned);
-    near.or_else(advice).unwrap_or_else(|| format!("`{command}` lists all."))
+    let near = || nearest(name, known.iter().copied()).map(|near| format!("Did you mean `{near}`?"));
+    let advice = thalweg_engine::advice(None, name).map(str::to_owned);
+    advice.or_else(near).unwrap_or_else(|| format!("`{command}` lists all."))
 }
 
 fn listed(registry: &Registry, width: usize, paint: Paint) -> String {
