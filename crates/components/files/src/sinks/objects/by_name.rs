@@ -608,7 +608,7 @@ mod tests {
             let values: ArrayRef = Arc::new(StringViewArray::from(vec![name.to_string()]));
             (Field::new(format!("c{column}"), DataType::Utf8View, true), values)
         });
-        batch(["x"]).set_fields(fields).unwrap()
+        batch(["x"]).set_fields(fields).expect("the fields have one row")
     }
 
     #[tokio::test]
