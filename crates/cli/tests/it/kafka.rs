@@ -20,7 +20,7 @@ fn delivered(house: &House, runs: usize) -> Vec<String> {
 fn member(house: &House, kafka: &Kafka, run: usize) -> Child {
     let config = format!(
         "memory: 2MiB\n\
-         sources: {{ in: {{ kafka: {{ brokers: '{}', topics: numbers, group: g, session_timeout: 2s }} }} }}\n\
+         sources: {{ in: {{ kafka: {{ brokers: '{}', topics: numbers, group: g, session_timeout: 6s }} }} }}\n\
          pipelines: {{ main: {{ from: in, transforms: [limit: {{ rate: 2000, burst: 200 }}], to: out }} }}\n\
          sinks: {{ out: {{ file: {{ path: out-{run}.txt, atomic: false }} }} }}\n",
         kafka.relayed_address()
