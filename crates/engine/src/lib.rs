@@ -67,6 +67,8 @@ pub use settings::{
 };
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
 pub use store::fuzzing;
+#[cfg(target_os = "linux")]
+pub use store::RunningLetters;
 pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Owner, Store};
 pub use temporary::Temporaries;
 pub use thalweg_record::{Output, Outputs};
