@@ -50,7 +50,7 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     // One value for all runs, so that a signal between two of them counts.
     let signals = Signals::new()?;
     let pulse = Pulse::default();
-    let manager = ServiceManager::of_the_environment(&pulse).map(Arc::new);
+    let manager = ServiceManager::of_the_environment(&pulse, request.show.json).map(Arc::new);
     let around = Around { signals: &signals, manager: manager.as_ref(), pulse: &pulse };
     repeated(request.repeat, request.show.json, &signals, || {
         let ended = once(configuration, request, &around);

@@ -22,6 +22,7 @@ use thalweg_engine::{ComponentCounts, Handle};
 
 use crate::format::{count, counted};
 use crate::health::problems;
+use crate::print;
 use crate::pulse::Pulse;
 
 /// How often the state of the run is read.
@@ -39,7 +40,8 @@ const LONGEST: usize = 240;
 /// Tells a service manager how the runs of this process go. Dropped, it ends its thread.
 pub(crate) struct ServiceManager {
     shared: Arc<Shared>,
-    end: Option<Sender<()>>,
+    /// Wakes the thread; dropped, it ends it.
+    wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,17 +54,22 @@ struct Shared {
 #[derive(Default)]
 struct Current {
     handle: Option<Handle>,
+    /// True once the components of a run were built and ran. A short job may have ended before the thread looks.
+    was_started: bool,
     /// True once a signal asked the process to end.
     is_stopping: bool,
 }
 
 impl ServiceManager {
     /// The service manager that started this process, if it wants to know.
-    pub(crate) fn of_the_environment(pulse: &Pulse) -> Option<Self> {
+    pub(crate) fn of_the_environment(pulse: &Pulse, json: bool) -> Option<Self> {
         let socket = match Socket::open(&env::var("NOTIFY_SOCKET").ok()?) {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!("the service manager cannot be reached by NOTIFY_SOCKET: {error}");
+                // The log begins with the first run.
+                let text =
+                    format!("warning: the service manager cannot be reached by NOTIFY_SOCKET: {error}");
+                print::err(&print::event(json, false, "warning", &text));
                 return None;
             }
         };
@@ -72,11 +79,11 @@ impl ServiceManager {
         let watchdog = variable("WATCHDOG_USEC").filter(|time| is_own && *time > 0);
         let report = Report::new(watchdog.map(Duration::from_micros));
         let shared = Arc::new(Shared { pulse: pulse.clone(), current: Mutex::default() });
-        let (end, ended) = channel();
+        let (wake, woken) = channel();
         let attending = shared.clone();
         let thread = std::thread::Builder::new().name("service".to_owned());
-        let thread = thread.spawn(move || attend(&attending, &socket, report, &ended)).ok()?;
-        Some(Self { shared, end: Some(end), thread: Some(thread) })
+        let thread = thread.spawn(move || attend(&attending, &socket, report, &woken)).ok()?;
+        Some(Self { shared, wake: Some(wake), thread: Some(thread) })
     }
 
     /// A run begins.
@@ -86,18 +93,30 @@ impl ServiceManager {
 
     /// A signal asked the process to end.
     pub(crate) fn stopping(&self) {
-        self.shared.current.lock().is_stopping = true;
+        self.change(|current| current.is_stopping = true);
     }
 
     /// The run has ended.
     pub(crate) fn end(&self) {
-        self.shared.current.lock().handle = None;
+        self.change(|current| {
+            let ended = current.handle.take();
+            current.was_started |= ended.is_some_and(|handle| handle.is_started());
+        });
+    }
+
+    /// Changes what is known, and lets the thread look at it.
+    fn change(&self, change: impl FnOnce(&mut Current)) {
+        change(&mut self.shared.current.lock());
+        if let Some(wake) = &self.wake {
+            // The thread ends only after this value is dropped.
+            let _ = wake.send(());
+        }
     }
 }
 
 impl Drop for ServiceManager {
     fn drop(&mut self) {
-        drop(self.end.take());
+        drop(self.wake.take());
         if let Some(thread) = self.thread.take() {
             // A panic of the thread is ignored: the service manager only hears no more.
             let _ = thread.join();
@@ -106,13 +125,14 @@ impl Drop for ServiceManager {
 }
 
 /// Sends what is due until the end.
-fn attend(shared: &Shared, socket: &Socket, mut report: Report, ended: &Receiver<()>) {
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(report.look_every()) {
-        let (handle, is_stopping) = {
+fn attend(shared: &Shared, socket: &Socket, mut report: Report, woken: &Receiver<()>) {
+    while !matches!(woken.recv_timeout(report.look_every()), Err(RecvTimeoutError::Disconnected)) {
+        let (handle, was_started, is_stopping) = {
             let current = shared.current.lock();
-            (current.handle.clone(), current.is_stopping)
+            (current.handle.clone(), current.was_started, current.is_stopping)
         };
-        let view = View::of(handle.as_ref(), is_stopping, shared.pulse.still_for());
+        let mut view = View::of(handle.as_ref(), is_stopping, shared.pulse.still_for());
+        view.is_started |= was_started;
         let message = report.due(&view, Instant::now());
         if let Err(error) = socket.send(&message) {
             tracing::debug!("the service manager does not hear this process: {error}");
@@ -171,18 +191,19 @@ impl View {
         let problem = handle.and_then(|handle| problems(handle, &counts, still_for).into_iter().next());
         let (text, counts) = match (handle, problem) {
             (_, Some(problem)) => (format!("{}: {}", problem.component, problem.reason), String::new()),
-            (None, None) => ("between two runs".to_owned(), String::new()),
+            (None, None) if is_stopping => ("stopped".to_owned(), String::new()),
+            (None, None) => ("no run is active".to_owned(), String::new()),
             (Some(_), None) if !is_started => ("starting".to_owned(), String::new()),
             (Some(handle), None) => ("running".to_owned(), moved(handle, &counts)),
         };
-        Self { is_started, is_stopping, still_for, text, counts }
+        let start = if is_stopping && handle.is_some() { "delivering what is in flight; " } else { "" };
+        Self { is_started, is_stopping, still_for, text: format!("{start}{text}"), counts }
     }
 
     fn status(&self, with_counts: bool) -> String {
-        let start = if self.is_stopping { "delivering what is in flight; " } else { "" };
         let counts = if with_counts { self.counts.as_str() } else { "" };
         // A line feed would begin another assignment.
-        let line = format!("{start}{}{counts}", self.text).replace(['\n', '\r', '\0'], " ");
+        let line = format!("{}{counts}", self.text).replace(['\n', '\r', '\0'], " ");
         line.chars().take(LONGEST).collect()
     }
 }
@@ -325,7 +346,7 @@ mod tests {
         let start = Instant::now();
         let mut report = Report::new(None);
         report.due(&view("running"), start);
-        let drains = View { is_stopping: true, ..view("running") };
+        let drains = View { is_stopping: true, ..view("delivering what is in flight; running") };
         assert_eq!(
             report.due(&drains, start),
             "STOPPING=1\nEXTEND_TIMEOUT_USEC=20000000\nSTATUS=delivering what is in flight; running"
