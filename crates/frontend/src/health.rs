@@ -1,8 +1,9 @@
 //! The health of a run, and whether it is ready: the answers of `/health` and `/ready`.
 //!
-//! A run is *healthy* if every component can work at present. A component that retries is not: it waits for something
-//! outside, and a restart would not help. A run is *ready* once all components are built and run, until it is asked to
-//! stop. A sink whose server is down leaves it ready: its sources still take input, as far as buffers go.
+//! A run is *healthy* if every component can work at present. A component that retries is not: it waits for
+//! something outside, and a restart would not help. A run is *ready* once all components are built and run,
+//! until it is asked to stop. A sink whose server is down leaves it ready: its sources still take input, as
+//! far as buffers go.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ pub(crate) struct Problem {
     pub(crate) reason: String,
 }
 
-/// Returns the problems of a run with these counters. `still_for` is how long a thread of it has made no progress.
+/// Returns the problems of a run with these counters. `still_for` is how long a thread of it has made no
+/// progress.
 pub(crate) fn problems(handle: &Handle, counts: &[ComponentCounts], still_for: Duration) -> Vec<Problem> {
     let problem = |component: &str, kind, reason: &str| Problem {
         component: component.to_owned(),

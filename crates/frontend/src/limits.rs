@@ -4,8 +4,8 @@ use thalweg_job::{Job, Limits, descriptor_limit};
 
 use crate::format::{bytes, count, counted};
 
-/// Returns the line: `limits: 64 MiB in flight, 2 threads, 1,024 open files; the container has 128 MiB and 1.5
-/// processors`.
+/// Returns the line: `limits: 64 MiB in flight, 2 threads, 1,024 open files; the container has 128 MiB and
+/// 1.5 processors`.
 pub(crate) fn line(job: &Job, cores: usize) -> String {
     let budget = job.phases.iter().map(|phase| phase.graph.memory.bytes()).max().unwrap_or_default();
     let files = descriptor_limit().map_or_else(|| "any number of".to_owned(), count);

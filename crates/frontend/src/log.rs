@@ -1,9 +1,10 @@
 //! Prints log events of the engine and of libraries, one line each, without garbling the lines of progress.
 //! For a source `internal_logs`, log events also become messages.
 //!
-//! A line of JSON has the time, the level, the component, the message, the module and the fields. The component is the
-//! name with which the message begins, if the run has such a component: people read it there too. A span around each
-//! task was rejected: a source calls the transforms behind it, so they would log in its name.
+//! A line of JSON has the time, the level, the component, the message, the module and the fields. The
+//! component is the name with which the message begins, if the run has such a component: people read it there
+//! too. A span around each task was rejected: a source calls the transforms behind it, so they would log in
+//! its name.
 
 use std::collections::BTreeSet;
 use std::fmt;

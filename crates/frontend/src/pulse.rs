@@ -1,13 +1,14 @@
 //! Whether the threads of a run make progress.
 //!
-//! The workers of the runtime count how often they wait and how long they were busy. A worker that does not wait, and
-//! whose counts stay as they are, has been in one step for that long: it computes, or is blocked. The thread that
-//! drives the run calls [`Pulse::tick`], so a thread of its own that reads the pulse also notices if that one is
-//! blocked. A worker with much to do shows its counts once in 61 steps, so a time that means something is minutes.
-//! Threads that components have for themselves are not observed: they may wait for input for days.
+//! The workers of the runtime count how often they wait and how long they were busy. A worker that does not
+//! wait, and whose counts stay as they are, has been in one step for that long: it computes, or is blocked.
+//! The thread that drives the run calls [`Pulse::tick`], so a thread of its own that reads the pulse also
+//! notices if that one is blocked. A worker with much to do shows its counts once in 61 steps, so a time that
+//! means something is minutes. Threads that components have for themselves are not observed: they may wait
+//! for input for days.
 //!
-//! A task on the runtime that notes the time was rejected: it runs on any worker that is free, so one blocked worker
-//! among several would never be noticed.
+//! A task on the runtime that notes the time was rejected: it runs on any worker that is free, so one blocked
+//! worker among several would never be noticed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

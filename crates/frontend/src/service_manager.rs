@@ -1,11 +1,12 @@
 //! Tells a service manager, such as systemd, how a run goes: the protocol of `sd_notify`.
 //!
-//! Each message is a datagram of lines `NAME=VALUE` to the socket that the variable `NOTIFY_SOCKET` names. The protocol
-//! is described in sd_notify(3); it is four lines of code, so a library was rejected.
+//! Each message is a datagram of lines `NAME=VALUE` to the socket that the variable `NOTIFY_SOCKET` names.
+//! The protocol is described in sd_notify(3); it is four lines of code, so a library was rejected.
 //!
-//! A thread of its own sends the messages: also between two runs of `--repeat`, and while the threads of the run are
-//! busy. It sends no `WATCHDOG=1` while a thread of the run makes no progress (see [`Pulse`]), so that the service manager
-//! ends and restarts a process that is stuck. A sink that waits for a server is not stuck.
+//! A thread of its own sends the messages: also between two runs of `--repeat`, and while the threads of the
+//! run are busy. It sends no `WATCHDOG=1` while a thread of the run makes no progress (see [`Pulse`]), so
+//! that the service manager ends and restarts a process that is stuck. A sink that waits for a server is not
+//! stuck.
 //!
 //! See docs/decisions/097-a-service-is-watched-from-outside.md.
 
@@ -54,7 +55,8 @@ struct Shared {
 #[derive(Default)]
 struct Current {
     handle: Option<Handle>,
-    /// True once the components of a run were built and ran. A short job may have ended before the thread looks.
+    /// True once the components of a run were built and ran. A short job may have ended before the thread
+    /// looks.
     was_started: bool,
     /// True once a signal asked the process to end.
     is_stopping: bool,

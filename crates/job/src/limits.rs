@@ -1,11 +1,12 @@
-//! The limits that a container or a service manager sets for this process: control groups of Linux, of version 1 and 2.
+//! The limits that a container or a service manager sets for this process: control groups of Linux, of
+//! version 1 and 2.
 //!
-//! `/proc/self/cgroup` names the group of the process, `/proc/self/mountinfo` where its files are. The limits of the
-//! groups above it apply as well, so the lowest one counts. What cannot be read is no limit: a program outside of a
-//! container has none.
+//! `/proc/self/cgroup` names the group of the process, `/proc/self/mountinfo` where its files are. The limits
+//! of the groups above it apply as well, so the lowest one counts. What cannot be read is no limit: a program
+//! outside of a container has none.
 //!
-//! The number of threads is not derived here: the standard library reads the quota of the processor by itself (see
-//! [`cores`](crate::cores)).
+//! The number of threads is not derived here: the standard library reads the quota of the processor by itself
+//! (see [`cores`](crate::cores)).
 
 use std::fs::File;
 use std::io::Read;
@@ -82,8 +83,8 @@ impl Limits {
         }
     }
 
-    /// The budget of a run whose configuration has none: [`DEFAULT_MEMORY`], or less if the process may not have so
-    /// much.
+    /// The budget of a run whose configuration has none: [`DEFAULT_MEMORY`], or less if the process may not
+    /// have so much.
     #[must_use]
     pub fn usual_memory(&self) -> ByteSize {
         let Some(limit) = self.memory else { return DEFAULT_MEMORY };
@@ -145,8 +146,8 @@ impl<'a> Mount<'a> {
         }
     }
 
-    /// The directories of a group and of those above it. In a container, the directory of its group may be mounted in
-    /// place of the whole tree.
+    /// The directories of a group and of those above it. In a container, the directory of its group may be
+    /// mounted in place of the whole tree.
     fn folders_of(&self, group: &Group<'_>) -> Vec<PathBuf> {
         let below = Path::new(group.path).strip_prefix(&self.root).unwrap_or(Path::new(""));
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

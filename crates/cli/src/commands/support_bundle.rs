@@ -11,10 +11,10 @@ use crate::version;
 
 /// Writes one file with what others need to find a fault, without secrets and without data.
 ///
-/// The file has the configurations, before variables take their places in them, and how they would run; or their
-/// mistakes; the version, the features, the limits of the process and of the container; and the names and sizes of
-/// the files of the state. With `--metrics`, it also has the metrics and the health of a run. The command prints
-/// what is in the file. It runs nothing, and may be used while a run is active.
+/// The file has the configurations, before variables take their places in them, and how they would run; or
+/// their mistakes; the version, the features, the limits of the process and of the container; and the names
+/// and sizes of the files of the state. With `--metrics`, it also has the metrics and the health of a run.
+/// The command prints what is in the file. It runs nothing, and may be used while a run is active.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg support-bundle orders.yaml --state state -o support.tar.gz

@@ -1,16 +1,17 @@
 //! Dead letters of a running process, for another process of the same user.
 //!
-//! The database has one process at a time, so a second one cannot read it. The process that has it open answers
-//! instead: a thread serves the dead letters on a local socket, and `thalweg errors list` and `show` ask there. To read
-//! the files of the database without its lock was rejected: they change while they are read, and opening them writes.
+//! The database has one process at a time, so a second one cannot read it. The process that has it open
+//! answers instead: a thread serves the dead letters on a local socket, and `thalweg errors list` and `show`
+//! ask there. To read the files of the database without its lock was rejected: they change while they are
+//! read, and opening them writes.
 //!
-//! The socket has an abstract name, made of the device and the inode of the directory. So a killed process leaves no file
-//! behind in the directory, whose files are compared with their inventory, and the path may have any length. Such
-//! a name has no rights: each side looks at the user of the other one. Linux has abstract names; elsewhere, dead
-//! letters can be listed while no run uses them.
+//! The socket has an abstract name, made of the device and the inode of the directory. So a killed process
+//! leaves no file behind in the directory, whose files are compared with their inventory, and the path may
+//! have any length. Such a name has no rights: each side looks at the user of the other one. Linux has
+//! abstract names; elsewhere, dead letters can be listed while no run uses them.
 //!
-//! A client asks for a page, a line of JSON, and gets lines of JSON. Each page is a connection, so that a client that
-//! shows a page for an hour holds nothing here. One client is served at a time.
+//! A client asks for a page, a line of JSON, and gets lines of JSON. Each page is a connection, so that a
+//! client that shows a page for an hour holds nothing here. One client is served at a time.
 //!
 //! See docs/decisions/097-a-service-is-watched-from-outside.md.
 

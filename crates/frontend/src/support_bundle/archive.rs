@@ -1,7 +1,8 @@
 //! A compressed archive of a few small files: `tar` and `gzip`.
 //!
 //! Only plain files with short names are written, which is one header of [POSIX.1
-//! `ustar`](https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html) each. A library for that was rejected.
+//! `ustar`](https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html) each. A library for that was
+//! rejected.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};

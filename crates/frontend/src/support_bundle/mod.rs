@@ -1,9 +1,9 @@
 //! `thalweg support-bundle`: what others need to find a fault, in one file, without secrets and without data.
 //!
-//! A file is made of texts that this program prints elsewhere too. A configuration is written as its author wrote it,
-//! before variables and files take their places in it. Beyond what every text of this program leaves out, the value of
-//! each option that is named like a secret is left out, however short it is. Nothing of the state but the names and sizes
-//! of its files is read, so a bundle can be made while a run uses it.
+//! A file is made of texts that this program prints elsewhere too. A configuration is written as its author
+//! wrote it, before variables and files take their places in it. Beyond what every text of this program
+//! leaves out, the value of each option that is named like a secret is left out, however short it is. Nothing
+//! of the state but the names and sizes of its files is read, so a bundle can be made while a run uses it.
 
 mod archive;
 mod host;
@@ -53,7 +53,8 @@ pub struct BundleOptions {
 /// Writes a bundle, and prints what is in it.
 ///
 /// # Errors
-/// If the file exists or cannot be written. A configuration with mistakes is no error: its mistakes are in the bundle.
+/// If the file exists or cannot be written. A configuration with mistakes is no error: its mistakes are in
+/// the bundle.
 pub fn support_bundle(options: &BundleOptions) -> Result<Exit, CommandError> {
     if options.state.is_some() && options.configs.len() > 1 {
         let text = "`--state` is the state of one configuration: make a bundle for each";
@@ -149,8 +150,8 @@ enum Place {
     Secret,
 }
 
-/// Returns a tree with `…` in place of each value that is named like a secret. The name of a variable or of a file
-/// stays.
+/// Returns a tree with `…` in place of each value that is named like a secret. The name of a variable or of a
+/// file stays.
 fn without_secrets(node: &Node, place: Place) -> Node {
     let value = match &node.value {
         Value::String(text) if text.contains('$') && (place == Place::Open || is_reference(text)) => {
