@@ -63,7 +63,7 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     })
 }
 
-/// What all runs of a process share.
+/// Things that all runs of a process share.
 struct Around<'a> {
     signals: &'a Signals,
     manager: Option<&'a Arc<ServiceManager>>,

@@ -210,7 +210,7 @@ impl View {
     }
 }
 
-/// What a run has moved: `: 1,204 messages read, 1,200 written, 4 errors`.
+/// The messages that a run has moved: `: 1,204 messages read, 1,200 written, 4 errors`.
 fn moved(handle: &Handle, components: &[ComponentCounts]) -> String {
     let sum = |role: &str, of: fn(&ComponentCounts) -> u64| {
         components.iter().filter(|counts| counts.role == role).map(of).sum::<u64>()
@@ -224,7 +224,7 @@ fn moved(handle: &Handle, components: &[ComponentCounts]) -> String {
     text
 }
 
-/// What was sent, and what is due.
+/// The messages that were sent, from which follows which are due.
 struct Report {
     watchdog: Option<Duration>,
     is_ready: bool,

@@ -2,8 +2,8 @@
 //! version 1 and 2.
 //!
 //! `/proc/self/cgroup` names the group of the process, `/proc/self/mountinfo` where its files are. The limits
-//! of the groups above it apply as well, so the lowest one counts. What cannot be read is no limit: a program
-//! outside of a container has none.
+//! of the groups above it apply as well, so the lowest one counts. A file that cannot be read is no limit: a
+//! program outside of a container has none.
 //!
 //! The number of threads is not derived here: the standard library reads the quota of the processor by itself
 //! (see [`cores`](crate::cores)).

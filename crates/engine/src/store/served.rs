@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 const ROOT: u32 = 0;
 
-/// What a client asks for.
+/// A request for a page.
 #[derive(Serialize, Deserialize)]
 struct Request {
     /// Only letters with higher numbers.

@@ -11,7 +11,7 @@ use crate::print::now;
 /// At most this many bytes of a file are read.
 const LONGEST: u64 = 64 << 10;
 
-/// What is known about the machine. Its name and addresses are not part of it.
+/// Facts about the machine, without its name and addresses.
 pub(super) fn facts() -> Value {
     let Limits { memory, processors } = Limits::of_this_process();
     json!({

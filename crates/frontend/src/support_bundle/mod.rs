@@ -35,7 +35,7 @@ const MOST_FILES: usize = 10_000;
 /// Only this user may read the bundle.
 const MODE: u32 = 0o600;
 
-/// What a bundle is made of.
+/// The parts of a bundle, and its file.
 #[derive(Debug, Clone, Default)]
 pub struct BundleOptions {
     /// The configurations.
