@@ -81,7 +81,7 @@ fn asked(address: &str, path: &str) -> (u16, String) {
 fn tells(house: &House, socket: &UnixDatagram, address: &str) {
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let lines = |until: &str| {
-        let mut received = Vec::new();
+        let mut received: Vec<String> = Vec::new();
         let mut message = [0; 4096];
         while !received.iter().any(|line| line == until) {
             let length = socket.recv(&mut message).unwrap_or_else(|error| panic!("no {until}: {error}"));
