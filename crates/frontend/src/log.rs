@@ -37,18 +37,21 @@ static COMPONENTS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Lets lines of JSON name the components of a run.
 pub(crate) fn name_components(graph: &Graph) {
+    *COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner) = names_of(graph);
+}
+
+fn names_of(graph: &Graph) -> BTreeSet<String> {
     let transforms = graph.pipelines.iter().flat_map(|pipeline| &pipeline.transforms);
-    let sources = graph.sources.iter().map(|source| source.name.to_string());
     let transforms = transforms.map(|transform| transform.name.to_string());
+    let sources = graph.sources.iter().map(|source| source.name.to_string());
     let sinks = graph.sinks.iter().map(|sink| sink.name.to_string());
-    *COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner) =
-        sources.chain(transforms).chain(sinks).collect();
+    sources.chain(transforms).chain(sinks).collect()
 }
 
 /// The component that a message begins with: `` `out`: … ``.
-fn component_of(message: &str) -> Option<&str> {
+fn component_of<'m>(message: &'m str, names: &BTreeSet<String>) -> Option<&'m str> {
     let (name, _) = message.strip_prefix('`')?.split_once('`')?;
-    COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner).contains(name).then_some(name)
+    names.contains(name).then_some(name)
 }
 
 /// Receives a log event instead of the standard error output: its level, and its text with its fields.
@@ -182,11 +185,12 @@ where
         event.record(&mut seen);
         let level = event.metadata().level();
         if self.json {
+            let names = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
             let mut line = json!({
                 "event": "log",
                 "time": now(),
                 "level": level.as_str().to_lowercase(),
-                "component": component_of(&seen.message),
+                "component": component_of(&seen.message, &names),
                 "message": seen.message,
                 "module": event.metadata().target(),
             });
@@ -233,7 +237,7 @@ mod tests {
                     sinks: { out: discard }\n";
         let document = Document::parse("c.yaml", text).unwrap();
         let graph = thalweg_engine::read(&document, &thalweg_job::registry()).unwrap();
-        super::name_components(&graph);
+        let names = super::names_of(&graph);
         for (message, component) in [
             ("`out`: no answer", Some("out")),
             ("`main.drop` has no column `x`", Some("main.drop")),
@@ -241,7 +245,7 @@ mod tests {
             ("`out", None),
             ("out", None),
         ] {
-            assert_eq!(super::component_of(message), component, "{message}");
+            assert_eq!(super::component_of(message, &names), component, "{message}");
         }
     }
 
