@@ -135,7 +135,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--drain-timeout", metavar="TIME", help="how long a stopped run may deliver what is in flight (60s)"
     )
-    command.add_argument("--listen", metavar="ADDRESS:PORT", help="serve /metrics and /health here")
+    command.add_argument("--listen", metavar="ADDRESS:PORT", help="serve /metrics, /health and /ready here")
     command.add_argument("--limit", type=_number(1), metavar="N", help="end each source after N messages or files")
     command.add_argument(
         "--dry-run", action="store_true", help="show what would be written, and write, remove and acknowledge nothing"

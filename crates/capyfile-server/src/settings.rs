@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::DEFAULT_MEMORY;
-use thalweg_job::{LoadError, cores};
+use thalweg_job::{Limits, LoadError, cores};
 use thalweg_net::tls::TlsServer;
 
 use crate::health::Check;
@@ -76,7 +75,7 @@ impl Settings {
             max_file_bytes: ByteSize(1 << 30),
             max_request_bytes: ByteSize(4 << 30),
             max_files: 100,
-            memory: DEFAULT_MEMORY,
+            memory: Limits::of_this_process().usual_memory(),
             cores: cores(),
             drain_timeout: drain_timeout.or(shutdown).unwrap_or(USUAL_DRAIN_TIMEOUT),
         })

@@ -7,10 +7,12 @@ pub const SHORT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("THALWEG_BUILT_FROM"), ", ", env!("THALWEG_TARGET"), ")");
 
 /// The optional features, and whether the program has them.
-const FEATURES: [(&str, bool); 5] = [
+const FEATURES: [(&str, bool); 7] = [
     ("avif", cfg!(feature = "avif")),
     ("geoip", cfg!(feature = "geoip")),
     ("images", cfg!(feature = "images")),
+    ("kafka", cfg!(feature = "kafka")),
+    ("nats", cfg!(feature = "nats")),
     ("parquet", cfg!(feature = "parquet")),
     ("stores", cfg!(feature = "stores")),
 ];

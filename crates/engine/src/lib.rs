@@ -66,6 +66,8 @@ pub use settings::{
     PipelineSettings, Settings, WhenBufferFull, WhenFull,
 };
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
+#[cfg(target_os = "linux")]
+pub use store::RunningLetters;
 pub use store::fuzzing;
 pub use store::{Added, DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Owner, Store};
 pub use temporary::Temporaries;

@@ -1,5 +1,5 @@
-//! The commands `run`, `check`, `convert`, `copy`, `errors` and `buffer`, without a parser. The program
-//! `thalweg` and `python -m thalweg` share them.
+//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer` and `support-bundle`, without a parser.
+//! The program `thalweg` and `python -m thalweg` share them.
 //!
 //! Each command takes plain options, prints text for people or JSON for programs, and returns an exit code or
 //! a [`CommandError`]. The program parses its command line with clap, Python with argparse. Progress,
@@ -21,15 +21,20 @@ mod copy;
 pub mod errors;
 mod exit;
 pub mod format;
+mod health;
+mod limits;
 pub mod log;
 mod metrics_server;
 mod paint;
 pub mod print;
 mod progress;
+mod pulse;
 mod repeat;
 mod run;
 mod screen;
+mod service_manager;
 mod summary;
+mod support_bundle;
 mod write_new;
 
 pub use check::{CheckOptions, check, described};
@@ -41,4 +46,5 @@ pub use paint::Paint;
 pub use repeat::Repeat;
 pub use run::{RunRequest, run};
 pub use screen::{Screen, Show};
+pub use support_bundle::{BundleOptions, support_bundle};
 pub use write_new::write_new;

@@ -1,12 +1,19 @@
 //! Prints log events of the engine and of libraries, one line each, without garbling the lines of progress.
 //! For a source `internal_logs`, log events also become messages.
+//!
+//! A line of JSON has the time, the level, the component, the message, the module and the fields. The
+//! component is the name with which the message begins, if the run has such a component: people read it there
+//! too. A span around each task was rejected: a source calls the transforms behind it, so they would log in
+//! its name.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
+use thalweg_engine::Graph;
 use thalweg_job::{LoadError, LogCollector, LogEvent};
 use thalweg_local::report;
 use thalweg_local::sources::internal_logs::LOG_VARIABLE;
@@ -20,9 +27,32 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
+use crate::print::now;
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// The names of the components of the current run.
+static COMPONENTS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Lets lines of JSON name the components of a run.
+pub(crate) fn name_components(graph: &Graph) {
+    *COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner) = names_of(graph);
+}
+
+fn names_of(graph: &Graph) -> BTreeSet<String> {
+    let transforms = graph.pipelines.iter().flat_map(|pipeline| &pipeline.transforms);
+    let transforms = transforms.map(|transform| transform.name.to_string());
+    let sources = graph.sources.iter().map(|source| source.name.to_string());
+    let sinks = graph.sinks.iter().map(|sink| sink.name.to_string());
+    sources.chain(transforms).chain(sinks).collect()
+}
+
+/// The component that a message begins with: `` `out`: … ``.
+fn component_of<'m>(message: &'m str, names: &BTreeSet<String>) -> Option<&'m str> {
+    let (name, _) = message.strip_prefix('`')?.split_once('`')?;
+    names.contains(name).then_some(name)
+}
 
 /// Receives a log event instead of the standard error output: its level, and its text with its fields.
 pub type Diversion = fn(level: Level, text: String);
@@ -155,10 +185,14 @@ where
         event.record(&mut seen);
         let level = event.metadata().level();
         if self.json {
+            let names = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
             let mut line = json!({
                 "event": "log",
+                "time": now(),
                 "level": level.as_str().to_lowercase(),
+                "component": component_of(&seen.message, &names),
                 "message": seen.message,
+                "module": event.metadata().target(),
             });
             if let (false, Some(line)) = (seen.fields.is_empty(), line.as_object_mut()) {
                 line.insert("fields".to_owned(), Value::Object(seen.fields));
@@ -194,6 +228,25 @@ mod tests {
         let mut screen = Screen::new(Show { quiet: true, warns: true, ..Show::default() });
         let outcome = JobRun::prepare(job, RunOptions::default(), &mut screen).unwrap().run(&mut screen);
         assert_eq!(outcome.unwrap().failure(), None);
+    }
+
+    #[test]
+    fn the_component_of_a_message_is_one_of_the_run() {
+        let text = "sources: { in: { generate: { lines: [a] } } }\n\
+                    pipelines: { main: { from: in, transforms: [drop: x], to: out } }\n\
+                    sinks: { out: discard }\n";
+        let document = Document::parse("c.yaml", text).unwrap();
+        let graph = thalweg_engine::read(&document, &thalweg_job::registry()).unwrap();
+        let names = super::names_of(&graph);
+        for (message, component) in [
+            ("`out`: no answer", Some("out")),
+            ("`main.drop` has no column `x`", Some("main.drop")),
+            ("`other`: no answer", None),
+            ("`out", None),
+            ("out", None),
+        ] {
+            assert_eq!(super::component_of(message, &names), component, "{message}");
+        }
     }
 
     #[test]

@@ -19,12 +19,18 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_engine::{ComponentCounts, Error, Handle};
 use thalweg_job::{LoadError, descriptors_for_clients};
-use thalweg_redact::redacted;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::health;
+use crate::pulse::Pulse;
+
 /// The paths that are served.
-const PATHS: &str = "/metrics  counters, for Prometheus\n/health   200 if all is well, 503 and why if not\n";
+const PATHS: &str = "\
+/metrics  counters, for Prometheus
+/health   200 if every component works, 503 and why if not
+/ready    200 while the run takes input, 503 before and after
+";
 
 /// The largest number of connections that are served at the same time. It is smaller if this process may have
 /// few files open.
@@ -39,21 +45,28 @@ const LEAST: Duration = Duration::from_secs(1);
 /// The server.
 pub struct MetricsServer {
     listener: TcpListener,
+    run: Observed,
+}
+
+/// The run that is observed.
+#[derive(Clone)]
+struct Observed {
     handle: Handle,
+    pulse: Pulse,
     begun: Instant,
 }
 
 impl MetricsServer {
     /// Binds the address before the run starts, so that an address in use is an early error. It is called
     /// within a runtime.
-    pub fn bind(address: SocketAddr, handle: Handle) -> Result<Self, LoadError> {
+    pub(crate) fn bind(address: SocketAddr, handle: Handle, pulse: Pulse) -> Result<Self, LoadError> {
         let bound = std::net::TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             TcpListener::from_std(listener)
         });
         let listener =
             bound.map_err(|error| Error::permanent(format!("cannot listen on {address}: {error}")))?;
-        Ok(Self { listener, handle, begun: Instant::now() })
+        Ok(Self { listener, run: Observed { handle, pulse, begun: Instant::now() } })
     }
 
     /// The address, with the port that the system chose if none was given.
@@ -77,7 +90,7 @@ impl MetricsServer {
                 }
             };
             open.make_room(most).await;
-            open.begin(converse(stream, self.handle.clone(), self.begun));
+            open.begin(converse(stream, self.run.clone()));
         }
     }
 }
@@ -118,9 +131,9 @@ impl Open {
 }
 
 /// Answers a client's request.
-async fn converse(stream: TcpStream, handle: Handle, begun: Instant) {
+async fn converse(stream: TcpStream, run: Observed) {
     let service = service_fn(|request| {
-        let answer = answer(&request, &handle, begun);
+        let answer = answer(&request, &run);
         async { Ok::<_, Infallible>(answer) }
     });
     let mut server = http1::Builder::new();
@@ -133,18 +146,19 @@ async fn converse(stream: TcpStream, handle: Handle, begun: Instant) {
     }
 }
 
-fn answer(request: &Request<Incoming>, handle: &Handle, begun: Instant) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, run: &Observed) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n".to_owned());
     }
     match request.uri().path() {
         "/metrics" => {
-            let mut answer = text(StatusCode::OK, metrics(handle, begun));
+            let mut answer = text(StatusCode::OK, metrics(run));
             let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
             answer.headers_mut().insert(CONTENT_TYPE, format);
             answer
         }
-        "/health" => health(handle),
+        "/health" => json(health::health(&run.handle, run.pulse.still_for())),
+        "/ready" => json(health::ready(&run.handle)),
         "/" => text(StatusCode::OK, PATHS.to_owned()),
         _ => text(StatusCode::NOT_FOUND, format!("there is:\n{PATHS}")),
     }
@@ -157,19 +171,12 @@ fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     answer
 }
 
-/// Reports each component that cannot work at present, a line each.
-fn health(handle: &Handle) -> Response<Full<Bytes>> {
-    let counts = handle.counts();
-    let failing = counts.iter().filter_map(|counts| Some((counts, counts.retrying.as_ref()?)));
-    let mut lines = String::new();
-    for (component, problem) in failing {
-        let _ = writeln!(lines, "{} ({}): {}", component.name, component.kind, redacted(problem));
-    }
-    match (lines.is_empty(), handle.is_stopping()) {
-        (false, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),
-        (true, true) => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
-        (true, false) => text(StatusCode::OK, "ok\n".to_owned()),
-    }
+/// Answers 200 if all is well, and 503 if not, with an object.
+fn json((is_well, object): (bool, serde_json::Value)) -> Response<Full<Bytes>> {
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut answer = text(status, format!("{object}\n"));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
 }
 
 /// A counter of components: its name, its help, and its value.
@@ -189,7 +196,7 @@ const COUNTERS: [Counter; 9] = [
     ("retrying", "1 while it retries a temporary error.", |c| f64::from(u8::from(c.retrying.is_some()))),
 ];
 
-fn metrics(handle: &Handle, begun: Instant) -> String {
+fn metrics(Observed { handle, begun, .. }: &Observed) -> String {
     let counts = handle.counts();
     let mut out = String::new();
     for (name, help, value) in COUNTERS {
@@ -208,6 +215,16 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
             "dead_letters_total",
             "Messages kept because they could not be processed.",
             handle.dead_letters() as f64,
+        ),
+        (
+            "dead_letters_dropped_total",
+            "Dead letters dropped because there were too many.",
+            handle.dead_letters_dropped() as f64,
+        ),
+        (
+            "dead_letters_full",
+            "1 while rejected messages wait because the dead letters are full.",
+            f64::from(u8::from(handle.dead_letters_full().is_some())),
         ),
         ("uptime_seconds", "The time since the start of the run.", begun.elapsed().as_secs_f64()),
     ];

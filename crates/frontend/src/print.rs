@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use chrono::{SecondsFormat, Utc};
 use serde_json::json;
 use thalweg_redact::{for_terminal, redacted};
 
@@ -48,7 +49,10 @@ pub fn err_json(text: &str) {
 #[must_use]
 pub fn event(json: bool, quiet: bool, name: &str, text: &str) -> String {
     if json {
-        return format!("{}\n", json!({ "event": name, "message": for_terminal(text, false) }));
+        return format!(
+            "{}\n",
+            json!({ "event": name, "time": now(), "message": for_terminal(text, false) })
+        );
     }
     if quiet {
         return String::new();
@@ -60,6 +64,12 @@ pub fn event(json: bool, quiet: bool, name: &str, text: &str) -> String {
         Some((word, rest)) => format!("{start}{}{rest}\n", paint.yellow(&format!("{word}:"))),
         None => format!("{start}{}\n", paint.dim(text)),
     }
+}
+
+/// The present time in lines of JSON: `2026-11-25T13:42:47.123Z`.
+#[must_use]
+pub(crate) fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// The width of the terminal in columns: `COLUMNS`, or what the terminal reports, or 80.

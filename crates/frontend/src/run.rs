@@ -1,15 +1,19 @@
 //! Runs a configuration and shows it.
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::sync::Arc;
 
 use thalweg_job::{Configuration, DryRun, JobRun, Outcome, Overrides, RunOptions, Signals};
 use thalweg_redact::for_terminal;
 
 use crate::exit::{CommandError, Exit};
+use crate::limits;
 use crate::paint::Paint;
 use crate::print;
+use crate::pulse::Pulse;
 use crate::repeat::{Repeat, repeated};
 use crate::screen::{Screen, Show};
+use crate::service_manager::ServiceManager;
 use crate::summary;
 
 /// How to run a configuration.
@@ -45,13 +49,31 @@ pub struct RunRequest {
 pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, CommandError> {
     // One value for all runs, so that a signal between two of them counts.
     let signals = Signals::new()?;
-    repeated(request.repeat, request.show.json, &signals, || once(configuration, request, &signals))
+    let pulse = Pulse::default();
+    let manager = ServiceManager::of_the_environment(&pulse, request.show.json).map(Arc::new);
+    let around = Around { signals: &signals, manager: manager.as_ref(), pulse: &pulse };
+    repeated(request.repeat, request.show.json, &signals, || {
+        let ended = once(configuration, request, &around);
+        // A run that could not begin has not said that it ended.
+        around.pulse.end();
+        if let Some(manager) = around.manager {
+            manager.end();
+        }
+        ended
+    })
+}
+
+/// Things that all runs of a process share.
+struct Around<'a> {
+    signals: &'a Signals,
+    manager: Option<&'a Arc<ServiceManager>>,
+    pulse: &'a Pulse,
 }
 
 fn once(
     configuration: &Configuration,
     request: &RunRequest,
-    signals: &Signals,
+    around: &Around<'_>,
 ) -> Result<Exit, CommandError> {
     let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
     let Show { json, quiet, verbose, .. } = request.show;
@@ -77,9 +99,13 @@ fn once(
     };
     // Progress would garble the lines of file events.
     let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
-    let mut screen = Screen::new(show).with_events(events.clone()).reporting(report);
+    let screen = Screen::new(show).with_events(events.clone()).reporting(report);
+    let mut screen = screen.managed(around.manager.cloned(), around.pulse);
+    if verbose {
+        print::err(&print::event(json, false, "limits", &limits::line(&job, request.options.cores)));
+    }
     let options = RunOptions {
-        signals: Some(signals.clone()),
+        signals: Some(around.signals.clone()),
         dry_run: request.dry_run.then(|| DryRun::new(Box::new(stdout()))),
         ..request.options.clone()
     };

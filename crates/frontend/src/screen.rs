@@ -10,7 +10,9 @@ use crate::log;
 use crate::metrics_server::MetricsServer;
 use crate::print;
 use crate::progress::{Progress, Watching};
+use crate::pulse::Pulse;
 use crate::run::Report;
+use crate::service_manager::ServiceManager;
 
 /// The output that a user wants.
 #[derive(Debug, Clone, Default)]
@@ -34,13 +36,23 @@ pub struct Screen {
     report: Option<Report>,
     progress: Option<Progress>,
     watching: Option<Watching>,
+    pulse: Pulse,
+    manager: Option<Arc<ServiceManager>>,
 }
 
 impl Screen {
     /// Shows nothing yet.
     #[must_use]
     pub fn new(show: Show) -> Self {
-        Self { show, events: None, report: None, progress: None, watching: None }
+        Self {
+            show,
+            events: None,
+            report: None,
+            progress: None,
+            watching: None,
+            pulse: Pulse::default(),
+            manager: None,
+        }
     }
 
     /// Prints the events of files.
@@ -54,6 +66,14 @@ impl Screen {
     #[must_use]
     pub(crate) fn reporting(mut self, report: Report) -> Self {
         self.report = Some(report);
+        self
+    }
+
+    /// Lets `manager` see how the run goes, by this pulse.
+    #[must_use]
+    pub(crate) fn managed(mut self, manager: Option<Arc<ServiceManager>>, pulse: &Pulse) -> Self {
+        self.manager = manager;
+        self.pulse = pulse.clone();
         self
     }
 
@@ -76,6 +96,7 @@ impl Screen {
 impl Observer for Screen {
     fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
         let progress = Progress::new(&phase.graph, &self.show);
+        log::name_components(&phase.graph);
         // The log is set up once per process. Embedders may collect logs in a later run.
         let collects =
             self.show.warns || phase.graph.sources.iter().any(|source| source.config.collects_logs());
@@ -93,27 +114,44 @@ impl Observer for Screen {
     }
 
     fn begin(&mut self, _: &Phase, handle: &Handle) -> Result<(), LoadError> {
+        self.pulse.begin();
+        if let Some(manager) = &self.manager {
+            manager.begin(handle);
+        }
         self.watching = self.progress.take().map(|progress| progress.watch(handle.clone()));
         for &address in &self.show.listen {
-            let server = MetricsServer::bind(address, handle.clone())?;
+            let server = MetricsServer::bind(address, handle.clone(), self.pulse.clone())?;
             self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
             tokio::spawn(server.run());
         }
         Ok(())
     }
 
+    fn tick(&mut self, _: &Handle) {
+        self.pulse.tick();
+    }
+
     fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Stopping => self.tell(
-                "stopping",
-                "stopping: data in flight is delivered first; signal again to stop at once",
-            ),
+            Notice::Stopping => {
+                if let Some(manager) = &self.manager {
+                    manager.stopping();
+                }
+                self.tell(
+                    "stopping",
+                    "stopping: data in flight is delivered first; signal again to stop at once",
+                );
+            }
             Notice::Reopening => self.tell("reopening", "reopening: sinks continue in new files"),
             Notice::Abandoned => self.end_progress(),
         }
     }
 
     fn end(&mut self, _: &Phase, outcome: &Outcome) {
+        self.pulse.end();
+        if let Some(manager) = &self.manager {
+            manager.end();
+        }
         self.end_progress();
         if outcome.reader_is_gone() {
             return;

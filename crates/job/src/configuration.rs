@@ -13,6 +13,7 @@ use crate::environment::{EtcdLookup, FETCH_TIMEOUT, wait};
 use crate::error::{LoadError, did_you_mean};
 use crate::identity::Identity;
 use crate::job::{Job, Overrides, Phase, restrict};
+use crate::limits::Limits;
 
 /// The path that stands for the standard input.
 const STDIN: &str = "-";
@@ -254,7 +255,11 @@ impl Configuration {
             let read = if self.dialect.is_native() { read_checked } else { read };
             let mut graph = read(&found.document, registry)?;
             self.refuse_stdin_twice(&graph)?;
-            graph.memory = overrides.memory.unwrap_or(graph.memory);
+            graph.memory = match overrides.memory {
+                Some(memory) => memory,
+                None if found.document.root().get("memory").is_some() => graph.memory,
+                None => Limits::of_this_process().usual_memory(),
+            };
             let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());
             let mut state_dir = identity.state_dir(&self.folder, configured, given);
             if let Some(processor) = &found.processor {

@@ -31,6 +31,7 @@ mod error;
 mod events;
 mod identity;
 mod job;
+mod limits;
 mod logs;
 mod memory;
 mod outcome;
@@ -50,6 +51,7 @@ pub use error::{LoadError, RunError, did_you_mean};
 pub use events::{FileEvents, steps};
 pub use identity::{HIDDEN, Identity};
 pub use job::{Job, Overrides, Phase};
+pub use limits::Limits;
 pub use logs::{LogCollector, LogEvent};
 pub use memory::{peak_memory, process_memory};
 pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
@@ -58,7 +60,7 @@ pub use run::signals;
 pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
 pub use thalweg_dialects::gollum::Version as GollumVersion;
 pub use thalweg_expression::{FunctionInfo, Group as FunctionGroup, aliases as function_aliases, functions};
-pub use thalweg_runtime::descriptors::for_clients as descriptors_for_clients;
+pub use thalweg_runtime::descriptors::{for_clients as descriptors_for_clients, limit as descriptor_limit};
 pub use thalweg_runtime::idle::set_before_wait;
 
 /// The components that come with thalweg.

@@ -20,6 +20,7 @@ mod schema;
 mod serve;
 #[cfg(feature = "stores")]
 mod sparse;
+mod support_bundle;
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -90,6 +91,7 @@ enum Command {
     #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
     Schema(schema::Arguments),
+    SupportBundle(support_bundle::Arguments),
     Completions(completions::Arguments),
     #[command(hide = true)]
     Reference(reference::Arguments),
@@ -99,7 +101,7 @@ impl CommandLine {
     /// True if the command prints everything as JSON, on the standard error output.
     pub fn speaks_json(&self) -> bool {
         match &self.command {
-            Command::Run(arguments) => arguments.json,
+            Command::Run(arguments) => arguments.speaks_json(),
             Command::Serve(arguments) => arguments.json,
             #[cfg(feature = "stores")]
             Command::Copy(arguments) => arguments.json,
@@ -144,6 +146,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
+        Command::SupportBundle(arguments) => support_bundle::run(arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Reference(arguments) => reference::run(&arguments),
     }

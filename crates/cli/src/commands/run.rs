@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Show};
 use thalweg_job::{Configuration, GollumVersion, Overrides, RunOptions, cores};
@@ -28,7 +28,7 @@ use super::{COMPATIBILITY, address, candidates, size, time};
 
 With --json, all output goes to the standard error output, one object per line; the standard
 output belongs to the sink `stdout`. Each object has an `event`: `listening`, `progress` (every
-10 s), `log`, `stopping`, `reopening`, and at the end `summary`, `mistakes` or `failed`.
+10 s), `log`, `stopping`, `reopening`, `limits`, and at the end `summary`, `mistakes` or `failed`.
 
 THALWEG_LOG is the level of the log: error, warn (the default), info, debug, trace.
 
@@ -51,7 +51,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// The memory for data in flight, for example `1GiB`. Overrides `memory` in the configuration. Without
-    /// either, `256MiB`.
+    /// either, `256MiB`, or less in a container with less than 320 MiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// How many cores to use. Without it, all.
@@ -62,8 +62,9 @@ pub struct Arguments {
     /// acknowledged: with `--state`, the next run sends it again.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", allow_hyphen_values = true)]
     drain_timeout: Duration,
-    /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
-    /// answers 503 with the reason while a component cannot work. May be given several times.
+    /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus; `/health`, which
+    /// answers 503 with the reason while a component cannot work; `/ready`, which answers 200 while the run
+    /// takes input. May be given several times.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Vec<SocketAddr>,
     /// End each source after this number of messages, or of files if it reads files. The rest is not read,
@@ -84,11 +85,14 @@ pub struct Arguments {
     strict: bool,
     /// Print everything as JSON on the standard error output, one object per line.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
+    /// The format of what is printed on the standard error output: `json` is the same as `--json`.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    log_format: Option<LogFormat>,
     /// Print only errors.
     #[arg(long, short)]
     quiet: bool,
-    /// Also print how the engine handed batches over.
+    /// Also print the limits that the run has found, and how the engine handed batches over.
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
     /// Run the configuration again when it has ended, until a signal stops it.
@@ -122,6 +126,20 @@ pub struct Arguments {
     compat_exit_code: bool,
 }
 
+/// The format of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Json,
+    Text,
+}
+
+impl Arguments {
+    /// True if everything is printed as JSON.
+    pub fn speaks_json(&self) -> bool {
+        self.json || self.log_format == Some(LogFormat::Json)
+    }
+}
+
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     let definition = arguments.service_definition.as_deref();
     let (configuration, names) = Configuration::given(&arguments.config, &arguments.pipelines, definition)?;
@@ -139,7 +157,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             ..RunOptions::default()
         },
         show: Show {
-            json: arguments.json,
+            json: arguments.speaks_json(),
             quiet: arguments.quiet,
             listen: arguments.listen.clone(),
             warns: false,

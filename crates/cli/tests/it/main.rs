@@ -42,6 +42,8 @@ mod pipes;
 mod planted;
 mod running;
 mod secrets;
+#[cfg(target_os = "linux")]
+mod services;
 mod serving;
 #[cfg(feature = "stores")]
 mod sparse;

@@ -453,7 +453,7 @@ sinks:
     };
     let first = count();
     while count() == first {}
-    let taken = "broken (file): ";
+    let taken = "{\"component\":\"broken\",\"kind\":\"file\",\"reason\":\"";
     while !ask("/health").contains(taken) {}
     assert!(ask("/health").starts_with("HTTP/1.1 503 "), "{}", ask("/health"));
     assert!(ask("/nothing").starts_with("HTTP/1.1 404 "));

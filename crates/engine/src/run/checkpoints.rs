@@ -28,6 +28,8 @@ use crate::Error;
 use crate::component::Transform;
 use crate::positions::Positions;
 use crate::replay::Replayed;
+#[cfg(target_os = "linux")]
+use crate::store::LettersServer;
 use crate::store::{DeadLetterId, Owner, Store};
 
 /// How often checkpoints are saved: see [`save_every`].
@@ -492,6 +494,9 @@ impl SaveTimer {
 pub(super) struct LazyStore {
     folder: PathBuf,
     owner: Option<Owner>,
+    /// Shows the dead letters to other processes. It ends before the store is closed.
+    #[cfg(target_os = "linux")]
+    server: Mutex<Option<LettersServer>>,
     open: Mutex<Option<Arc<Store>>>,
     /// The dead letters that the run processes again.
     replayed: Option<Arc<Replayed>>,
@@ -499,13 +504,27 @@ pub(super) struct LazyStore {
 
 impl LazyStore {
     pub(super) fn new(folder: PathBuf, owner: Option<Owner>) -> Self {
-        Self { folder, owner, open: Mutex::default(), replayed: None }
+        Self {
+            folder,
+            owner,
+            #[cfg(target_os = "linux")]
+            server: Mutex::default(),
+            open: Mutex::default(),
+            replayed: None,
+        }
     }
 
     /// Lets the run remove dead letters as they are settled.
     pub(super) fn replaying(&self, replayed: Arc<Replayed>) -> Self {
         let open = Mutex::new(self.opened());
-        Self { folder: self.folder.clone(), owner: self.owner.clone(), open, replayed: Some(replayed) }
+        Self {
+            folder: self.folder.clone(),
+            owner: self.owner.clone(),
+            #[cfg(target_os = "linux")]
+            server: Mutex::new(self.server.lock().take()),
+            open,
+            replayed: Some(replayed),
+        }
     }
 
     /// True if the run removes dead letters as they are settled.
@@ -535,6 +554,11 @@ impl LazyStore {
             return Ok(store.clone());
         }
         let store = Arc::new(Store::open_for(&self.folder, self.owner.as_ref())?);
+        #[cfg(target_os = "linux")]
+        match LettersServer::start(&store, &self.folder) {
+            Ok(server) => *self.server.lock() = Some(server),
+            Err(error) => tracing::debug!("dead letters cannot be listed during this run: {error}"),
+        }
         *open = Some(store.clone());
         Ok(store)
     }

@@ -1,7 +1,7 @@
 //! A run as seen from outside: its counters, and the requests that can be made to it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use thalweg_record::Budget;
@@ -20,6 +20,8 @@ pub struct Handle {
     pub(super) metrics: Arc<Vec<Arc<ComponentMetrics>>>,
     pub(super) letters: Arc<ComponentMetrics>,
     pub(super) retries: Arc<Mutex<Vec<String>>>,
+    /// True once all components are built and their tasks are started.
+    pub(super) started: Arc<AtomicBool>,
     /// How often the sinks were asked to reopen their files.
     pub(super) reopens: Arc<AtomicU64>,
     item: &'static str,
@@ -38,6 +40,7 @@ impl Handle {
             metrics: Arc::new(metrics_of(plan)),
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
+            started: Arc::default(),
             reopens: Arc::default(),
             item: if are_files { "file" } else { "message" },
         }
@@ -72,6 +75,11 @@ impl Handle {
         self.stop.is_requested()
     }
 
+    /// True once all components are built and run.
+    pub fn is_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
     /// The budget.
     pub fn budget(&self) -> &Budget {
         &self.budget
@@ -95,6 +103,11 @@ impl Handle {
     /// The number of dead letters that were dropped, the oldest first, because their limit was reached.
     pub fn dead_letters_dropped(&self) -> u64 {
         self.letters.counts().errors
+    }
+
+    /// The reason why rejected messages wait, if the store of dead letters is full and drops none.
+    pub fn dead_letters_full(&self) -> Option<String> {
+        self.letters.counts().retrying
     }
 
     /// Takes the descriptions of all retries since the last call.

@@ -44,6 +44,7 @@ mod wiring;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use thalweg_config::ByteSize;
@@ -237,8 +238,11 @@ impl Run {
             checkpoints::begin(store, &checkpoints)?;
         }
         drop((environment, self.plan));
+        let started = self.handle.started.clone();
         let supervisor = Supervisor::new(self.handle, checkpoints, failed, self.drain_timeout);
-        Ok(supervisor.run(Tasks::start(tasks).await?).await)
+        let tasks = Tasks::start(tasks).await?;
+        started.store(true, Ordering::Relaxed);
+        Ok(supervisor.run(tasks).await)
     }
 }
 

@@ -9,6 +9,8 @@ mod inventory;
 mod letter;
 mod letters;
 mod owner;
+#[cfg(target_os = "linux")]
+mod served;
 mod unflushed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,10 @@ pub use letter::{DeadLetter, KeptFile};
 use letters::Letters;
 pub use letters::{Added, DeadLetterCounts};
 pub use owner::Owner;
+#[cfg(target_os = "linux")]
+pub(crate) use served::LettersServer;
+#[cfg(target_os = "linux")]
+pub use served::RunningLetters;
 use unflushed::Unflushed;
 
 /// The files of the database that exist before it is complete.

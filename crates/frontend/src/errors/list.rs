@@ -6,11 +6,11 @@ use crate::exit::{CommandError, Exit};
 use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
 use crate::paint::Paint;
 use crate::print;
-use thalweg_engine::{DeadLetter, DeadLetterId, Store};
+use thalweg_engine::{DeadLetter, DeadLetterId};
 use thalweg_redact::{for_terminal, foreign};
 
 use super::lines::Lines;
-use super::{Filter, StateLocation, json_of, nothing_in, open};
+use super::{Filter, Shown, StateLocation, json_of, nothing_in};
 
 /// The dead letters to list.
 #[derive(Debug, Clone, Default)]
@@ -32,13 +32,13 @@ pub struct ListOptions {
 pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
     let state_dir = options.location.state_dir()?;
     let folder = &state_dir.folder;
-    let store = open(&state_dir)?;
+    let shown = Shown::find(&state_dir)?;
     let paint = Paint::stdout();
     let width = print::width().clamp(40, 160);
     let mut by_component: BTreeMap<String, u64> = BTreeMap::new();
     let mut all = 0;
     let mut lines = Lines::default();
-    for found in store.iter().flat_map(Store::letters) {
+    for found in shown.iter().flat_map(Shown::letters) {
         let (id, letter) = found?;
         if !options.filter.takes(&letter) {
             continue;
@@ -55,8 +55,8 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
     if options.json {
         return Ok(Exit::Done);
     }
-    let dropped = match &store {
-        Some(store) => store.tally().dropped,
+    let dropped = match &shown {
+        Some(shown) => shown.dropped()?,
         None => 0,
     };
     let dropped = dropped_of(dropped);

@@ -9,7 +9,9 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use thalweg_engine::{DeadLetter, DeadLetterId, StateDir, Store};
+#[cfg(target_os = "linux")]
+use thalweg_engine::RunningLetters;
+use thalweg_engine::{DeadLetter, DeadLetterId, Error, StateDir, Store};
 use thalweg_job::{Configuration, HIDDEN};
 use thalweg_redact::redacted;
 
@@ -94,6 +96,53 @@ fn open(state_dir: &StateDir) -> Result<Option<Store>, CommandError> {
         return Ok(None);
     }
     Ok(Some(Store::open_for(&state_dir.folder, state_dir.owner.as_ref())?))
+}
+
+/// Dead letters that can be shown.
+enum Shown {
+    /// No run uses the store.
+    Closed(Store),
+    /// The process of a run answers.
+    #[cfg(target_os = "linux")]
+    Running(RunningLetters),
+}
+
+impl Shown {
+    /// Finds the dead letters, if there are any. Looking for them must create nothing.
+    fn find(state_dir: &StateDir) -> Result<Option<Self>, CommandError> {
+        #[cfg(target_os = "linux")]
+        if let Some(running) = RunningLetters::find(&state_dir.folder, state_dir.owner.as_ref())? {
+            return Ok(Some(Self::Running(running)));
+        }
+        Ok(open(state_dir)?.map(Self::Closed))
+    }
+
+    /// The letters, oldest first.
+    fn letters(&self) -> Box<dyn Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> + '_> {
+        match self {
+            Self::Closed(store) => Box::new(store.letters()),
+            #[cfg(target_os = "linux")]
+            Self::Running(running) => Box::new(running.letters()),
+        }
+    }
+
+    /// The letter with this number.
+    fn letter(&self, id: DeadLetterId) -> Result<Option<DeadLetter>, Error> {
+        match self {
+            Self::Closed(store) => store.letter(id),
+            #[cfg(target_os = "linux")]
+            Self::Running(running) => running.letter(id),
+        }
+    }
+
+    /// The number of letters that were dropped.
+    fn dropped(&self) -> Result<u64, Error> {
+        match self {
+            Self::Closed(store) => Ok(store.tally().dropped),
+            #[cfg(target_os = "linux")]
+            Self::Running(running) => running.dropped(),
+        }
+    }
 }
 
 /// The message if there is nothing to list, remove or process.

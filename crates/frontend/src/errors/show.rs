@@ -8,7 +8,7 @@ use thalweg_engine::{DeadLetter, DeadLetterId, KeptField};
 use thalweg_redact::{for_terminal, foreign, is_unseen};
 
 use super::lines::Lines;
-use super::{StateLocation, json_of, open};
+use super::{Shown, StateLocation, json_of};
 
 /// The dead letter to show.
 #[derive(Debug, Clone, Default)]
@@ -30,9 +30,8 @@ pub struct ShowOptions {
 pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
     let state_dir = options.location.state_dir()?;
     let folder = &state_dir.folder;
-    let store = open(&state_dir)?;
-    let letter = match &store {
-        Some(store) => store.letter(options.id)?,
+    let letter = match Shown::find(&state_dir)? {
+        Some(shown) => shown.letter(options.id)?,
         None => None,
     };
     let Some(letter) = letter else {

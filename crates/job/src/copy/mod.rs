@@ -29,6 +29,7 @@ use thalweg_files::sources::standard_input::StandardInput;
 use thalweg_store::Object;
 
 use crate::error::{LoadError, RunError};
+use crate::limits::Limits;
 use crate::outcome::Outcome;
 use crate::run::{Observer, RunOptions, cores, run_graph};
 use endpoints::{Endpoints, is_stream, shown};
@@ -170,7 +171,7 @@ impl<'a> CopyJob<'a> {
         if is_stream(&endpoints.from) {
             graph.sources.iter_mut().for_each(|source| source.config = Arc::new(StandardInput));
         }
-        graph.memory = options.memory.unwrap_or(graph.memory);
+        graph.memory = options.memory.unwrap_or_else(|| Limits::of_this_process().usual_memory());
         let source = ObjectsSource::new(&endpoints.from, options.include.clone(), options.exclude.clone())
             .symlinks(options.symlinks.unwrap_or_default());
         Ok(Self { options, document, graph, cores: options.threads.unwrap_or_else(cores), endpoints, source })

@@ -1,0 +1,387 @@
+//! Dead letters of a running process, for another process of the same user.
+//!
+//! The database has one process at a time, so a second one cannot read it. The process that has it open
+//! answers instead: a thread serves the dead letters on a local socket, and `thalweg errors list` and `show`
+//! ask there. To read the files of the database without its lock was rejected: they change while they are
+//! read, and opening them writes.
+//!
+//! The socket has an abstract name, made of the device and the inode of the directory. So a killed process
+//! leaves no file behind in the directory, whose files are compared with their inventory, and the path may
+//! have any length. Such a name has no rights: each side looks at the user of the other one. Linux has
+//! abstract names; elsewhere, dead letters can be listed while no run uses them.
+//!
+//! A client asks for a page, a line of JSON, and gets lines of JSON. Each page is a connection, so that a
+//! client that shows a page for an hour holds nothing here. One client is served at a time.
+//!
+//! See docs/decisions/097-a-service-is-watched-from-outside.md.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::net::{Shutdown, shutdown, sockopt::socket_peercred};
+use serde::{Deserialize, Serialize};
+
+use super::faults::Faults;
+use super::{DeadLetter, DeadLetterId, Owner, Store, owner};
+use crate::Error;
+
+/// A page ends after this many bytes of letters.
+const PAGE: usize = 1 << 20;
+/// The longest request, and the longest line of an answer: a letter has a message as a whole.
+const LONGEST_REQUEST: u64 = 256;
+const LONGEST_ANSWER: u64 = 1 << 30;
+/// How long a side waits for the other one.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause after a failure to accept a client, such as a lack of file descriptors.
+const PAUSE: Duration = Duration::from_secs(1);
+const ROOT: u32 = 0;
+
+/// A request for a page.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    /// Only letters with higher numbers.
+    after: DeadLetterId,
+    /// At most this many.
+    most: u64,
+}
+
+/// A line of an answer.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// The first line: the number of letters that were dropped.
+    Dropped(u64),
+    Letter {
+        id: DeadLetterId,
+        letter: Box<DeadLetter>,
+    },
+    /// The last line, if there are more letters.
+    More,
+    /// The last line, after the last letter.
+    End,
+    /// The last line, if the store cannot be read.
+    Failed(String),
+}
+
+/// Returns the address of the process that has the store of this directory open.
+fn address(folder: &Path) -> io::Result<SocketAddr> {
+    let found = fs::metadata(folder)?;
+    SocketAddr::from_abstract_name(format!("thalweg-letters-{:x}-{:x}", found.dev(), found.ino()))
+}
+
+/// Returns an error unless the other side belongs to one of these users.
+fn check_peer(stream: &UnixStream, users: &[u32]) -> io::Result<()> {
+    match users.contains(&socket_peercred(stream)?.uid.as_raw()) {
+        true => Ok(()),
+        false => Err(io::Error::other("the other process belongs to another user")),
+    }
+}
+
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Serves the dead letters of an open store until it is dropped.
+pub(crate) struct LettersServer {
+    serving: Arc<Serving>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Serving {
+    listener: UnixListener,
+    /// The client that is served now.
+    client: Mutex<Option<UnixStream>>,
+    has_ended: AtomicBool,
+}
+
+impl LettersServer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the socket or the thread cannot be made.
+    pub(crate) fn start(store: &Arc<Store>, folder: &Path) -> io::Result<Self> {
+        let listener = UnixListener::bind_addr(&address(folder)?)?;
+        let serving =
+            Arc::new(Serving { listener, client: Mutex::default(), has_ended: AtomicBool::new(false) });
+        // The thread does not keep the store open.
+        let (store, own) = (Arc::downgrade(store), serving.clone());
+        let thread = thread::Builder::new().name("dead letters".to_owned());
+        let thread = thread.spawn(move || own.serve(&store))?;
+        Ok(Self { serving, thread: Some(thread) })
+    }
+}
+
+impl Drop for LettersServer {
+    fn drop(&mut self) {
+        self.serving.has_ended.store(true, Ordering::SeqCst);
+        if let Some(client) = &*self.serving.client.lock() {
+            let _ = client.shutdown(std::net::Shutdown::Both);
+        }
+        // Wakes the thread that waits for a client.
+        let _ = shutdown(&self.serving.listener, Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            // Its store must be closed before the next run opens it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Serving {
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    fn serve(&self, store: &Weak<Store>) {
+        while !self.has_ended() {
+            let accepted = self.listener.accept();
+            match accepted.and_then(|(stream, _)| Ok((stream.try_clone()?, stream))) {
+                Ok((stream, own)) => {
+                    *self.client.lock() = Some(own);
+                    // Only now can the end interrupt the answer.
+                    let Some(store) = store.upgrade().filter(|_| !self.has_ended()) else { return };
+                    if let Err(error) = answer(&stream, &store) {
+                        tracing::debug!("a client that lists dead letters got no answer: {error}");
+                    }
+                    drop(store);
+                    *self.client.lock() = None;
+                }
+                Err(_) if self.has_ended() => return,
+                Err(error) => {
+                    tracing::debug!("a client that lists dead letters was not accepted: {error}");
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Answers one request.
+fn answer(stream: &UnixStream, store: &Store) -> io::Result<()> {
+    check_peer(stream, &[own_user(), ROOT])?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = String::new();
+    BufReader::new(stream.take(LONGEST_REQUEST)).read_line(&mut request)?;
+    let Request { after, most } = serde_json::from_str(&request)?;
+    let mut out = BufWriter::new(stream);
+    let mut line = |line: &Line| -> io::Result<()> {
+        serde_json::to_writer(&mut out, line)?;
+        out.write_all(b"\n")
+    };
+    line(&Line::Dropped(store.tally().dropped))?;
+    let (mut bytes, mut count) = (0, 0);
+    let mut last = Line::End;
+    for found in store.letters_after(after) {
+        if count >= most || bytes >= PAGE {
+            last = Line::More;
+            break;
+        }
+        match found {
+            Ok((id, letter)) => {
+                bytes += letter.size();
+                count += 1;
+                line(&Line::Letter { id, letter: Box::new(letter) })?;
+            }
+            Err(error) => {
+                last = Line::Failed(error.full());
+                break;
+            }
+        }
+    }
+    line(&last)?;
+    out.flush()
+}
+
+/// The dead letters of a run in another process.
+pub struct RunningLetters {
+    folder: PathBuf,
+    /// The users that may answer: this one, root, and the user of the directory.
+    users: [u32; 3],
+}
+
+/// A part of the letters.
+struct Page {
+    dropped: u64,
+    letters: VecDeque<(DeadLetterId, DeadLetter)>,
+    /// True if there are no more.
+    is_last: bool,
+}
+
+impl RunningLetters {
+    /// Returns the letters of a directory if a run in another process uses it now.
+    ///
+    /// # Errors
+    /// If the directory belongs to another configuration.
+    pub fn find(folder: &Path, owner: Option<&Owner>) -> Result<Option<Self>, Error> {
+        let Ok(found) = fs::metadata(folder) else { return Ok(None) };
+        let this = Self { folder: folder.to_owned(), users: [own_user(), ROOT, found.uid()] };
+        if this.connect().is_err() {
+            return Ok(None);
+        }
+        if let Some(owner) = owner {
+            owner::check(folder, owner, &Faults::of(folder))?;
+        }
+        Ok(Some(this))
+    }
+
+    fn connect(&self) -> io::Result<UnixStream> {
+        let stream = UnixStream::connect_addr(&address(&self.folder)?)?;
+        check_peer(&stream, &self.users)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Returns the number of letters that were dropped.
+    ///
+    /// # Errors
+    /// If the run has ended meanwhile.
+    pub fn dropped(&self) -> Result<u64, Error> {
+        Ok(self.page(DeadLetterId::MAX, 0)?.dropped)
+    }
+
+    /// Returns the letter with this number.
+    ///
+    /// # Errors
+    /// If the run has ended meanwhile, or cannot read it.
+    pub fn letter(&self, id: DeadLetterId) -> Result<Option<DeadLetter>, Error> {
+        let mut page = self.page(id.saturating_sub(1), 1)?;
+        Ok(page.letters.pop_front().filter(|(number, _)| *number == id).map(|(_, letter)| letter))
+    }
+
+    /// Returns the letters, oldest first. New ones may appear among them.
+    pub fn letters(&self) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> {
+        let mut page = Page { dropped: 0, letters: VecDeque::new(), is_last: false };
+        let mut after = 0;
+        std::iter::from_fn(move || {
+            if page.letters.is_empty() && !page.is_last {
+                match self.page(after, u64::MAX) {
+                    Ok(next) => page = next,
+                    Err(error) => {
+                        page.is_last = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            let (id, letter) = page.letters.pop_front()?;
+            after = id;
+            Some(Ok((id, letter)))
+        })
+    }
+
+    /// Asks for a part of the letters.
+    fn page(&self, after: DeadLetterId, most: u64) -> Result<Page, Error> {
+        let faults = Faults::of(&self.folder);
+        let asked = self.ask(&Request { after, most });
+        asked.unwrap_or_else(|error| {
+            Err(faults.unopened(&format!("the run that uses it gives no answer: {error}. Try again")))
+        })
+    }
+
+    fn ask(&self, request: &Request) -> io::Result<Result<Page, Error>> {
+        let stream = self.connect()?;
+        let mut text = serde_json::to_string(request)?;
+        text.push('\n');
+        (&stream).write_all(text.as_bytes())?;
+        let mut lines = BufReader::new(&stream);
+        let mut page = Page { dropped: 0, letters: VecDeque::new(), is_last: false };
+        loop {
+            let mut text = Vec::new();
+            lines.by_ref().take(LONGEST_ANSWER).read_until(b'\n', &mut text)?;
+            let is_last = match serde_json::from_slice(&text)? {
+                Line::Dropped(dropped) => {
+                    page.dropped = dropped;
+                    continue;
+                }
+                Line::Letter { id, letter } => {
+                    page.letters.push_back((id, *letter));
+                    continue;
+                }
+                // A page without letters would be asked for again without end.
+                Line::More => page.letters.is_empty(),
+                Line::End => true,
+                Line::Failed(text) => return Ok(Err(Error::permanent(text))),
+            };
+            return Ok(Ok(Page { is_last, ..page }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::letter;
+    use super::*;
+    use crate::DeadLetterLimits;
+
+    #[test]
+    fn letters_are_listed_while_the_store_is_open_page_by_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        assert!(RunningLetters::find(folder.path(), None).unwrap().is_none());
+        let server = LettersServer::start(&store, folder.path()).unwrap();
+        let running = RunningLetters::find(folder.path(), None).unwrap().unwrap();
+        assert_eq!(running.letters().count(), 0);
+        // More than two pages.
+        let large = vec![b'x'; PAGE / 4];
+        let letters: Vec<_> = (0..9).map(|_| letter(&large)).collect();
+        store.add_letters(&letters, &DeadLetterLimits::default()).unwrap();
+        let found: Vec<_> = running.letters().collect::<Result<_, _>>().unwrap();
+        assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+        assert!(found.iter().all(|(_, found)| *found == letters[0]));
+        assert_eq!(running.letter(3).unwrap().as_ref(), letters.first());
+        assert_eq!(running.letter(10).unwrap(), None);
+        assert_eq!(running.dropped().unwrap(), 0);
+        // A client that asks for nothing does not keep the store open.
+        let silent = running.connect().unwrap();
+        drop(server);
+        drop(store);
+        assert!(running.letters().next().unwrap().is_err());
+        assert!(RunningLetters::find(folder.path(), None).unwrap().is_none());
+        assert_eq!(Store::open(folder.path()).unwrap().letters().count(), 9);
+        drop(silent);
+    }
+
+    #[test]
+    fn another_configuration_and_another_user_get_no_letters() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Owner::of_file(&folder.path().join("a.yaml")).unwrap();
+        fs::write(folder.path().join("a.yaml"), "").unwrap();
+        let state = folder.path().join("state");
+        let store = Arc::new(Store::open_for(&state, Some(&own)).unwrap());
+        let _server = LettersServer::start(&store, &state).unwrap();
+        assert!(RunningLetters::find(&state, Some(&own)).unwrap().is_some());
+        let other = Owner::of_file(&folder.path().join("b.yaml")).unwrap();
+        let error = RunningLetters::find(&state, Some(&other)).err().unwrap().full();
+        assert!(error.contains("belongs to another configuration"), "{error}");
+        let (one, _two) = UnixStream::pair().unwrap();
+        check_peer(&one, &[own_user()]).unwrap();
+        assert!(check_peer(&one, &[own_user() + 1]).is_err());
+    }
+
+    #[test]
+    fn a_wrong_request_ends_its_connection_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let _server = LettersServer::start(&store, folder.path()).unwrap();
+        let running = RunningLetters::find(folder.path(), None).unwrap().unwrap();
+        for request in ["\n".to_owned(), "{\"after\":-1}\n".to_owned(), "x".repeat(1000)] {
+            let mut stream = running.connect().unwrap();
+            // The server may close the connection before all is written.
+            let _ = stream.write_all(request.as_bytes());
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            assert!(answer.is_empty(), "{request}");
+        }
+        assert_eq!(running.letters().count(), 0);
+    }
+}
