@@ -23,6 +23,7 @@
 mod client;
 mod failure;
 mod gather;
+mod members;
 mod moments;
 mod options;
 mod parts;
@@ -32,9 +33,10 @@ mod store;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub(crate) use client::{Auth, Compression, Endpoint, header};
+pub(crate) use client::{Auth, Compression, Endpoint, header, secret_header};
 pub(crate) use failure::{Failure, Verdict};
 pub(crate) use gather::{Reading, Service};
+pub(crate) use members::Members;
 pub(crate) use moments::Moments;
 pub(crate) use options::StoreOptions;
 pub(crate) use parts::{Encode, Encoded, Parts, one_line};

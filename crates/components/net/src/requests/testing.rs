@@ -25,6 +25,8 @@ pub(crate) struct Got {
     pub(crate) headers: HashMap<String, String>,
     /// The body, decompressed.
     pub(crate) body: String,
+    /// The same, if it may be no text.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Got {
@@ -150,14 +152,17 @@ async fn request(stream: &mut BufReader<TcpStream>) -> Option<Got> {
     let length = got.header("content-length").parse().unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    got.body = match got.header("content-encoding") {
+    got.bytes = match got.header("content-encoding") {
         "gzip" => {
-            let mut text = String::new();
-            flate2::read::GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
-            text
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+            plain
         }
-        _ => String::from_utf8(body).unwrap(),
+        "zstd" => zstd::stream::decode_all(&body[..]).unwrap(),
+        "snappy" => snap::raw::Decoder::new().decompress_vec(&body).unwrap(),
+        _ => body,
     };
+    got.body = String::from_utf8_lossy(&got.bytes).into_owned();
     Some(got)
 }
 
