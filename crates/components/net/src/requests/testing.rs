@@ -78,13 +78,35 @@ pub(crate) struct Fake {
     got: Arc<Mutex<Vec<Got>>>,
 }
 
+/// How a server treats requests without a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gets {
+    /// They ask whether it can be used.
+    Checks,
+    /// They are played as all others.
+    Played,
+}
+
 impl Fake {
     /// Starts the server. The function receives the number of each request with a body, from 0.
     pub(crate) async fn start(play: impl FnMut(usize, &Got) -> Play + Send + 'static) -> Self {
         Self::at(TcpListener::bind("127.0.0.1:0").await.unwrap(), play)
     }
 
+    /// Starts a server that answers all requests as the function says.
+    pub(crate) async fn pages(play: impl FnMut(usize, &Got) -> Play + Send + 'static) -> Self {
+        Self::serving(TcpListener::bind("127.0.0.1:0").await.unwrap(), Gets::Played, play)
+    }
+
     pub(crate) fn at(listener: TcpListener, play: impl FnMut(usize, &Got) -> Play + Send + 'static) -> Self {
+        Self::serving(listener, Gets::Checks, play)
+    }
+
+    fn serving(
+        listener: TcpListener,
+        gets: Gets,
+        play: impl FnMut(usize, &Got) -> Play + Send + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap().to_string();
         let got: Arc<Mutex<Vec<Got>>> = Arc::default();
         let (seen, play) = (got.clone(), Arc::new(Mutex::new(play)));
@@ -93,7 +115,7 @@ impl Fake {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (seen, play) = (seen.clone(), play.clone());
                 let decide = move |got: Got| {
-                    if got.line.starts_with("GET") {
+                    if gets == Gets::Checks && got.line.starts_with("GET") {
                         let is_wrong = got.header("authorization").contains("WRONG");
                         return Play::answer(if is_wrong { 401 } else { 200 }, "");
                     }
@@ -108,7 +130,7 @@ impl Fake {
         Self { address, got }
     }
 
-    /// Returns the requests with a body.
+    /// Returns the requests that were played.
     pub(crate) fn got(&self) -> Vec<Got> {
         self.got.lock().clone()
     }
