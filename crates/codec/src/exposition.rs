@@ -138,7 +138,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Returns a text without its escapes. What is no escape stays as it is.
+/// Returns a text without its escapes. Any other backslash stays.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();

@@ -36,8 +36,8 @@ pub(crate) struct StoreOptions {
     /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
     #[serde(default)]
     pub(crate) tls: TlsClient,
-    /// How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`. The default
-    /// is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
+    /// How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`. The
+    /// default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
     #[serde(default)]
     pub(crate) compression: Compression,
     /// How long an answer may take. After that the request is sent again. The default is 30 s.

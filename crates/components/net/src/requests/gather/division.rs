@@ -7,8 +7,8 @@
 //! end: a message that is refused alone is refused for good.
 //!
 //! If [`MOST_ALONE`] messages were refused one by one and none was accepted, the reason is probably not in
-//! the messages. What is refused then is not divided. If the server accepts a later piece after all, the
-//! division continues with what was left.
+//! the messages. Pieces that are refused then are not divided. If the server accepts a later piece after all,
+//! the division continues with what was left.
 //!
 //! The number of the message that an answer names is only a place to divide at: servers count from 0 or from
 //! 1, and both neighbours are sent alone. To reject the message of that number was rejected, because it may

@@ -205,7 +205,7 @@ impl Gather {
         division.end()
     }
 
-    /// Waits until what the server accepted is confirmed. What it does not confirm is sent again.
+    /// Waits until what the server accepted is confirmed. Other messages are sent again.
     async fn confirm(&self, unconfirmed: Vec<(Range<usize>, u64)>, verdicts: &mut [Verdict]) {
         if unconfirmed.is_empty() {
             return;

@@ -148,8 +148,8 @@ async fn good_messages_behind_many_bad_ones_are_not_refused_with_them() {
     assert!(server.got().len() < 128, "{}", server.got().len());
 }
 
-/// Whatever a server refuses, and with whichever status, a request ends: the messages that it takes alone are
-/// delivered, and all others leave with its reason.
+/// A request ends in any case: the messages that it takes alone are delivered, and all others leave with its
+/// reason.
 #[tokio::test]
 async fn a_server_that_refuses_in_any_way_gets_fewer_than_two_requests_for_each_message() {
     type Refuses = fn(&[&str]) -> bool;

@@ -1,9 +1,9 @@
 //! `prometheus_remote_write`: sends messages as samples, by version 1.0 of the remote-write protocol.
 //!
-//! A receiver takes the samples of a series in the order of their times, and refuses a request because of
-//! one that is older than those it has. Samples of a request are sorted, and requests follow each other: two
-//! in flight could overtake each other, and each would lose samples. A request that is refused is divided
-//! until the samples to blame are alone. Receivers store a sample once that is sent twice.
+//! A receiver takes the samples of a series in the order of their times, and refuses a request because of one
+//! that is older than those it has. Samples of a request are sorted, and requests follow each other: two in
+//! flight could overtake each other, and each would lose samples. A request that is refused is divided until
+//! the samples to blame are alone. Receivers store a sample once that is sent twice.
 //!
 //! The protocol is described at <https://prometheus.io/docs/specs/prw/remote_write_spec/>.
 
@@ -30,8 +30,8 @@ use samples::Samples;
 /// Thanos, VictoriaMetrics or Grafana Cloud.
 ///
 /// A message is one sample: a name, labels, a value and a time. The defaults fit the messages of the source
-/// `prometheus_scrape`. `url` has the path of the receiver, such as
-/// `https://mimir.example.com/api/v1/push`; without a path it is that of Prometheus, `/api/v1/write`.
+/// `prometheus_scrape`. `url` has the path of the receiver, such as `https://mimir.example.com/api/v1/push`;
+/// without a path it is that of Prometheus, `/api/v1/write`.
 ///
 /// A message is acknowledged when the receiver has confirmed it. Samples that the receiver refuses, for
 /// example because a newer one of their series came first, leave by `errors` with its reason. So do messages

@@ -103,7 +103,7 @@ async fn only_the_events_that_are_to_blame_are_refused() {
     }
 }
 
-/// What is wrong with the token, its index or the channel is not wrong with the events.
+/// A wrong token, index or channel is no fault of the events.
 #[tokio::test]
 async fn events_wait_for_what_an_operator_corrects() {
     for (status, code) in [(403, 4), (401, 3), (400, 7), (400, 10), (400, 14), (500, 8), (429, 24)] {

@@ -11,7 +11,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -36,12 +36,12 @@ const FORMATS: &str = "application/openmetrics-text;version=1.0.0,text/plain;ver
 ///
 /// Each sample is a message with the fields `name`, `labels` (a JSON object), `value` and `timestamp`; the
 /// payload is its line. Its time is that of the scrape, unless the line has one. Histograms and summaries are
-/// the samples of their lines. Each scrape also makes a sample `up`: 1 if it succeeded, and 0 otherwise.
+/// the samples of their lines. A scrape also makes a sample `up` with the value 1.
 ///
-/// Each target is scraped once, and the source ends with that: it fails if a target cannot be scraped. With
-/// `every` targets are scraped at those times, and a target that cannot be scraped is a warning. Scrapes of a
-/// target never overlap: a time that comes meanwhile is left out. A run that is killed loses the samples in
-/// flight.
+/// Each target is scraped once, and the source ends with that. A target that cannot be scraped is tried again
+/// until it can. With `every` targets are scraped at those times, and a target that cannot be scraped is a
+/// warning, and a sample `up` with the value 0. Scrapes of a target never overlap: a time that comes
+/// meanwhile is left out. A run that is killed loses the samples in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrometheusScrape {
@@ -156,12 +156,15 @@ impl SourceConfig for PrometheusScrape {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(Scraping { config: self.clone() }))
+        Ok(Box::new(Scraping { config: self.clone(), done: BTreeSet::new() }))
     }
 }
 
 struct Scraping {
     config: PrometheusScrape,
+    /// The numbers of the targets that need no further scrape: after a temporary error, the engine runs the
+    /// source again.
+    done: BTreeSet<usize>,
 }
 
 #[async_trait]
@@ -169,14 +172,17 @@ impl Source for Scraping {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let every = self.config.every.map(TimeSpan::duration);
         let mut scrapes = JoinSet::new();
-        for target in self.config.targets()? {
-            scrapes.spawn(target.follow(every, out.clone()));
+        for (number, target) in self.config.targets()?.into_iter().enumerate() {
+            if !self.done.contains(&number) {
+                let out = out.clone();
+                scrapes.spawn(async move { target.follow(every, out).await.map(|()| number) });
+            }
         }
         let mut result = Ok(());
         while let Some(ended) = scrapes.join_next().await {
             let ended =
                 ended.unwrap_or_else(|error| Err(Error::permanent("a scrape panicked").caused_by(error)));
-            result = result.and(ended);
+            result = result.and(ended.map(|number| drop(self.done.insert(number))));
         }
         result
     }

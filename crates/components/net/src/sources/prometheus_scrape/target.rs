@@ -51,7 +51,10 @@ impl Target {
         mut out: SourceOutput,
     ) -> Result<(), Error> {
         let Some(every) = every else {
-            return self.scrape(&mut out).await?.map_err(Failure::error);
+            // A target that is down is tried again, so it is no sample.
+            let at = self.ready(&out).await;
+            self.scrape(at, &mut out).await?.map_err(Failure::error)?;
+            return self.send_up(true, at, &mut out).await;
         };
         let mut times = tokio::time::interval(every.max(LEAST));
         times.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -61,8 +64,12 @@ impl Target {
                 () = out.stopping() => return Ok(()),
                 _ = times.tick() => {}
             }
-            let scraped = self.scrape(&mut out).await?;
-            self.report(scraped.err(), &out);
+            let at = self.ready(&out).await;
+            let scraped = self.scrape(at, &mut out).await?;
+            if !out.is_stopping() {
+                self.send_up(scraped.is_ok(), at, &mut out).await?;
+                self.report(scraped.err(), &out);
+            }
         }
     }
 
@@ -78,37 +85,40 @@ impl Target {
         }
     }
 
-    /// Scrapes the target, and sends its samples. Returns why it cannot be scraped, if so.
+    /// Waits for capacity. Returns the time of the scrape that may begin now.
+    async fn ready(&self, out: &SourceOutput) -> i64 {
+        // The answer is claimed later: while it is held, the source must be able to send.
+        drop(out.reserve(self.expected).await);
+        Utc::now().timestamp_millis()
+    }
+
+    /// Scrapes the target, and sends its samples. Returns why it failed, if so.
     ///
     /// # Errors
     /// If nothing can be sent any more.
-    async fn scrape(&mut self, out: &mut SourceOutput) -> Result<Result<(), Failure>, Error> {
-        // The answer is claimed later: while it is held, the source must be able to send.
-        drop(out.reserve(self.expected).await);
-        let at = Utc::now().timestamp_millis();
+    async fn scrape(&mut self, at: i64, out: &mut SourceOutput) -> Result<Result<(), Failure>, Error> {
         let asked = self.request.client.get(self.request.url.clone());
         let answer = tokio::select! {
             answer = self.request.send_built(asked) => answer,
-            () = out.stopping() => return Ok(Ok(())),
+            () = out.stopping() => return Ok(Err(Failure::temporary("the run is stopping"))),
         };
-        let scraped = match answer.and_then(|answer| self.checked(answer)) {
+        match answer.and_then(|answer| self.checked(answer)) {
             Ok((form, body)) => {
                 self.expected = body.len().max(1);
                 self.send(&body, form, at, out).await?;
-                Ok(())
+                Ok(Ok(()))
             }
-            Err(failure) => Err(failure),
-        };
-        let up = Sample {
-            name: "up".into(),
-            labels: Vec::new(),
-            value: if scraped.is_ok() { 1.0 } else { 0.0 },
-            timestamp_ms: None,
-        };
+            Err(failure) => Ok(Err(failure)),
+        }
+    }
+
+    /// Sends the sample that says whether the target could be scraped.
+    async fn send_up(&self, is_up: bool, at: i64, out: &mut SourceOutput) -> Result<(), Error> {
+        let value = if is_up { 1.0 } else { 0.0 };
+        let up = Sample { name: "up".into(), labels: Vec::new(), value, timestamp_ms: None };
         let mut rows = Rows::new(&self.labels, at);
-        rows.push(if scraped.is_ok() { b"up 1" } else { b"up 0" }, &up);
-        rows.send(&self.path, out).await?;
-        Ok(scraped)
+        rows.push(if is_up { b"up 1" } else { b"up 0" }, &up);
+        rows.send(&self.path, out).await
     }
 
     /// Returns the form and the body of an answer with metrics.

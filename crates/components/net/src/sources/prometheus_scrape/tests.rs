@@ -90,7 +90,7 @@ async fn a_large_answer_is_several_batches() {
 }
 
 #[tokio::test]
-async fn a_target_that_fails_is_down_and_the_others_are_scraped() {
+async fn a_target_that_fails_is_an_error_after_the_others_are_scraped() {
     for (play, reason) in [
         (Play::answer(500, "broken SEKRET"), "answered 500 Internal Server Error: broken …"),
         (Play::answer(200, "a 1\n").with("content-type", "application/openmetrics-text"), "is cut off"),
@@ -108,7 +108,36 @@ async fn a_target_that_fails_is_down_and_the_others_are_scraped() {
         assert!(error.kind() != ErrorKind::Permanent && error.full().ends_with(reason), "{}", error.full());
         let mut lines = sent.payloads();
         lines.sort();
-        assert_eq!(lines, ["a 1", "up 0", "up 1"]);
+        assert_eq!(lines, ["a 1", "up 1"]);
+    }
+}
+
+/// As the engine does after a temporary error.
+#[tokio::test]
+async fn a_source_that_runs_again_scrapes_only_what_is_missing() {
+    let failing = Fake::pages(|number, _| match number {
+        0 => Play::answer(503, ""),
+        _ => Play::answer(200, "b 1\n"),
+    })
+    .await;
+    let well = Fake::pages(|_, _| Play::answer(200, "a 1\n")).await;
+    let yaml = format!("{{ url: ['{}', '{}'] }}", failing.address, well.address);
+    let source = options::<PrometheusScrape>(&yaml).build(&testing::context()).unwrap();
+    let running = testing::start_source(Box::new(Twice(source)), 1 << 20, BTreeMap::new());
+    let mut lines = within(running.finish()).await.payloads();
+    lines.sort();
+    assert_eq!(lines, ["a 1", "b 1", "up 1", "up 1"]);
+    assert_eq!((failing.got().len(), well.got().len()), (2, 1));
+}
+
+/// A source that fails, and runs again.
+struct Twice(Box<dyn Source>);
+
+#[async_trait]
+impl Source for Twice {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        assert!(self.0.run(out).await.unwrap_err().kind().is_temporary());
+        self.0.run(out).await
     }
 }
 
