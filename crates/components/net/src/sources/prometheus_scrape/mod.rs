@@ -182,7 +182,9 @@ impl Source for Scraping {
         while let Some(ended) = scrapes.join_next().await {
             let ended =
                 ended.unwrap_or_else(|error| Err(Error::permanent("a scrape panicked").caused_by(error)));
-            result = result.and(ended.map(|number| drop(self.done.insert(number))));
+            result = result.and(ended.map(|number| {
+                self.done.insert(number);
+            }));
         }
         result
     }
