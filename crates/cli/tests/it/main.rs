@@ -40,6 +40,7 @@ mod network;
 mod one_line;
 mod pipes;
 mod planted;
+mod prometheus;
 mod running;
 mod secrets;
 mod serving;

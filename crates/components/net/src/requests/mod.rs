@@ -9,7 +9,8 @@
 //!   are in flight or until `max_delay` has passed. The writers of a sink share it, and with it the limit on
 //!   requests.
 //! - [`Request`] sends one body and returns the answer, or why there is none.
-//! - [`Service`] is the system: it makes the body, and returns the [`Reading`] of an answer.
+//! - [`Service`] is the system: it makes the body, and returns the [`Reading`] of an answer. Some systems
+//!   confirm later that what they accepted is safe: [`Service::confirm`] waits for that.
 //!
 //! A batch is acknowledged when each of its messages is delivered or refused. Only messages that failed for
 //! now are sent again. If a round has no success at all, the engine decides how long to wait, and whether the

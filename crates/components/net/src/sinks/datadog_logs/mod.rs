@@ -35,7 +35,13 @@ const LARGEST_ENTRY: usize = 1_000_000;
 /// The most entries of a request.
 const MOST_ENTRIES: usize = 1000;
 
+/// The domains of Datadog's sites.
+const SITES: [&str; 3] = ["datadoghq.com", "datadoghq.eu", "ddog-gov.com"];
+
 /// Sends messages to Datadog as log entries.
+///
+/// `url` is a site, such as `datadoghq.eu` or `us3.datadoghq.com`, whose intake is used over TLS; or the URL
+/// of another intake, such as that of a Datadog Agent, Vector or a proxy.
 ///
 /// A message is acknowledged when the intake has accepted it. Entries that it refuses leave by `errors` with
 /// its reason: a request that is refused is divided until the bad entries are alone. So do entries of more
@@ -78,9 +84,13 @@ pub struct DatadogLogsConfig {
 }
 
 impl DatadogLogsConfig {
-    /// Returns the options with the limit of the intake.
-    fn limited(&self) -> StoreOptions {
-        StoreOptions { max_count: self.options.max_count.min(MOST_ENTRIES), ..self.options.clone() }
+    /// Returns the options with the URL and the limit of the intake.
+    fn of_intake(&self) -> StoreOptions {
+        StoreOptions {
+            url: intake_of(&self.options.url).unwrap_or_else(|| self.options.url.clone()),
+            max_count: self.options.max_count.min(MOST_ENTRIES),
+            ..self.options.clone()
+        }
     }
 
     fn headers(&self) -> Result<HeaderMap, String> {
@@ -112,7 +122,7 @@ pipelines:
 sinks:
   logs:
     datadog_logs:
-      # That of the site, for example https://http-intake.logs.datadoghq.eu
+      # Or the site, for example datadoghq.eu
       url: "http://127.0.0.1:10518"
       api_key: "an example, take yours from a variable"
       service: "{service}"
@@ -160,8 +170,19 @@ impl SinkConfig for DatadogLogsConfig {
         };
         let members = self.members().map(|(name, template)| (name.to_owned(), template.clone()));
         let entries = Entries { members: members.collect(), time: self.time.clone() };
-        Store::build(context, &self.limited(), &self.shared, target, Intake, entries)
+        Store::build(context, &self.of_intake(), &self.shared, target, Intake, entries)
     }
+}
+
+/// Returns the URL of the intake of a site, such as `us3.datadoghq.com`. None for a URL.
+fn intake_of(site: &str) -> Option<String> {
+    let site = site.strip_prefix("app.").unwrap_or(site);
+    let is_below = |domain: &str| {
+        let below = site.strip_suffix(domain).and_then(|below| below.strip_suffix('.'));
+        site == domain
+            || below.is_some_and(|below| !below.is_empty() && !below.contains(['/', ':', '.', '@']))
+    };
+    SITES.iter().any(|domain| is_below(domain)).then(|| format!("https://http-intake.logs.{site}"))
 }
 
 /// Writes messages as entries.

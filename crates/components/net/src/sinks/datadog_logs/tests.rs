@@ -91,6 +91,23 @@ async fn what_the_intake_refuses_leaves_alone_and_the_rest_is_sent() {
 }
 
 #[test]
+fn a_site_has_its_intake_and_a_url_is_used_as_it_is() {
+    for (url, intake) in [
+        ("datadoghq.eu", Some("https://http-intake.logs.datadoghq.eu")),
+        ("us3.datadoghq.com", Some("https://http-intake.logs.us3.datadoghq.com")),
+        ("app.ddog-gov.com", Some("https://http-intake.logs.ddog-gov.com")),
+        ("https://http-intake.logs.datadoghq.eu", None),
+        ("http-intake.logs.datadoghq.eu", None),
+        ("user:password@datadoghq.eu", None),
+        ("otherdatadoghq.eu", None),
+        (".datadoghq.eu", None),
+        ("127.0.0.1:10518", None),
+    ] {
+        assert_eq!(intake_of(url).as_deref(), intake, "{url}");
+    }
+}
+
+#[test]
 fn mistakes_are_named() {
     let mistakes = |yaml: &str| messages(options::<DatadogLogsConfig>(yaml).check());
     let size = "Datadog takes at most 5 MB in a request.";
