@@ -35,6 +35,9 @@ impl Form {
     }
 }
 
+/// The most labels of a sample. Each name is compared with those before it.
+const MOST_LABELS: usize = 1000;
+
 /// The last time that a column can have, and the first one behind a minus: columns have microseconds.
 const MOST: i64 = i64::MAX / 1000;
 
@@ -202,6 +205,9 @@ fn add_label<'a>(
     if !rest.skip('"') {
         return Err(format!("has no text in quotes for the label {}", shown(&label)));
     }
+    if labels.len() >= MOST_LABELS {
+        return Err(format!("has more than {MOST_LABELS} labels"));
+    }
     if labels.iter().any(|(known, _)| *known == label) {
         return Err(format!("has the label {} twice", shown(&label)));
     }
@@ -318,6 +324,8 @@ mod tests {
         ] {
             assert_eq!(read(line), Err(reason.to_owned()), "{line}");
         }
+        let many: String = (0..=MOST_LABELS).map(|number| format!("l{number}=\"\",")).collect();
+        assert_eq!(read(&format!("a{{{many}}} 1")), Err("has more than 1000 labels".to_owned()));
         assert_eq!(sample(b"a\xff 1", Form::Text), Err("is not UTF-8, at byte 1".to_owned()));
         assert!(sample(b"a 1 1e300", Form::OpenMetrics).is_err());
     }
