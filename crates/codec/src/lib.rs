@@ -7,7 +7,7 @@
 //! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`stream_framing`] (also
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
-//!   [`journal`], [`timestamps`].
+//!   [`journal`], [`exposition`] (the metrics of Prometheus), [`timestamps`].
 //! - Decode messages into columns: [`avro`], [`protobuf`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
@@ -34,6 +34,7 @@ pub mod delimited;
 pub mod delimiter;
 pub mod digest;
 pub mod encode;
+pub mod exposition;
 pub mod framing;
 pub mod journal;
 pub mod json;

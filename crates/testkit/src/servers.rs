@@ -102,6 +102,10 @@ impl State {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
 
+    pub(crate) fn accepted(&self) -> Vec<u8> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn fate(&self, mood: Mood) -> Fate {
         mood.fate(self.items.fetch_add(1, Ordering::Relaxed), OFTEN)
     }
@@ -245,12 +249,8 @@ impl Server {
     pub fn received(&self) -> io::Result<Vec<u8>> {
         match &self.topic {
             Some(topic) => topic.lines(),
-            None => Ok(self.accepted()),
+            None => Ok(self.state.accepted()),
         }
-    }
-
-    fn accepted(&self) -> Vec<u8> {
-        self.state.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

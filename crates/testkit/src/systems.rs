@@ -15,6 +15,14 @@ pub enum System {
     Loki,
     /// Points whose field `payload` is the record.
     Influxdb,
+    /// The HTTP Event Collector of Splunk, whose events are records. All of them are indexed.
+    Splunk,
+    /// The log intake of Datadog. The message of an entry is the record.
+    Datadog,
+    /// Samples whose label `record` is the record.
+    Prometheus,
+    /// A program that exposes a metric. It takes nothing.
+    Metrics,
 }
 
 /// Of this number of documents, a failing server finds one too many for now.
@@ -28,6 +36,10 @@ impl System {
             System::Elasticsearch => return documents(body, mood, state),
             System::Loki => lines(body).iter().for_each(|line| accept(line, state)),
             System::Influxdb => points(body).iter().for_each(|line| accept(line, state)),
+            System::Splunk => return events(body, state),
+            System::Datadog => entries(body).iter().for_each(|line| accept(line, state)),
+            System::Prometheus => samples(body).iter().for_each(|line| accept(line, state)),
+            System::Metrics => return "requests_total{code=\"200\"} 5\n".to_owned(),
         }
         String::new()
     }
@@ -71,6 +83,53 @@ fn points(body: &[u8]) -> Vec<String> {
     text.lines().filter_map(record).collect()
 }
 
+/// Takes events, or answers that events are indexed.
+fn events(body: &[u8], state: &State) -> String {
+    let question =
+        serde_json::from_slice::<Value>(body).ok().and_then(|question| question.get("acks").cloned());
+    if let Some(Value::Array(numbers)) = question {
+        let acks = numbers.iter().map(|number| (number.to_string(), Value::Bool(true)));
+        let acks: serde_json::Map<String, Value> = acks.collect();
+        return json!({ "acks": acks }).to_string();
+    }
+    let text = String::from_utf8_lossy(body);
+    let event = |line: &str| {
+        let (_, event) = line.split_once("\"event\":")?;
+        Some(event.strip_suffix('}')?.to_owned())
+    };
+    text.lines().filter_map(event).for_each(|event| accept(&event, state));
+    json!({ "text": "Success", "code": 0, "ackId": 0 }).to_string()
+}
+
+/// Returns the message of each entry.
+fn entries(body: &[u8]) -> Vec<String> {
+    let entries: Vec<Value> = serde_json::from_slice(body).unwrap_or_default();
+    entries.iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned)).collect()
+}
+
+/// Returns the label `record` of each series. Only this label is read: a series has one sample here.
+fn samples(body: &[u8]) -> Vec<String> {
+    const NAME: &[u8] = b"\x0a\x06record\x12";
+    let message = snap::raw::Decoder::new().decompress_vec(body).unwrap_or_default();
+    let mut records = Vec::new();
+    let mut rest = message.as_slice();
+    while let Some(at) = rest.windows(NAME.len()).position(|window| window == NAME) {
+        let (mut length, mut shift) = (0, 0);
+        rest = rest.get(at + NAME.len()..).unwrap_or_default();
+        while let Some((byte, behind)) = rest.split_first() {
+            length |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            rest = behind;
+            if byte & 0x80 == 0 || shift > 28 {
+                break;
+            }
+        }
+        records.push(String::from_utf8_lossy(rest.get(..length).unwrap_or_default()).into_owned());
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    records
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +139,14 @@ mod tests {
         let push = br#"{"streams":[{"stream":{"a":"b"},"values":[["1","{\"n\":1}"],["2","x",{"c":"d"}]]}]}"#;
         assert_eq!(lines(push), ["{\"n\":1}", "x"]);
         assert_eq!(points(b"m payload=\"{\\\"n\\\":1}\" 5\n"), ["{\"n\":1}"]);
+        let entry = br#"[{"timestamp":1,"message":"{\"n\":1}"},{"message":"x"}]"#;
+        assert_eq!(entries(entry), ["{\"n\":1}", "x"]);
+        let series = b"\x0a\x10\x0a\x0e\x0a\x06record\x12\x04abcd";
+        assert_eq!(samples(&snap::raw::Encoder::new().compress_vec(series).unwrap()), ["abcd"]);
         let state = State::default();
+        assert_eq!(events(b"{\"acks\":[3]}", &state), r#"{"acks":{"3":true}}"#);
+        events(b"{\"time\":1,\"event\":{\"n\":2}}\n", &state);
+        assert_eq!(state.accepted(), b"{\"n\":2}\n");
         let answer = documents(b"{\"index\":{}}\n{\"n\":1}\n", Mood::Failing, &state);
         assert_eq!(answer, r#"{"errors":false,"items":[{"index":{"status":201}}]}"#);
     }

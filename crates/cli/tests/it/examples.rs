@@ -117,12 +117,16 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
     (example.to_owned(), None)
 }
 
-/// The systems that sinks write to by HTTP in examples, each with its address there.
-const SYSTEMS: [(&str, System, &str); 4] = [
+/// The systems that sinks write to, and sources ask, by HTTP in examples, each with its address there.
+const SYSTEMS: [(&str, System, &str); 8] = [
     ("clickhouse", System::Lines, "127.0.0.1:8123"),
+    ("datadog_logs", System::Datadog, "127.0.0.1:10518"),
     ("elasticsearch", System::Elasticsearch, "127.0.0.1:9200"),
     ("influxdb", System::Influxdb, "127.0.0.1:8086"),
     ("loki", System::Loki, "127.0.0.1:3100"),
+    ("prometheus_remote_write", System::Prometheus, "127.0.0.1:9090"),
+    ("prometheus_scrape", System::Metrics, "127.0.0.1:9100"),
+    ("splunk_hec", System::Splunk, "127.0.0.1:8088"),
 ];
 
 /// The server that stands for a system in an example.

@@ -42,6 +42,7 @@ mod network;
 mod one_line;
 mod pipes;
 mod planted;
+mod prometheus;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Protocol Buffers: messages in their binary form become columns.
+//! Protocol Buffers: messages in their binary form become columns. [`write`](mod@write) writes single fields.
 //!
 //! A descriptor set ([`Schema`]) tells the types of messages. [`Protobuf`] walks the wire format of each
 //! message once, and appends the values to one builder for each field. Texts and bytes stay where they are,
@@ -24,6 +24,7 @@ mod schema;
 mod times;
 mod wire;
 mod wire_format;
+pub mod write;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -8,7 +8,9 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, StatusCode};
 
 use crate::requests::{Answer, Compression, Endpoint, Parts, Reading, Service, Verdict};
-use crate::sinks::{clickhouse, elasticsearch, influxdb, loki};
+use crate::sinks::{
+    clickhouse, datadog_logs, elasticsearch, influxdb, loki, prometheus_remote_write, splunk_hec,
+};
 use crate::tls::TlsClient;
 
 /// Reads the answer of a store to a request of this many messages, for each of the stores. Returns the
@@ -25,11 +27,14 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
     let answer = Answer { status, headers: headers.clone(), body: body.to_vec(), is_whole: true };
     let mut parts = Parts::default();
     (0..messages).for_each(|_| parts.push(b"a b=1\n"));
-    let services: [&dyn Service; 4] = [
+    let services: [&dyn Service; 7] = [
         &elasticsearch::Bulk { has_one_index: false },
         &clickhouse::Inserts::new(true),
         &loki::Push,
         &influxdb::Write,
+        &splunk_hec::Collector::without_acks(),
+        &datadog_logs::Intake,
+        &prometheus_remote_write::Receiver,
     ];
     services.map(|service| counts(service.read(&request, &answer, &parts), messages)).to_vec()
 }
@@ -37,8 +42,8 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
 fn counts(reading: Reading, messages: usize) -> [usize; 3] {
     let mut counts = [0; 3];
     match reading {
-        Reading::Accepted => counts[0] = messages,
-        Reading::Refused(_) => counts[1] = messages,
+        Reading::Accepted | Reading::Unconfirmed(_) => counts[0] = messages,
+        Reading::Refused(_) | Reading::RefusedAt { .. } => counts[1] = messages,
         Reading::Again(_) => counts[2] = messages,
         Reading::Each(verdicts) => verdicts.iter().for_each(|verdict| match verdict {
             Verdict::Delivered => counts[0] += 1,

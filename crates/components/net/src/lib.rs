@@ -1,14 +1,15 @@
 //! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
 //!
 //! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
-//! receives files; `requests` sends messages by HTTP. A component depends on these modules, on the engine's
-//! traits and on the codec, never on another component.
+//! receives files; `requests` sends messages by HTTP; [`give_up`] limits how long a sink tries. A component
+//! depends on these modules, on the engine's traits and on the codec, never on another component.
 //!
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod give_up;
 pub mod net;
 mod progress;
 mod replies;

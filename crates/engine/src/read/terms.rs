@@ -211,8 +211,22 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     (
         "prometheus",
         None,
-        "There is no connector for Prometheus yet. thalweg's own metrics are at `/metrics` with `--listen`.",
+        "Use the source `prometheus_scrape`, or the sink `prometheus_remote_write`. thalweg's own metrics are at `/metrics` with `--listen`.",
     ),
+    (
+        "prometheus_exporter",
+        None,
+        "There is no exporter of messages; thalweg's own metrics are at `/metrics` with `--listen`.",
+    ),
+    ("mimir", None, "Use the sink `prometheus_remote_write` with the path `/api/v1/push`."),
+    (
+        "splunk_hec",
+        Some(Role::Source),
+        "There is no source for Splunk's collector yet; the sink `splunk_hec` writes to it.",
+    ),
+    ("splunk", None, "Use the sink `splunk_hec`."),
+    ("splunk_hec_logs", None, "Use the sink `splunk_hec`."),
+    ("datadog", None, "Use the sink `datadog_logs`."),
     (
         "journald",
         None,

@@ -1,5 +1,5 @@
-//! Answers of the stores that are written to by HTTP: `elasticsearch`, `clickhouse`, `loki`, `influxdb`. An
-//! input is a status, the headers up to an empty line, and a body.
+//! Answers of the stores that are written to by HTTP, such as `elasticsearch` and `splunk_hec`. An input is a
+//! status, the headers up to an empty line, and a body.
 
 use thalweg_net::fuzzing::store_answer;
 
@@ -10,7 +10,15 @@ use crate::memory::bounded;
 
 pub(super) const TARGET: Target = Target {
     name: "bulk_answers",
-    components: &["elasticsearch", "clickhouse", "loki", "influxdb"],
+    components: &[
+        "elasticsearch",
+        "clickhouse",
+        "loki",
+        "influxdb",
+        "splunk_hec",
+        "datadog_logs",
+        "prometheus_remote_write",
+    ],
     longest: 16 << 10,
     words: &[
         "200\n\n",
@@ -20,6 +28,7 @@ pub(super) const TARGET: Target = Target {
         "{\"items\":[{\"index\":{\"status\":201}}]}",
         "{\"create\":{\"status\":429,\"error\":{\"type\":\"a\",\"reason\":\"b\"}}}",
         "Code: 252. DB::Exception: a",
+        "{\"text\":\"a\",\"code\":7,\"invalid-event-number\":1}",
         "{\"error\":\"partial write\",\"data\":[{\"line_number\":1,\"error_message\":\"a\"}]}",
     ],
     run,
@@ -37,7 +46,7 @@ fn run(bytes: &[u8]) {
         // Elasticsearch, the first, may answer for another number. The sink then sends all again.
         assert_eq!(delivered + refused + again, MESSAGES);
     }
-    if (200..300).contains(&status) && counts.len() == 4 {
+    if (200..300).contains(&status) && counts.len() == 7 {
         assert_eq!(counts[2], [MESSAGES, 0, 0], "Loki took all");
     }
 }

@@ -25,6 +25,7 @@ targets! {
     csv,
     decompress,
     etcd,
+    exposition,
     expression,
     file_template,
     form,

@@ -229,6 +229,33 @@ pub fn of_systems() -> Vec<Outlet> {
                  timeout: 5s, max_delay: 10ms } }",
             )
         },
+        Outlet {
+            server: Some(|| Server::system(System::Splunk, Mood::Failing)),
+            ..system(
+                "splunk_hec, failing server",
+                "splunk_hec",
+                "out: { splunk_hec: { url: 'http://{address}', token: T, indexer_ack: true, ack_interval: 5ms, \
+                 timeout: 5s, max_delay: 10ms } }",
+            )
+        },
+        Outlet {
+            server: Some(|| Server::system(System::Datadog, Mood::Failing)),
+            ..system(
+                "datadog_logs, failing server",
+                "datadog_logs",
+                "out: { datadog_logs: { url: 'http://{address}', api_key: K, timeout: 5s, max_delay: 10ms } }",
+            )
+        },
+        Outlet {
+            steps: &["parse_json: {}"],
+            server: Some(|| Server::system(System::Prometheus, Mood::Failing)),
+            ..system(
+                "prometheus_remote_write, failing server",
+                "prometheus_remote_write",
+                "out: { prometheus_remote_write: { url: 'http://{address}', metric: m, value: n, \
+                 labels: { record: '{payload}' }, timeout: 5s } }",
+            )
+        },
     ]
 }
 

@@ -27,6 +27,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
+use thalweg_net::give_up::GiveUp;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
@@ -93,8 +94,9 @@ pub struct KafkaSink {
     /// 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
-    /// How long messages may wait for a broker. After that they leave by `errors`, although the broker may
-    /// have stored some of them. By default they wait until they are stored.
+    /// After the broker has been failing for this time, the messages of a batch leave by `errors`, although
+    /// the broker may have stored some of them. The time counts from the first attempt that fails, and again
+    /// from each record that the broker confirms or refuses. By default messages wait until they are stored.
     #[serde(default)]
     give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
@@ -210,6 +212,7 @@ impl SinkConfig for KafkaSink {
             sending: self.sending(),
             memory: context.memory.clone(),
             records: Records::new(self),
+            give_up: GiveUp::after(self.give_up),
             config: self.clone(),
             producer: None,
             pending: Pending::default(),
@@ -222,6 +225,7 @@ struct Kafka {
     sending: Sending,
     memory: Share,
     records: Records,
+    give_up: GiveUp,
     producer: Option<RustProducer>,
     pending: Pending<<RustProducer as Producer>::Delivery>,
 }
@@ -255,12 +259,6 @@ impl Kafka {
         sent
     }
 
-    /// True if the pending batch has waited for as long as it may.
-    fn is_late(&self) -> bool {
-        let waited = self.pending.waited();
-        self.config.give_up.is_some_and(|most| waited.is_some_and(|waited| waited >= most.duration()))
-    }
-
     /// Closes the producer. The next one sends what this one did not confirm.
     async fn end_producer(&mut self) {
         if let Some(producer) = self.producer.take() {
@@ -278,14 +276,21 @@ impl Sink for Kafka {
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let bytes = batch.payload_bytes() + batch.rows() * RECORD;
-        self.pending.begin(batch, || self.memory.claim(bytes));
-        match self.send(batch).await {
-            Err(error) if error.kind().is_temporary() && self.is_late() => {
-                self.end_producer().await;
-                self.pending.refuse_rest(&error.full());
-            }
-            sent => sent?,
+        if self.pending.begin(batch, || self.memory.claim(bytes)) {
+            self.give_up.end();
         }
+        self.give_up.attempt();
+        let before = self.pending.settled();
+        if let Err(error) = self.send(batch).await {
+            if self.pending.settled() > before {
+                self.give_up.succeeded();
+            }
+            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
+            let Some(reason) = reason else { return Err(error) };
+            self.end_producer().await;
+            self.pending.refuse_rest(&reason);
+        }
+        self.give_up.end();
         for (row, reason) in self.pending.finish() {
             rejects.reject(row, reason);
         }
@@ -300,6 +305,7 @@ impl Sink for Kafka {
             tokio::spawn(async move { producer.close().await });
         }
         self.pending = Pending::default();
+        self.give_up.end();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

@@ -22,7 +22,6 @@ pub(super) struct Pending<D> {
     payload: Option<BinaryViewArray>,
     rows: Vec<Row<D>>,
     missing: Missing,
-    begun: Option<Instant>,
     /// True if the producer gave up records, or takes none any more.
     is_lost: bool,
     /// Covers the copies in the queue.
@@ -57,39 +56,27 @@ impl<D> Row<D> {
 
 impl<D> Default for Pending<D> {
     fn default() -> Self {
-        Self {
-            payload: None,
-            rows: Vec::new(),
-            missing: Missing::default(),
-            begun: None,
-            is_lost: false,
-            memory: None,
-        }
+        Self { payload: None, rows: Vec::new(), missing: Missing::default(), is_lost: false, memory: None }
     }
 }
 
 impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
-    /// Begins a batch, or continues it if it is the same as before.
-    pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
+    /// Begins a batch, or continues it if it is the same as before. Returns true if it is another one.
+    pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) -> bool {
         let payload = batch.payload();
         let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
         if !is_known {
             let rows = std::iter::repeat_with(|| Row::Unsent).take(payload.len()).collect();
             let missing = std::mem::take(&mut self.missing);
-            *self = Self {
-                payload: Some(payload.clone()),
-                rows,
-                missing,
-                begun: Some(Instant::now()),
-                is_lost: false,
-                memory: Some(claim()),
-            };
+            *self =
+                Self { payload: Some(payload.clone()), rows, missing, is_lost: false, memory: Some(claim()) };
         }
+        !is_known
     }
 
-    /// Returns how long the batch has waited.
-    pub(super) fn waited(&self) -> Option<Duration> {
-        self.begun.map(|begun| begun.elapsed())
+    /// The number of records that were confirmed or refused.
+    pub(super) fn settled(&self) -> usize {
+        self.rows.iter().filter(|row| matches!(row, Row::Delivered | Row::Refused(_))).count()
     }
 
     /// True if queued records have no outcome.
@@ -232,11 +219,11 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         Ok(())
     }
 
-    /// Refuses all records without an outcome, after a last error.
-    pub(super) fn refuse_rest(&mut self, error: &str) {
+    /// Refuses all records without an outcome.
+    pub(super) fn refuse_rest(&mut self, reason: &str) {
         for row in &mut self.rows {
             if !matches!(row, Row::Delivered | Row::Refused(_)) {
-                *row = Row::Refused(format!("no broker confirmed it within `give_up`: {error}"));
+                *row = Row::Refused(reason.to_owned());
             }
         }
     }
@@ -244,7 +231,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
     /// Ends the batch, all of whose records have an outcome. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
         let rows = std::mem::take(&mut self.rows);
-        (self.payload, self.begun, self.memory) = (None, None, None);
+        (self.payload, self.memory) = (None, None);
         let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
             Row::Refused(reason) => Some((number as u32, reason)),
             _ => None,

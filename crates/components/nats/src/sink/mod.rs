@@ -25,6 +25,7 @@ use thalweg_config::TimeSpan;
 use thalweg_engine::{
     Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
+use thalweg_net::give_up::GiveUp;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
@@ -81,6 +82,12 @@ pub struct NatsSink {
     /// The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
+    /// After the server has been failing for this time, the messages of a batch leave by `errors`, although
+    /// the server may have taken some of them. The time counts from the first attempt that fails, and again
+    /// from each message that the server confirms or refuses. By default messages wait for as long as it
+    /// takes.
+    #[serde(default)]
+    give_up: Option<TimeSpan>,
     /// The number of batches of the run that may be on their way at the same time. With more than 1, the
     /// order of messages is not kept. The default is 1.
     #[serde(default = "one")]
@@ -170,6 +177,7 @@ impl SinkConfig for NatsSink {
             memory: context.memory.clone(),
             rows: Rows::new(self),
             limits: Limits { pending: self.max_pending, timeout: self.timeout.duration() },
+            give_up: GiveUp::after(self.give_up),
             config: self.clone(),
             link: None,
             storing: Storing::new(),
@@ -181,6 +189,7 @@ impl SinkConfig for NatsSink {
 struct Nats {
     config: NatsSink,
     limits: Limits,
+    give_up: GiveUp,
     memory: Share,
     rows: Rows,
     link: Option<Link>,
@@ -198,15 +207,48 @@ impl Nats {
         Ok(())
     }
 
-    async fn send_to_stream(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
-        let Some(link) = &mut self.link else { return Err(not_open()) };
+    /// Sends a batch, or the rest of it.
+    async fn send(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
+        self.connect().await?;
+        let sent = match self.config.jetstream {
+            true => self.send_to_stream(batch, rejects).await,
+            false => self.send_to_core(batch, rejects).await,
+        };
+        if self.link.as_ref().is_some_and(Link::is_lost) {
+            self.link = None;
+            self.storing.send_again();
+        }
+        sent
+    }
+
+    fn begin(&mut self, batch: &Batch) {
         let bytes = 2 * batch.payload_bytes() + batch.rows() * MESSAGE;
         self.storing.begin(batch, || self.memory.claim(bytes));
+    }
+
+    async fn send_to_stream(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
+        self.begin(batch);
+        let Some(link) = &mut self.link else { return Err(not_open()) };
         self.storing.send(link, &mut self.rows, batch, self.limits).await?;
         for (row, reason) in self.storing.finish() {
             rejects.reject(row, reason);
         }
         Ok(())
+    }
+
+    /// Refuses the messages of a batch that no server took. With the connection goes what the client has
+    /// queued of them.
+    fn refuse_rest(&mut self, batch: &Batch, reason: &str, rejects: &mut Rejects) {
+        self.link = None;
+        let refused = match self.config.jetstream {
+            true => {
+                self.begin(batch);
+                self.storing.refuse_rest(reason);
+                self.storing.finish()
+            }
+            false => (0..batch.rows()).map(|row| (row as u32, reason.to_owned())).collect(),
+        };
+        refused.into_iter().for_each(|(row, reason)| rejects.reject(row, reason));
     }
 
     /// Sends a batch to the present subscribers. It counts only if all went over one connection: one that
@@ -281,20 +323,23 @@ impl Sink for Nats {
     }
 
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
-        self.connect().await?;
-        let sent = match self.config.jetstream {
-            true => self.send_to_stream(batch, rejects).await,
-            false => self.send_to_core(batch, rejects).await,
-        };
-        if self.link.as_ref().is_some_and(Link::is_lost) {
-            self.link = None;
-            self.storing.send_again();
+        self.give_up.attempt();
+        let before = self.storing.settled();
+        if let Err(error) = self.send(batch, rejects).await {
+            if self.storing.settled() > before {
+                self.give_up.succeeded();
+            }
+            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
+            let Some(reason) = reason else { return Err(error) };
+            self.refuse_rest(batch, &reason, rejects);
         }
-        sent.map(|()| WriteOutcome::Durable)
+        self.give_up.end();
+        Ok(WriteOutcome::Durable)
     }
 
     fn drop_batch(&mut self) {
         self.storing.finish();
+        self.give_up.end();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

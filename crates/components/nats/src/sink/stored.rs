@@ -81,6 +81,17 @@ impl Storing {
         }
     }
 
+    /// The number of messages of the batch that were stored or refused.
+    pub(super) fn settled(&self) -> usize {
+        self.rows.iter().filter(|row| matches!(row, Row::Stored | Row::Refused(_))).count()
+    }
+
+    /// Refuses all messages of the batch without an outcome.
+    pub(super) fn refuse_rest(&mut self, reason: &str) {
+        let open = self.rows.iter_mut().filter(|row| matches!(row, Row::Unsent | Row::Sent));
+        open.for_each(|row| *row = Row::Refused(reason.to_owned()));
+    }
+
     /// Ends the batch. Returns the refused rows in order.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
         let rows = std::mem::take(&mut self.rows);

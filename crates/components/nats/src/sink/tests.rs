@@ -311,6 +311,41 @@ async fn a_batch_for_subscribers_waits_for_a_server_that_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_stored() {
+    let mut nats = Nats::start().unwrap();
+    block_in_place(|| nats.create_stream("S", &["s"]).unwrap());
+    for jetstream in [true, false] {
+        let yaml = format!(
+            "{{ servers: '{}', subject: s, jetstream: {jetstream}, timeout: 500ms, give_up: 1s }}",
+            nats.relayed_address()
+        );
+        let mut sink = opened(&yaml).await;
+        let mut refused = Vec::new();
+        for text in ["before", "while it is down", "after"] {
+            let batch = batch([text]);
+            let mut rejects = Rejects::default();
+            while let Err(error) = sink.write(&batch, &mut rejects).await {
+                assert!(error.kind().is_temporary(), "{}", error.full());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            refused.extend(rejects.take().into_iter().map(|(_, reason)| (text, reason)));
+            batch.settle(Outcome::Delivered);
+            match text {
+                "before" => nats.kill().unwrap(),
+                "while it is down" => block_in_place(|| nats.restart().unwrap()),
+                _ => {}
+            }
+        }
+        sink.finish().await.unwrap();
+        let [("while it is down", reason)] = &refused[..] else { panic!("{refused:?}") };
+        assert!(reason.starts_with("could not be sent for 1 s (`give_up`): "), "{reason}");
+    }
+    // The subject is also that of the stream, so it has what both sinks sent.
+    let stored = block_in_place(|| nats.messages("S").unwrap());
+    assert_eq!(payloads(&stored), ["before", "after", "before", "after"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_are_known_in_each_way_and_a_wrong_secret_ends_the_run_and_is_not_shown() {
     const SEED: &str = "SUAHKLHMY45Y3MOYAOCSJNSP6MRWP3SWQXH3JY3CYESPZ3RTDZ4TY7KBBA";
     const KEY: &str = "UCVGYVHB2DD46OI2TRMPXGT7MKJJ7KHZRGBGOUN3AZLCO3ZHDLIQBUHY";

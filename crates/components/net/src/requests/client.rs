@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Url, redirect};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,6 +41,18 @@ pub(crate) enum Compression {
     None,
     /// With gzip.
     Gzip,
+    /// With Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// Returns the mistake if a system does not know the compression. `known` are those that it knows.
+    pub(super) fn mistake(self, known: &[Self]) -> Option<Mistake> {
+        (self != Self::None && !known.contains(&self)).then(|| {
+            let mistake = Mistake::new("compression", "The server does not take bodies in this form.");
+            mistake.help(if known.is_empty() { "Leave it out." } else { "Use `gzip` or `none`." })
+        })
+    }
 }
 
 /// A server, as the options of a sink name it.
@@ -120,16 +132,13 @@ impl Endpoint<'_> {
     pub(crate) fn request(
         &self,
         method: Method,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         compression: Compression,
         most_answer: usize,
         client: &OnceLock<Client>,
     ) -> Result<Request, Error> {
         let mut url = self.url().map_err(Error::permanent)?;
-        let secrets = self.secrets(&url);
-        if compression == Compression::Gzip {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
+        let secrets = self.secrets(&url, &headers);
         let mut headers = self.headers(headers).map_err(Error::permanent)?;
         if let Some(value) = self.authorization().map_err(Error::permanent)? {
             headers.insert(AUTHORIZATION, value);
@@ -140,10 +149,16 @@ impl Endpoint<'_> {
         Ok(Request { client, url, method, headers, compression, secrets, most_answer })
     }
 
-    /// Returns the parts of the options that no message may contain: a server may repeat them in its answer.
-    fn secrets(&self, url: &Url) -> Vec<String> {
+    /// Returns the parts of the options, and of the sensitive headers of the system, that no message may
+    /// contain: a server may repeat them in its answer.
+    fn secrets(&self, url: &Url, headers: &HeaderMap) -> Vec<String> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let mut secrets: Vec<String> = self.headers.values().cloned().collect();
+        let sensitive = headers.values().filter(|value| value.is_sensitive());
+        for value in sensitive.filter_map(|value| value.to_str().ok()) {
+            // Without the scheme, such as `Splunk`.
+            secrets.push(value.split_once(' ').map_or(value, |(_, secret)| secret).to_owned());
+        }
         secrets.extend(self.auth.into_iter().flat_map(Auth::secrets));
         if let Ok(Some(header)) = self.authorization() {
             let encoded = header.to_str().ok().and_then(|header| header.split_once(' '));
@@ -202,6 +217,13 @@ impl Auth {
 
 fn basic(user: &[u8], password: &[u8]) -> String {
     format!("Basic {}", STANDARD.encode([user, b":".as_slice(), password].concat()))
+}
+
+/// Returns the value of a header that no message may contain.
+pub(crate) fn secret_header(of: &str, text: &str) -> Result<HeaderValue, String> {
+    let mut value = header(of, text)?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Returns the value of a header. It may be secret, so a mistake does not show it.

@@ -9,7 +9,8 @@
 //!   are in flight or until `max_delay` has passed. The writers of a sink share it, and with it the limit on
 //!   requests.
 //! - [`Request`] sends one body and returns the answer, or why there is none.
-//! - [`Service`] is the system: it makes the body, and returns the [`Reading`] of an answer.
+//! - [`Service`] is the system: it makes the body, and returns the [`Reading`] of an answer. Some systems
+//!   confirm later that what they accepted is safe: [`Service::confirm`] waits for that.
 //!
 //! A batch is acknowledged when each of its messages is delivered or refused. Only messages that failed for
 //! now are sent again. If a round has no success at all, the engine decides how long to wait, and whether the
@@ -23,6 +24,7 @@
 mod client;
 mod failure;
 mod gather;
+mod members;
 mod moments;
 mod options;
 mod parts;
@@ -32,9 +34,10 @@ mod store;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub(crate) use client::{Auth, Compression, Endpoint, header};
+pub(crate) use client::{Auth, Compression, Endpoint, header, secret_header};
 pub(crate) use failure::{Failure, Verdict};
 pub(crate) use gather::{Reading, Service};
+pub(crate) use members::Members;
 pub(crate) use moments::Moments;
 pub(crate) use options::StoreOptions;
 pub(crate) use parts::{Encode, Encoded, Parts, one_line};

@@ -36,22 +36,24 @@ pub(crate) struct StoreOptions {
     /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
     #[serde(default)]
     pub(crate) tls: TlsClient,
-    /// How bodies are compressed. The default is `none`.
+    /// How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`. The
+    /// default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
     #[serde(default)]
     pub(crate) compression: Compression,
     /// How long an answer may take. After that the request is sent again. The default is 30 s.
     #[serde(default = "defaults::half_a_minute")]
     pub(crate) timeout: TimeSpan,
-    /// The largest number of requests in flight. By default it adapts to the server, up to 64. With 1,
-    /// batches are sent in order, and not joined.
+    /// The largest number of requests in flight. By default it adapts to the server, up to 64, and is 1 for
+    /// `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1024))]
     pub(crate) concurrency: Option<usize>,
     /// The largest body of a request, before it is compressed. A larger message is a request of its own. The
-    /// default is 5 MiB, and 1 MiB for `loki`.
+    /// default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, and 4.5 MiB for `datadog_logs`.
     #[serde(default)]
     pub(crate) max_request_bytes: Option<ByteSize>,
-    /// The largest number of messages in a request. The default is 10000.
+    /// The largest number of messages in a request. The default is 10000. It is never more than 1000 for
+    /// `datadog_logs`.
     #[serde(default = "ten_thousand")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) max_count: usize,
@@ -59,8 +61,10 @@ pub(crate) struct StoreOptions {
     /// sources wait for memory. The default is 100 ms.
     #[serde(default = "a_tenth_of_a_second")]
     pub(crate) max_delay: TimeSpan,
-    /// After this time without success, the messages of a batch leave by `errors`. By default they wait for
-    /// as long as it takes, and their sources with them when the memory is full.
+    /// After the server has been failing for this time, the messages of a batch leave by `errors`. The time
+    /// counts from the first attempt that fails, and again from each message that the server takes or
+    /// refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+    /// is full.
     #[serde(default)]
     pub(crate) give_up: Option<TimeSpan>,
     /// Whether the server must answer before the run begins. The default is `true`.
@@ -81,9 +85,10 @@ fn yes() -> bool {
 }
 
 impl StoreOptions {
-    /// Returns the mistakes that the schema cannot find.
-    pub(crate) fn check(&self) -> Vec<Mistake> {
+    /// Returns the mistakes that the schema cannot find. `known` are the compressions that the system knows.
+    pub(crate) fn check(&self, known: &[Compression]) -> Vec<Mistake> {
         let mut mistakes = self.endpoint().check();
+        mistakes.extend(self.compression.mistake(known));
         if self.endpoint().url().is_ok_and(|url| url.query().is_some()) {
             let mistake = Mistake::new("url", "The address of the server has a query.");
             mistakes.push(mistake.help("Leave it out: the options of the sink have what it is for."));

@@ -3,6 +3,8 @@
 //! The parts of many messages lie in one buffer, one behind the other, so that nothing is allocated for each
 //! message.
 
+use std::ops::Range;
+
 use thalweg_record::Batch;
 
 /// Messages as parts of a body, in order.
@@ -48,14 +50,11 @@ impl Parts {
         self.ends.extend(other.ends.iter().map(|end| before + end));
     }
 
-    /// Divides the parts into two halves.
-    pub(crate) fn halves(&self) -> (Self, Self) {
-        let (mut first, mut second) = (Self::default(), Self::default());
-        let middle = self.len() / 2;
-        for (number, part) in self.iter().enumerate() {
-            if number < middle { first.push(part) } else { second.push(part) }
-        }
-        (first, second)
+    /// Returns the parts of a range of numbers.
+    pub(crate) fn slice(&self, numbers: Range<usize>) -> Self {
+        let mut slice = Self::default();
+        numbers.for_each(|number| slice.push(self.get(number)));
+        slice
     }
 }
 
@@ -218,8 +217,9 @@ mod tests {
             let mut joined = of(one);
             joined.append(&of(other));
             prop_assert_eq!(&joined, &of(&texts));
-            let (mut first, second) = joined.halves();
-            first.append(&second);
+            let middle = joined.len() / 2;
+            let mut first = joined.slice(0..middle);
+            first.append(&joined.slice(middle..joined.len()));
             prop_assert_eq!(first, joined);
         }
     }

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::failure::{Failure, Verdict};
+use crate::give_up::GiveUp;
 use crate::progress::{PAUSE, Progress};
 
 /// After this number of failures in a row, no further piece is sent in a round.
@@ -39,11 +40,9 @@ pub(crate) struct Rounds {
     limit: ConcurrencyLimit,
     /// True if a piece may be sent only after the one before it.
     in_order: bool,
-    /// After this time without success, messages leave by `errors`.
-    give_up: Option<TimeSpan>,
+    /// When messages leave by `errors`.
+    give_up: GiveUp,
     progress: Progress,
-    /// When the present batch was sent first, or a message of it succeeded last.
-    since: Option<Instant>,
     /// The server wants no request before.
     not_before: Option<Instant>,
 }
@@ -100,15 +99,15 @@ impl Rounds {
         in_order: bool,
         give_up: Option<TimeSpan>,
     ) -> Self {
-        let progress = Progress::default();
-        Self { name: name.into(), limit, in_order, give_up, progress, since: None, not_before: None }
+        let (give_up, progress) = (GiveUp::after(give_up), Progress::default());
+        Self { name: name.into(), limit, in_order, give_up, progress, not_before: None }
     }
 
     /// Begins a batch, or resumes it if it is the same batch as before. Returns true if it is another one.
     pub(crate) fn begin(&mut self, payload: &BinaryViewArray) -> bool {
         let is_new = self.progress.begin(payload);
         if is_new {
-            self.since = None;
+            self.give_up.end();
         }
         is_new
     }
@@ -136,18 +135,20 @@ impl Rounds {
         pieces: impl Fn(Vec<usize>) -> I + Send,
     ) -> Result<(), Error> {
         let mut overloads = 0;
-        let mut since = *self.since.get_or_insert_with(Instant::now);
         loop {
+            self.give_up.attempt();
             self.wait().await;
             let round = self.round(pieces(self.open(payload.len()))).await?;
             if round.has_progress {
-                since = Instant::now();
-                self.since = Some(since);
+                self.give_up.succeeded();
             }
             let Some(failure) = round.failed else { break };
             self.not_before = failure.delay().map(|delay| Instant::now() + delay);
-            if failure.is_temporary() && self.gives_up(since) {
-                self.reject_open(payload.len(), &failure);
+            let reason = self.give_up.reason(failure.text()).filter(|_| failure.is_temporary());
+            if let Some(reason) = reason {
+                self.open(payload.len())
+                    .into_iter()
+                    .for_each(|row| self.progress.reject(row, reason.clone()));
                 break;
             }
             if !round.has_progress || !failure.is_temporary() {
@@ -157,7 +158,7 @@ impl Rounds {
             overloads = if failure.is_overload() { overloads + 1 } else { 0 };
             tokio::time::sleep(pause(overloads)).await;
         }
-        self.since = None;
+        self.give_up.end();
         for (row, reason) in self.progress.finish() {
             rejects.reject(row, reason);
         }
@@ -167,25 +168,13 @@ impl Rounds {
     /// Forgets the batch, which takes another route.
     pub(crate) fn forget(&mut self) {
         self.progress.forget();
-        self.since = None;
+        self.give_up.end();
     }
 
     /// Waits as long as the server wants no request.
     async fn wait(&mut self) {
         if let Some(at) = self.not_before.take() {
             tokio::time::sleep_until(at).await;
-        }
-    }
-
-    fn gives_up(&self, since: Instant) -> bool {
-        self.give_up.is_some_and(|span| since.elapsed() >= span.duration())
-    }
-
-    fn reject_open(&mut self, rows: usize, failure: &Failure) {
-        let span = self.give_up.map_or(0.0, |span| span.duration().as_secs_f64());
-        for row in self.open(rows) {
-            let reason = format!("could not be sent for {span} s (`give_up`): {}", failure.text());
-            self.progress.reject(row, reason);
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Got {
     pub(crate) headers: HashMap<String, String>,
     /// The body, decompressed.
     pub(crate) body: String,
+    /// The same, if it may be no text.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Got {
@@ -76,13 +78,35 @@ pub(crate) struct Fake {
     got: Arc<Mutex<Vec<Got>>>,
 }
 
+/// How a server treats requests without a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gets {
+    /// They ask whether it can be used.
+    Checks,
+    /// They are played as all others.
+    Played,
+}
+
 impl Fake {
     /// Starts the server. The function receives the number of each request with a body, from 0.
     pub(crate) async fn start(play: impl FnMut(usize, &Got) -> Play + Send + 'static) -> Self {
         Self::at(TcpListener::bind("127.0.0.1:0").await.unwrap(), play)
     }
 
+    /// Starts a server that answers all requests as the function says.
+    pub(crate) async fn pages(play: impl FnMut(usize, &Got) -> Play + Send + 'static) -> Self {
+        Self::serving(TcpListener::bind("127.0.0.1:0").await.unwrap(), Gets::Played, play)
+    }
+
     pub(crate) fn at(listener: TcpListener, play: impl FnMut(usize, &Got) -> Play + Send + 'static) -> Self {
+        Self::serving(listener, Gets::Checks, play)
+    }
+
+    fn serving(
+        listener: TcpListener,
+        gets: Gets,
+        play: impl FnMut(usize, &Got) -> Play + Send + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap().to_string();
         let got: Arc<Mutex<Vec<Got>>> = Arc::default();
         let (seen, play) = (got.clone(), Arc::new(Mutex::new(play)));
@@ -91,7 +115,7 @@ impl Fake {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (seen, play) = (seen.clone(), play.clone());
                 let decide = move |got: Got| {
-                    if got.line.starts_with("GET") {
+                    if gets == Gets::Checks && got.line.starts_with("GET") {
                         let is_wrong = got.header("authorization").contains("WRONG");
                         return Play::answer(if is_wrong { 401 } else { 200 }, "");
                     }
@@ -106,7 +130,7 @@ impl Fake {
         Self { address, got }
     }
 
-    /// Returns the requests with a body.
+    /// Returns the requests that were played.
     pub(crate) fn got(&self) -> Vec<Got> {
         self.got.lock().clone()
     }
@@ -150,14 +174,17 @@ async fn request(stream: &mut BufReader<TcpStream>) -> Option<Got> {
     let length = got.header("content-length").parse().unwrap_or(0);
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    got.body = match got.header("content-encoding") {
+    got.bytes = match got.header("content-encoding") {
         "gzip" => {
-            let mut text = String::new();
-            flate2::read::GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
-            text
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+            plain
         }
-        _ => String::from_utf8(body).unwrap(),
+        "zstd" => zstd::stream::decode_all(&body[..]).unwrap(),
+        "snappy" => snap::raw::Decoder::new().decompress_vec(&body).unwrap(),
+        _ => body,
     };
+    got.body = String::from_utf8_lossy(&got.bytes).into_owned();
     Some(got)
 }
 

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::columns::FieldType;
+use thalweg_codec::protobuf::write::{bytes, number};
 use thalweg_codec::target::{Input, Slot, Target};
 use thalweg_codec::template::column;
 use thalweg_engine::{Error, Outputs, Transform};
@@ -126,25 +127,6 @@ fn stream_id(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push((value as u8) | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn number(field: u8, value: u64, out: &mut Vec<u8>) {
-    out.push(field << 3);
-    varint(value, out);
-}
-
-fn bytes(field: u8, value: &[u8], out: &mut Vec<u8>) {
-    out.push(field << 3 | 2);
-    varint(value.len() as u64, out);
-    out.extend_from_slice(value);
 }
 
 #[cfg(test)]

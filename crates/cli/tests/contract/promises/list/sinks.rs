@@ -121,6 +121,23 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `splunk_hec`, `datadog_logs` | At least once. What is sent again is there twice: the servers do not know messages again. | The server's answer counts. With `indexer_ack`, Splunk's confirmation that an event is indexed counts. |",
+        &[
+            "message_sink: file -> splunk_hec, failing server",
+            "message_sink: file -> datadog_logs, failing server",
+            "net: an_event_counts_when_it_is_indexed",
+            "net: only_the_events_that_are_to_blame_are_refused",
+            "net: what_the_intake_refuses_leaves_alone_and_the_rest_is_sent",
+        ],
+    ),
+    shown(
+        "| `prometheus_remote_write` | At least once. A receiver keeps one of the samples of a series with the same time. | the receiver's answer counts |",
+        &[
+            "message_sink: file -> prometheus_remote_write, failing server",
+            "net: a_sample_that_is_out_of_order_leaves_alone_and_the_rest_is_sent",
+        ],
+    ),
+    shown(
         "| `nats` | At least once. With `message_id`, once within the `duplicate_window` of the stream. | the stream's confirmation counts |",
         &[
             "message_sink: file -> nats, stream",

@@ -139,6 +139,10 @@ pub(super) const PROMISES: &[Promise] = &[
         "| `exec` | What was read and not written is lost, and so is what the program had not written. The next run starts the program again. | It runs again. |",
         &["source: exec -> file", "local: a_stop_delivers_what_the_program_writes_while_it_ends"],
     ),
+    explains(
+        "| `prometheus_scrape` | what was read and not written is lost | - |",
+        "says what is not promised",
+    ),
     explains("| `internal_logs` | what was not written is lost | - |", "says what is not promised"),
     shown(
         "A file that a transform rewrites in its place (`strip_metadata` with `in_place`) is not sent again by `follow`.",

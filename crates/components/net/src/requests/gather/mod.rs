@@ -6,17 +6,20 @@
 //! then for its turn to send. All that join meanwhile are sent with it. So groups grow by themselves while a
 //! server is busy.
 //!
-//! A group that is refused as a whole may contain a single bad message. It is sent again in halves, until bad
-//! messages are alone. If [`MOST_ALONE`] messages were refused one by one and none was accepted, the reason
-//! is not in the messages, and the rest is refused with them. If some of the rest is accepted nevertheless,
-//! what was refused together is sent again.
+//! A group that is refused as a whole may contain a single bad message: see [`division`]. Some servers
+//! confirm later what they have accepted. The group waits for that after its turn, so that others can send
+//! meanwhile.
 //!
 //! A task for each group was rejected. If a writer is dropped, so is what it waits for, and a leader that is
 //! dropped ends its group: the others send again.
 
+mod division;
+
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use reqwest::Url;
@@ -29,11 +32,10 @@ use super::failure::{Failure, Verdict};
 use super::parts::Parts;
 use super::request::{Answer, Request};
 use super::rounds::end;
-
-/// The number of messages of a request that are refused one by one before the rest is refused with them.
-const MOST_ALONE: usize = 16;
+use division::{Division, Fates};
 
 /// The system that requests are sent to.
+#[async_trait]
 pub(crate) trait Service: Send + Sync + 'static {
     /// Returns the body with these messages.
     fn body(&self, parts: &Parts) -> Bytes {
@@ -48,6 +50,13 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Returns what the answer says about these messages.
     fn read(&self, request: &Request, answer: &Answer, parts: &Parts) -> Reading;
+
+    /// Waits until the server has confirmed what it accepted under these numbers. Returns for each why it is
+    /// not confirmed, if so. Needed by a system whose answers are [`Reading::Unconfirmed`].
+    async fn confirm(&self, request: &Request, numbers: &[u64]) -> Vec<Option<Failure>> {
+        let _ = request;
+        vec![None; numbers.len()]
+    }
 }
 
 /// The meaning of an answer for the messages of a request.
@@ -55,11 +64,15 @@ pub(crate) trait Service: Send + Sync + 'static {
 pub(crate) enum Reading {
     /// The server has all of them.
     Accepted,
+    /// The server has all of them, and will confirm under this number that they are safe.
+    Unconfirmed(u64),
     /// The fate of each.
     Each(Vec<Verdict>),
     /// The server took none, or not all, because of one or several of them, for this reason. It does not
     /// matter if it receives the others twice.
     Refused(String),
+    /// As `Refused`, and the answer says by a number, from 0 or from 1, which message it is.
+    RefusedAt { number: usize, reason: String },
     /// They should be sent again.
     Again(Failure),
 }
@@ -179,55 +192,40 @@ impl Gather {
         }
     }
 
-    /// Sends messages, in parts if they are refused together.
-    async fn attempt(&self, parts: Parts) -> Vec<Verdict> {
-        let mut verdicts = Vec::with_capacity(parts.len());
-        let (mut alone, mut has_accepted) = (0, false);
-        let mut together = Vec::new();
-        let mut rest = vec![parts];
-        while let Some(parts) = rest.pop() {
-            let (count, is_too_large, reading) = self.ask(&parts).await;
-            match reading {
-                Reading::Accepted => {
-                    has_accepted = true;
-                    verdicts.extend(std::iter::repeat_n(Verdict::Delivered, count));
-                }
-                Reading::Each(each) => {
-                    has_accepted |= each.iter().any(|verdict| matches!(verdict, Verdict::Delivered));
-                    verdicts.extend(each);
-                }
-                Reading::Refused(_) if count > 1 && (is_too_large || has_accepted || alone < MOST_ALONE) => {
-                    let (first, second) = parts.halves();
-                    rest.extend([second, first]);
-                }
-                Reading::Refused(reason) => {
-                    alone += 1;
-                    if count > 1 {
-                        together.push(verdicts.len()..verdicts.len() + count);
-                    }
-                    verdicts.extend(std::iter::repeat_n(Verdict::Rejected(reason), count));
-                }
-                Reading::Again(failure) => {
-                    // The rest is for the next round.
-                    let open = count + rest.iter().map(Parts::len).sum::<usize>();
-                    verdicts.extend(std::iter::repeat_n(Verdict::Again(failure), open));
-                    break;
-                }
-            }
+    /// Sends messages, in pieces if they are refused together.
+    async fn attempt(&self, parts: &Parts) -> Fates {
+        let mut division = Division::new(parts.len());
+        while let Some(piece) = division.next() {
+            let (is_too_large, reading) = match piece.len() == parts.len() {
+                true => self.ask(parts).await,
+                false => self.ask(&parts.slice(piece.clone())).await,
+            };
+            division.note(piece, reading, is_too_large);
         }
-        if has_accepted {
-            together.into_iter().for_each(|range| reconsider(verdicts.get_mut(range)));
-        }
-        verdicts
+        division.end()
     }
 
-    /// Sends one request. Returns the number of its messages, whether it was too large, and its answer.
-    async fn ask(&self, parts: &Parts) -> (usize, bool, Reading) {
+    /// Waits until what the server accepted is confirmed. Other messages are sent again.
+    async fn confirm(&self, unconfirmed: Vec<(Range<usize>, u64)>, verdicts: &mut [Verdict]) {
+        if unconfirmed.is_empty() {
+            return;
+        }
+        let numbers: Vec<u64> = unconfirmed.iter().map(|(_, number)| *number).collect();
+        let failures = self.service.confirm(&self.request, &numbers).await;
+        for ((piece, _), failure) in unconfirmed.into_iter().zip(failures) {
+            if let (Some(failure), Some(verdicts)) = (failure, verdicts.get_mut(piece)) {
+                verdicts.fill(Verdict::Again(failure));
+            }
+        }
+    }
+
+    /// Sends one request. Returns whether it was too large, and its answer.
+    async fn ask(&self, parts: &Parts) -> (bool, Reading) {
         let count = parts.len();
         let url = self.service.url(&self.request.url, parts);
         let answer = match self.request.send(url, self.service.body(parts)).await {
             Ok(answer) => answer,
-            Err(failure) => return (count, false, Reading::Again(failure)),
+            Err(failure) => return (false, Reading::Again(failure)),
         };
         let is_too_large = answer.status == reqwest::StatusCode::PAYLOAD_TOO_LARGE;
         let reading = match self.service.read(&self.request, &answer, parts) {
@@ -238,16 +236,7 @@ impl Gather {
             }
             reading => reading,
         };
-        (count, is_too_large, reading)
-    }
-}
-
-/// Has messages sent again that were refused together: others were accepted, so some of them may be good.
-fn reconsider(refused: Option<&mut [Verdict]>) {
-    for verdict in refused.into_iter().flatten() {
-        if let Verdict::Rejected(reason) = verdict {
-            *verdict = Verdict::Again(Failure::temporary(std::mem::take(reason)));
-        }
+        (is_too_large, reading)
     }
 }
 
@@ -264,9 +253,11 @@ impl Leader<'_> {
         let bytes = self.group.content.lock().parts.bytes().len();
         let permit = self.gather.limit.acquire(bytes as u64).await;
         let Content { parts, waiting } = self.take();
-        let verdicts = self.gather.attempt(parts).await;
+        let Fates { mut verdicts, unconfirmed } = self.gather.attempt(&parts).await;
         end(permit, &verdicts);
         self.gather.note_delay(&verdicts);
+        drop(parts);
+        self.gather.confirm(unconfirmed, &mut verdicts).await;
         let mut verdicts = verdicts.into_iter();
         for (count, answer) in waiting {
             // A writer that is gone needs no answer.

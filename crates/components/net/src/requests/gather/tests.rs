@@ -10,16 +10,22 @@ use crate::requests::testing::{Fake, Got, Play};
 use crate::requests::{Compression, Endpoint};
 use crate::tls::TlsClient;
 
-/// A system whose answers are `ok`, or `bad`.
+/// A system whose answers are `ok`, `bad`, or `later` with a number. The number 1 is never confirmed.
 struct Lines;
 
+#[async_trait]
 impl Service for Lines {
     fn read(&self, request: &Request, answer: &Answer, _: &Parts) -> Reading {
         match answer.body.as_slice() {
             b"ok" => Reading::Accepted,
             b"bad" => Reading::Refused("bad".to_owned()),
+            [b'l', b'a', b't', b'e', b'r', b' ', number] => Reading::Unconfirmed(u64::from(number - b'0')),
             _ => Reading::Again(request.failure(answer)),
         }
+    }
+
+    async fn confirm(&self, _: &Request, numbers: &[u64]) -> Vec<Option<Failure>> {
+        numbers.iter().map(|number| (*number == 1).then(|| Failure::temporary("lost"))).collect()
     }
 }
 
@@ -138,9 +144,48 @@ async fn good_messages_behind_many_bad_ones_are_not_refused_with_them() {
     let (gather, budget) = (gather(&server.address, 100, Duration::ZERO, 1), Budget::new(1 << 20));
     let lines: Vec<&str> = (0..64).map(|number| if number < 20 { "bad" } else { "good" }).collect();
     let verdicts = gather.send(parts(&lines), &budget).await;
-    assert_eq!(shown(&verdicts), ["-".repeat(16), "?".repeat(16), "+".repeat(32)].concat());
-    let verdicts = gather.send(parts(&lines[16..32]), &budget).await;
-    assert_eq!(shown(&verdicts), ["-".repeat(4), "+".repeat(12)].concat());
+    assert_eq!(shown(&verdicts), ["-".repeat(20), "+".repeat(44)].concat());
+    assert!(server.got().len() < 128, "{}", server.got().len());
+}
+
+/// A request ends in any case: the messages that it takes alone are delivered, and all others leave with its
+/// reason.
+#[tokio::test]
+async fn a_server_that_refuses_in_any_way_gets_fewer_than_two_requests_for_each_message() {
+    type Refuses = fn(&[&str]) -> bool;
+    let ways: [(Refuses, &str); 6] = [
+        (|_| true, "--------"),
+        (|lines| lines.len() > 1, "++++++++"),
+        (|lines| lines.len() > 2, "++++++++"),
+        (|lines| lines.contains(&"7"), "+++++++-"),
+        (|lines| lines.contains(&"0") || lines.len() == 4, "-+++++++"),
+        (|lines| lines.iter().any(|line| "0246".contains(line)), "-+-+-+-+"),
+    ];
+    for (refuses, expected) in ways {
+        for status in [400, 413, 422] {
+            let server = Fake::start(move |_, got| match refuses(&got.lines()) {
+                true => Play::answer(status, "bad"),
+                false => Play::answer(200, "ok"),
+            })
+            .await;
+            let (gather, budget) = (gather(&server.address, 100, Duration::ZERO, 1), Budget::new(1 << 20));
+            let lines = ["0", "1", "2", "3", "4", "5", "6", "7"];
+            assert_eq!(shown(&gather.send(parts(&lines), &budget).await), expected, "{status}");
+            assert!(server.got().len() < 16, "{}", server.got().len());
+        }
+    }
+}
+
+/// Two messages are confirmed, and the server has lost the third.
+#[tokio::test]
+async fn what_a_server_does_not_confirm_is_sent_again() {
+    let server = Fake::start(|_, got| match got.lines().len() {
+        3 => Play::answer(400, "bad"),
+        count => Play::answer(200, format!("later {count}")),
+    })
+    .await;
+    let (gather, budget) = (gather(&server.address, 100, Duration::ZERO, 1), Budget::new(1 << 20));
+    assert_eq!(shown(&gather.send(parts(&["a", "b", "c"]), &budget).await), "?++");
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Encode, Encoded, Failure, Moments, Parts, Reading, Request, Service, Shared, Store,
+    Answer, Check, Compression, Encode, Encoded, Failure, Moments, Parts, Reading, Request, Service, Shared, Store,
     StoreOptions, Target, one_line,
 };
 use token::{Tokens, push_head, row};
@@ -123,7 +123,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.options.check();
+        let mut mistakes = self.options.check(&[Compression::Gzip, Compression::Zstd]);
         mistakes.extend(self.encode.mistakes());
         mistakes
     }

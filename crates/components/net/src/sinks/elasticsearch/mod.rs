@@ -22,7 +22,7 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target,
+    Answer, Check, Compression, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target,
     one_line,
 };
 
@@ -105,7 +105,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.options.check();
+        let mut mistakes = self.options.check(&[Compression::Gzip]);
         mistakes.extend(self.encode.mistakes());
         if self.index.is_constant() && !is_index(self.index.prefix().as_bytes()) {
             let mistake = Mistake::new("index", format!("`{}` is no name of an index.", self.index.prefix()));

@@ -73,7 +73,7 @@ pub struct HttpConfig {
     /// (`https://USER:PASSWORD@HOST`) are sent, if it has any.
     #[serde(default)]
     auth: Option<Auth>,
-    /// How bodies are compressed. The default is `none`.
+    /// How bodies are compressed: with `gzip` or `zstd`. The default is `none`.
     #[serde(default)]
     compression: Compression,
     /// How long an answer may take. After that the request is retried.
@@ -87,8 +87,9 @@ pub struct HttpConfig {
     /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
     #[serde(default)]
     tls: TlsClient,
-    /// After this time without success, the messages of a batch leave by `errors`. By default they wait for
-    /// as long as it takes.
+    /// After the server has been failing for this time, the messages of a batch leave by `errors`. The time
+    /// counts from the first attempt that fails, and again from each message that the server takes or
+    /// refuses. By default messages wait for as long as it takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
     /// Whether each message is a complete request: request line, headers and body. The request is sent to the

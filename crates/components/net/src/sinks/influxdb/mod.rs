@@ -18,7 +18,7 @@ use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig};
 
 use crate::requests::{
-    Answer, Check, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target, Verdict,
+    Answer, Check, Compression, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target, Verdict,
 };
 use line::{Columns, Points};
 
@@ -121,7 +121,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.options.check();
+        let mut mistakes = self.options.check(&[Compression::Gzip]);
         let mut mistake = |option, message: &str, help: &str| {
             mistakes.push(Mistake::new(option, message).help(help));
         };

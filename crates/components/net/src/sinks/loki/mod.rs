@@ -20,15 +20,16 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::exposition::is_label;
 use thalweg_codec::json::write_text;
-use thalweg_codec::template::{BoundTemplate, Template, column};
+use thalweg_codec::template::{Template, column};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig, TransformConfig};
 use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Encode, Encoded, Moments, Parts, Reading, Request, Service, Shared, Store, StoreOptions,
+    Answer, Check, Compression, Encode, Encoded, Members, Moments, Parts, Reading, Request, Service, Shared, Store, StoreOptions,
     Target, header,
 };
 
@@ -103,12 +104,6 @@ impl LokiConfig {
     }
 }
 
-/// True if a label can have this name.
-fn is_label(name: &str) -> bool {
-    let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    name.bytes().all(is_right) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
-}
-
 impl Component for LokiConfig {
     const NAME: &'static str = "loki";
     const EXAMPLE: &'static str = r#"
@@ -121,7 +116,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.options.check();
+        let mut mistakes = self.options.check(&[Compression::Gzip]);
         mistakes.extend(self.encode.mistakes());
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("tenant", message).help("For example `team-a`."));
@@ -238,41 +233,6 @@ fn admitted(streams: &Streams, most: usize, has_labels: bool, labels: &[u8]) -> 
     match streams.admit(labels, most) {
         true => Ok(()),
         false => Err(format!("the message would begin another stream, but `max_streams` is {most}")),
-    }
-}
-
-/// The members of a JSON object, each with a text.
-struct Members<'a> {
-    members: Vec<(&'a str, BoundTemplate<'a>)>,
-    text: Vec<u8>,
-}
-
-impl<'a> Members<'a> {
-    fn of(members: &'a mut [(String, Template)], batch: &Batch) -> Self {
-        let members = members.iter_mut().map(|(name, value)| (name.as_str(), value.bind(batch)));
-        Self { members: members.collect(), text: Vec::new() }
-    }
-
-    /// Appends the object without members that are empty. Returns false if it has none.
-    fn write(&mut self, row: usize, out: &mut Vec<u8>) -> bool {
-        let mut has_members = false;
-        out.push(b'{');
-        for (name, value) in &mut self.members {
-            self.text.clear();
-            value.render(row, &mut self.text);
-            if self.text.is_empty() {
-                continue;
-            }
-            if has_members {
-                out.push(b',');
-            }
-            has_members = true;
-            write_text(name, out);
-            out.push(b':');
-            write_text(&String::from_utf8_lossy(&self.text), out);
-        }
-        out.push(b'}');
-        has_members
     }
 }
 

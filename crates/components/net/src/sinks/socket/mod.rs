@@ -30,6 +30,7 @@ use tokio::time::timeout;
 use crate::net::{Address, Dial, DialOptions, Stream, connect_udp, defaults, net_error};
 use crate::progress::{PAUSE, Progress};
 use thalweg_codec::framing::Delimiter;
+use thalweg_codec::protobuf::write::varint;
 use thalweg_stream::encode::EncodeConfig;
 
 /// A message of at least this many bytes is written directly. Copying shorter ones is cheaper than a system
@@ -419,19 +420,9 @@ impl Framing {
             }
             By::BinaryLe => out.extend(bytes.iter().take(size)),
             By::BinaryBe => out.extend(bytes.iter().take(size).rev()),
-            By::Varint => varint(length, out),
+            By::Varint => varint(length as u64, out),
         }
     }
-}
-
-/// Appends a length as an integer of variable length: seven bits in each byte, the lowest first.
-fn varint(length: usize, out: &mut Vec<u8>) {
-    let mut rest = length;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
 }
 
 /// Writes bytes, or gathers them to be written together with later ones.
