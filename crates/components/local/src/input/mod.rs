@@ -2,11 +2,11 @@
 //!
 //! A read cannot be interrupted, but a source must stop on request. A dedicated thread therefore reads the
 //! input in pieces. When the run stops, that thread is left behind: a thread that waits for input does not
-//! keep a process from ending. An input that the next run reads on looks at a flag before each read instead,
-//! so that nothing is read that the run does not process. Pieces that are available at the same time are
-//! copied into one buffer. The copy buys large batches when input arrives quickly; when input arrives slowly,
-//! each piece is sent at once.
+//! keep a process from ending. The standard input and named pipes look at a flag before each read instead:
+//! see [`last`]. Pieces that are available at the same time are copied into one buffer. The copy buys large
+//! batches when input arrives quickly; when input arrives slowly, each piece is sent at once.
 
+pub(crate) mod last;
 mod rest;
 
 use std::io::{self, ErrorKind, Read};
@@ -323,6 +323,12 @@ impl Source for Input {
             let buffer = self.arenas.freeze(memory, carried + read);
             self.send(&buffer, after, out).await?;
             match came {
+                // The request to stop has cut the compressed data off.
+                Some(Filled::Failed(error))
+                    if self.is_stopping && Damage::of(&error).is_some_and(Damage::is_truncation) =>
+                {
+                    return self.end(out).await;
+                }
                 Some(Filled::End) => return self.end(out).await,
                 Some(Filled::Failed(error)) => {
                     let InputOptions { shown, path, .. } = &self.options;

@@ -1,11 +1,13 @@
 //! `stdin`: messages from the standard input, see [`crate::input`].
 
 use std::io;
+use std::os::fd::AsFd;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
+use crate::input::last::Opened;
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::CutOptions;
@@ -13,8 +15,9 @@ use thalweg_runtime::standard_streams;
 
 /// Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
 ///
-/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. The input cannot be read a
-/// second time, so a run that is killed loses the messages in flight.
+/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. A run that is asked to stop
+/// still reads what a pipe contains at that moment. The input cannot be read a second time, so a run that is
+/// killed loses the messages in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdinSource {
@@ -58,7 +61,11 @@ impl SourceConfig for StdinSource {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         standard_streams::input().map_err(Error::permanent)?;
-        Ok(Box::new(Input::new(self.options(), context.batch_bytes, io::stdin())))
+        // Not `io::stdin()`, whose buffer would hide what is left.
+        let file = io::stdin().as_fd().try_clone_to_owned();
+        let file = file.map_err(|error| Error::permanent("cannot open the standard input").caused_by(error))?;
+        let (input, flag) = Opened::new(file.into());
+        Ok(Box::new(Input::new(self.options(), context.batch_bytes, input).ended_by(flag)))
     }
 }
 
