@@ -1,4 +1,4 @@
-//! What a pipe contains when the run is asked to stop.
+//! The bytes that a pipe contains when the run is asked to stop.
 //!
 //! Its writers may have ended, and what they wrote is lost when the last reader closes the pipe. So a stopped
 //! run still reads the bytes that the pipe has at that moment, and no more: a writer that goes on would keep
