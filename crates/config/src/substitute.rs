@@ -15,7 +15,7 @@ use crate::{Diagnostics, Document, FormatError, Node, Span, Value, counted, near
 /// The largest file in bytes. Secrets and certificates are small; a larger file is probably a mistake.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// The most mistakes of one value that are kept. Finding the place of each takes a pass over the value.
+/// The most mistakes of one value that are kept. The place of each takes one reading of the value.
 const MOST_MISTAKES: usize = 100;
 
 /// A function that returns the value of a variable.

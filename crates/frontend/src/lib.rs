@@ -27,6 +27,7 @@ mod paint;
 pub mod print;
 mod progress;
 mod repeat;
+mod repeats;
 mod run;
 mod screen;
 mod summary;

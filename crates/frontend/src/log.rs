@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
@@ -20,12 +21,19 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
+use crate::repeats::{Passed, Repeats};
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
 /// Receives a log event instead of the standard error output: its level, and its text with its fields.
 pub type Diversion = fn(level: Level, text: String);
+
+/// The warnings of the last seconds.
+static REPEATS: Mutex<Repeats> = Mutex::new(Repeats::new());
+
+/// The target of log events that summarise others.
+const SUMMARY: &str = "thalweg_frontend::repeats";
 
 static DIVERSION: OnceLock<Diversion> = OnceLock::new();
 
@@ -87,6 +95,23 @@ fn begin_as(
     Ok(())
 }
 
+/// Prints how many warnings were only counted: see [`Repeats`].
+pub(crate) fn end_repeats() {
+    let summaries = REPEATS.lock().unwrap_or_else(PoisonError::into_inner).end();
+    for summary in summaries {
+        tracing::warn!(target: SUMMARY, "{summary}");
+    }
+}
+
+/// Returns what to print of a log event.
+fn passed(event: &Event<'_>, text: &str) -> Passed {
+    let metadata = event.metadata();
+    if *metadata.level() != Level::WARN || metadata.target() == SUMMARY {
+        return Passed { before: Vec::new(), is_shown: true };
+    }
+    REPEATS.lock().unwrap_or_else(PoisonError::into_inner).pass(text, Instant::now())
+}
+
 /// Passes log events on.
 struct Diverted(Diversion);
 
@@ -94,8 +119,12 @@ impl<S: Subscriber> Layer<S> for Diverted {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut seen = LogEvent::default();
         event.record(&mut seen);
-        let fields = Fields(&seen.fields).to_string();
-        (self.0)(*event.metadata().level(), seen.message + &fields);
+        let text = format!("{}{}", seen.message, Fields(&seen.fields));
+        let passed = passed(event, &text);
+        passed.before.into_iter().for_each(|summary| (self.0)(Level::WARN, summary));
+        if passed.is_shown {
+            (self.0)(*event.metadata().level(), text);
+        }
     }
 }
 
@@ -153,7 +182,19 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut seen = LogEvent::default();
         event.record(&mut seen);
-        let level = event.metadata().level();
+        let passed = passed(event, &format!("{}{}", seen.message, Fields(&seen.fields)));
+        for message in passed.before {
+            self.write(to.by_ref(), Level::WARN, LogEvent { message, ..LogEvent::default() })?;
+        }
+        match passed.is_shown {
+            true => self.write(to, *event.metadata().level(), seen),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Line {
+    fn write(&self, mut to: Writer<'_>, level: Level, seen: LogEvent) -> fmt::Result {
         if self.json {
             let mut line = json!({
                 "event": "log",
@@ -165,7 +206,7 @@ where
             }
             return writeln!(to, "{line}");
         }
-        let level = match *level {
+        let level = match level {
             Level::ERROR => self.paint.red("error:"),
             Level::WARN => self.paint.yellow("warning:"),
             Level::INFO => "info:".to_owned(),

@@ -115,6 +115,7 @@ impl Observer for Screen {
 
     fn end(&mut self, _: &Phase, outcome: &Outcome) {
         self.end_progress();
+        log::end_repeats();
         if outcome.reader_is_gone() {
             return;
         }
