@@ -103,7 +103,7 @@ pub(crate) fn end_repeats() {
     }
 }
 
-/// Returns what to print of a log event.
+/// Returns the texts to print when a log event comes.
 fn passed(event: &Event<'_>, text: &str) -> Passed {
     let metadata = event.metadata();
     if *metadata.level() != Level::WARN || metadata.target() == SUMMARY {

@@ -31,7 +31,7 @@ struct Seen {
     last: String,
 }
 
-/// What to print of a warning.
+/// The texts to print when a warning comes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// Summaries of earlier warnings.
