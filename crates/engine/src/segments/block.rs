@@ -19,7 +19,8 @@ const SOURCE: &str = "thalweg.source";
 const PATH: &str = "thalweg.path";
 const TIME: &str = "thalweg.time_us";
 const POSITIONS: &str = "thalweg.positions";
-const OWN: [&str; 4] = [SOURCE, PATH, TIME, POSITIONS];
+const NUMBER: &str = "thalweg.number";
+const OWN: [&str; 5] = [SOURCE, PATH, TIME, POSITIONS, NUMBER];
 
 /// Appends a batch to a buffer.
 pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> {
@@ -32,6 +33,9 @@ pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> 
     if batch.fields().num_columns() == 0 {
         // It says whether the messages are records.
         known.extend(batch.fields().schema_ref().metadata().clone());
+    }
+    if meta.number > 0 {
+        known.insert(NUMBER.to_owned(), meta.number.to_string());
     }
     let mut fields = vec![Arc::new(Field::new("payload", DataType::BinaryView, false))];
     // Views are written together with all of the buffers that they point into, and other columns share these
@@ -108,6 +112,7 @@ impl Messages {
             source: known.get(SOURCE).map(String::as_str).unwrap_or_default().into(),
             path: known.get(PATH).map(|path| path.as_str().into()),
             time_us: known.get(TIME).and_then(|time| time.parse().ok()).unwrap_or_default(),
+            number: known.get(NUMBER).and_then(|number| number.parse().ok()).unwrap_or_default(),
         };
         let has_positions = known.contains_key(POSITIONS);
         let is_right =

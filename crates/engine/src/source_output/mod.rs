@@ -426,7 +426,7 @@ impl SourceOutput {
     fn meta(&self, path: Option<Arc<str>>) -> Meta {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        Meta { source: self.name().clone(), path, time_us }
+        Meta { source: self.name().clone(), path, time_us, number: 0 }
     }
 
     /// [`SourceConfig::gives`](crate::SourceConfig::gives) says what a source gives, and the graph is checked

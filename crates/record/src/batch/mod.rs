@@ -45,6 +45,9 @@ pub struct Meta {
     pub path: Option<Arc<str>>,
     /// When the batch was read, in microseconds since 1970 (UTC).
     pub time_us: i64,
+    /// The number of nanoseconds that sinks add to this time if each message needs one of its own. Zero for
+    /// messages that were just read; others with the same time may have been delivered before.
+    pub number: u64,
 }
 
 /// Messages in columns: their payloads, parsed fields, origin and ack.
