@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thalweg_engine::{FileWatcher, Handle};
 use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
+use tokio::task::AbortHandle;
 
 use crate::log;
 use crate::metrics_server::MetricsServer;
@@ -34,13 +35,15 @@ pub struct Screen {
     report: Option<Report>,
     progress: Option<Progress>,
     watching: Option<Watching>,
+    /// The servers of metrics, which end with the run. Its runtime may last longer.
+    servers: Vec<AbortHandle>,
 }
 
 impl Screen {
     /// Shows nothing yet.
     #[must_use]
     pub fn new(show: Show) -> Self {
-        Self { show, events: None, report: None, progress: None, watching: None }
+        Self { show, events: None, report: None, progress: None, watching: None, servers: Vec::new() }
     }
 
     /// Prints the events of files.
@@ -58,6 +61,7 @@ impl Screen {
     }
 
     fn end_progress(&mut self) {
+        self.servers.drain(..).for_each(|server| server.abort());
         if let Some(watching) = self.watching.take() {
             watching.end();
         }
@@ -97,7 +101,7 @@ impl Observer for Screen {
         for &address in &self.show.listen {
             let server = MetricsServer::bind(address, handle.clone())?;
             self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
-            tokio::spawn(server.run());
+            self.servers.push(tokio::spawn(server.run()).abort_handle());
         }
         Ok(())
     }
