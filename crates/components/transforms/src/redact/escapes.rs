@@ -1,10 +1,10 @@
 //! The escapes of JSON in texts that are searched as they are.
 //!
-//! The letter of an escape belongs to no data behind it: `\nann@example.org` is a line feed and the address
-//! of `ann`. The text is therefore searched with other bytes in place of its escapes, as many as each has, so
-//! that all positions stay. An escaped letter counts as a letter, and any other character as a blank. `\"`
-//! and `\\` stay: quoted mail addresses have them. (Rejected: to decode the text. What is found would have to
-//! be written back with its escapes.)
+//! The letter of an escape does not belong to the data behind it: `\nann@example.org` is a line feed and the
+//! address of `ann`. The text is therefore searched with other bytes in place of its escapes, as many as each
+//! has, so that all positions stay. An escaped letter counts as a letter, and any other character as a blank.
+//! `\"` and `\\` stay: quoted mail addresses have them. (Rejected: to decode the text. The data in it would
+//! have to be written back with its escapes.)
 
 use memchr::memchr;
 
