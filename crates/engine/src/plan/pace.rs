@@ -49,7 +49,7 @@ impl Pace {
     pub(super) fn rows_to(&self, to: Destination) -> Option<usize> {
         match to {
             Destination::Segment(number) => self.rows.get(number).copied().flatten(),
-            // What the slow way of a failover does not take goes another way.
+            // Messages that the slow way of a failover does not take go another way.
             Destination::Failover(_) | Destination::Sink(_) | Destination::DeadLetters => None,
         }
     }
