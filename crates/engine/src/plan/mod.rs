@@ -30,7 +30,7 @@ use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets,
 use crate::index::Index;
 use crate::router::{Router, Way};
 use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
-pub(crate) use pace::Pace;
+use pace::Pace;
 use thalweg_record::Output;
 
 /// The stage that a channel leads to.
