@@ -108,7 +108,7 @@ impl SourceConfig for PipeSource {
             last: Last::default(),
         };
         let flag = pipe.last.flag();
-        Ok(Box::new(Input::new(options, context.batch_bytes, pipe).ended_by(flag)))
+        Ok(Box::new(Input::new(options, context.batch_bytes, pipe, flag)))
     }
 }
 
