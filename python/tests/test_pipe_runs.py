@@ -67,6 +67,27 @@ def test_a_pipeline_as_text_is_a_configuration(tmp_path: Path) -> None:
     assert "main.filter" in built.check(plan=True)
 
 
+def test_buffers_are_those_of_a_configuration(tmp_path: Path) -> None:
+    count = 2_000
+    out = sinks.file(path=tmp_path / "out.txt").named("out").buffered(disk="16MiB", when_full="drop_oldest")
+    built = Pipeline(
+        sources.file(path=lines(tmp_path, count)), [], out, buffer={"disk": "32MiB"}, buffers={"max_bytes": "64MiB"}
+    )
+    copied = sinks.file(path=tmp_path / "copy.txt").named("copied").buffered(memory="1MiB")
+    built.add("copy", "main", to=copied, buffer={"disk": "16MiB"})
+    made, _ = thalweg._objects.written(built.to_dict())
+    assert made["buffers"] == {"max_bytes": "64MiB"}
+    assert [made["pipelines"][name]["buffer"] for name in ("main", "copy")] == [{"disk": "32MiB"}, {"disk": "16MiB"}]
+    assert made["sinks"]["out"]["buffer"] == {"disk": "16MiB", "when_full": "drop_oldest"}
+    assert made["sinks"]["copied"]["buffer"] == {"memory": "1MiB"}
+    assert "buffer: { disk: 16MiB, when_full: drop_oldest }" in built.to_yaml()
+    with pytest.raises(thalweg.Error, match="needs a state directory"):
+        built.run()
+    built.run(state=tmp_path / "state")
+    expected = (tmp_path / "in.txt").read_text()
+    assert (tmp_path / "out.txt").read_text() == (tmp_path / "copy.txt").read_text() == expected
+
+
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
     config = copying(tmp_path)
     config["sources"]["lines"] = {"fil": {"path": 1}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, TypedDict
@@ -44,14 +44,26 @@ class Component:
     #: The files that a file transform applies to: see `on_error` of a pipeline.
     targets: str | None = None
     own: Own | None = field(default=None, repr=False)
+    #: The buffer before a sink, as written in a configuration.
+    buffer: Mapping[str, Any] | None = None
 
     def named(self, name: str) -> Component:
         """Returns the same component with a name of its own, for statistics and for the `from_` of other pipelines."""
-        return Component(self.kind, self.options, name, self.targets, self.own)
+        return replace(self, name=name)
 
     def meant_for(self, targets: Literal["without_errors", "with_errors", "all"]) -> Component:
         """Returns the same transform, applied to other files. For a pipeline with `on_error="carry"`."""
-        return Component(self.kind, self.options, self.name, targets, self.own)
+        return replace(self, targets=targets)
+
+    def buffered(
+        self,
+        *,
+        disk: int | str | None = None,
+        memory: int | str | None = None,
+        when_full: Literal["wait", "drop_newest", "drop_oldest", "error"] | None = None,
+    ) -> Component:
+        """Returns the same sink with a buffer before it: on disk, in the state directory, or in memory."""
+        return replace(self, buffer=options({"disk": disk, "memory": memory, "when_full": when_full}))
 
 
 def options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,6 +140,8 @@ class Objects:
         text: dict[str, Any] = {name: plain({} if made.options is None else made.options)}
         if made.targets is not None:
             text["for"] = made.targets
+        if made.buffer is not None:
+            text["buffer"] = plain(made.buffer)
         return text
 
     def _name(self, role: str, made: Component, own: Own) -> str:

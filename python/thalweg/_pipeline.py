@@ -26,6 +26,9 @@ class Pipeline:
     Sources and sinks are components (`sources.file(path="a.log")`), Python objects, or names. `to` may be a list,
     where each entry gets a copy. It may also be a strategy such as `{"failover": [sinks.http(…), sinks.file(…)]}`,
     as in a configuration. A component that is used in two places is a single component.
+
+    `buffer={"disk": "10GiB"}` lets the messages of a line wait on disk before it, and
+    `sinks.http(…).buffered(disk="10GiB")` those of a sink. `buffers={"max_bytes": "50GiB"}` limits all together.
     """
 
     def __init__(
@@ -38,13 +41,21 @@ class Pipeline:
         ordered: bool | None = None,
         on_error: Literal["divert", "carry"] | None = None,
         concurrency: int | None = None,
+        buffer: Mapping[str, Any] | None = None,
         memory: int | str | None = None,
         state: str | PathLike[str] | None = None,
         temporary: str | PathLike[str] | None = None,
         dead_letters: Mapping[str, Any] | None = None,
+        buffers: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings = _objects.options(
-            {"memory": memory, "state": state, "temporary": temporary, "dead_letters": dead_letters}
+            {
+                "memory": memory,
+                "state": state,
+                "temporary": temporary,
+                "dead_letters": dead_letters,
+                "buffers": buffers,
+            }
         )
         self._lines: dict[str, dict[str, Any]] = {}
         self._sources: dict[str, Any] = {}
@@ -53,7 +64,16 @@ class Pipeline:
         # Components are identified by `id`, so they must stay alive.
         self._kept: list[object] = []
         if from_ is not None:
-            self.add(name, from_, transforms, to, ordered=ordered, on_error=on_error, concurrency=concurrency)
+            self.add(
+                name,
+                from_,
+                transforms,
+                to,
+                ordered=ordered,
+                on_error=on_error,
+                concurrency=concurrency,
+                buffer=buffer,
+            )
 
     def add(
         self,
@@ -65,6 +85,7 @@ class Pipeline:
         ordered: bool | None = None,
         on_error: Literal["divert", "carry"] | None = None,
         concurrency: int | None = None,
+        buffer: Mapping[str, Any] | None = None,
     ) -> Pipeline:
         """Adds a line, and returns this pipeline."""
         line: dict[str, Any] = {}
@@ -79,7 +100,9 @@ class Pipeline:
             line["transforms"] = given
         if to is not None:
             line["to"] = self._placed("sink", to)
-        line |= _objects.options({"ordered": ordered, "on_error": on_error, "concurrency": concurrency})
+        line |= _objects.options(
+            {"ordered": ordered, "on_error": on_error, "concurrency": concurrency, "buffer": buffer}
+        )
         self._lines[name] = line
         return self
 

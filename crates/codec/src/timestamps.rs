@@ -18,6 +18,8 @@ pub enum TimeFormat {
     /// Any of the formats below except `Strftime`. The size of a number tells its unit. It also has the times
     /// of the error logs of nginx, `2024/01/02 03:04:05`, and of Apache, `Tue Jan 02 03:04:05.678 2024`.
     Auto,
+    /// As `Auto`, but a number has this number of units per second, whatever its size is.
+    Numbers(i64),
     /// `2024-01-02T03:04:05.678Z`, also with a space instead of the `T`, another offset, or no offset.
     Rfc3339,
     /// `Tue, 02 Jan 2024 03:04:05 +0000`.
@@ -105,26 +107,31 @@ fn parse(format: &TimeFormat, zone: i64, text: &str) -> Option<i64> {
         TimeFormat::Rfc2822 => Some(DateTime::parse_from_rfc2822(text).ok()?.timestamp_micros()),
         TimeFormat::Unix(units) => unix(text, *units),
         TimeFormat::Strftime(items) => strftime(text, items, zone),
-        TimeFormat::Auto => {
-            let bytes = text.as_bytes();
-            // The fifth, third or fourth byte tells the formats apart before any is tried.
-            match (bytes.get(4), bytes.get(2)) {
-                (Some(b'-'), _) if bytes.first() != Some(&b'-') => rfc3339(bytes, zone),
-                (Some(b'/'), _) => dated(bytes, b'/', zone),
-                (_, Some(b'/')) => clf(bytes, zone),
-                _ if bytes.get(3) == Some(&b' ') => asctime(bytes, zone),
-                _ if bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+')) => {
-                    let digits = text.trim_start_matches(['-', '+']).split('.').next().unwrap_or_default();
-                    match digits.len() {
-                        0..=11 => unix(text, 1),
-                        12..=14 => unix(text, 1_000),
-                        15..=17 => unix(text, 1_000_000),
-                        _ => unix(text, 1_000_000_000),
-                    }
-                }
-                _ => Some(DateTime::parse_from_rfc2822(text).ok()?.timestamp_micros()),
-            }
+        TimeFormat::Auto => auto(text, zone, None),
+        TimeFormat::Numbers(units) => auto(text, zone, Some(*units)),
+    }
+}
+
+/// Parses a time of any format. `units` are those of a number per second; without them, its size decides.
+fn auto(text: &str, zone: i64, units: Option<i64>) -> Option<i64> {
+    let bytes = text.as_bytes();
+    // The fifth, third or fourth byte tells the formats apart before any is tried.
+    match (bytes.get(4), bytes.get(2)) {
+        (Some(b'-'), _) if bytes.first() != Some(&b'-') => rfc3339(bytes, zone),
+        (Some(b'/'), _) => dated(bytes, b'/', zone),
+        (_, Some(b'/')) => clf(bytes, zone),
+        _ if bytes.get(3) == Some(&b' ') => asctime(bytes, zone),
+        _ if bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-' | b'+')) => {
+            let digits = text.trim_start_matches(['-', '+']).split('.').next().unwrap_or_default();
+            let usual = match digits.len() {
+                0..=11 => 1,
+                12..=14 => 1_000,
+                15..=17 => 1_000_000,
+                _ => 1_000_000_000,
+            };
+            unix(text, units.unwrap_or(usual))
         }
+        _ => Some(DateTime::parse_from_rfc2822(text).ok()?.timestamp_micros()),
     }
 }
 
@@ -414,6 +421,16 @@ mod tests {
         assert_eq!(time("rfc3339", "1970-01-01T00:00:00.1234567Z"), Some(123_456));
         assert_eq!(time("unix", "-0.5"), Some(-500_000));
         assert_eq!(time("unix_ms", "1.5"), Some(1500));
+    }
+
+    #[test]
+    fn a_number_has_the_given_unit_whatever_its_size_is() {
+        let number = |units, text| TimeParser::new(TimeFormat::Numbers(units), 0).parse(text);
+        assert_eq!(number(1_000_000, "1"), Some(1));
+        assert_eq!(number(1_000_000, "1342540861416409"), Some(1_342_540_861_416_409));
+        assert_eq!(number(1, "1385053862.3072"), Some(1_385_053_862_307_200));
+        assert_eq!(number(1, "100000000000"), Some(100_000_000_000_000_000));
+        assert_eq!(number(1, "1970-01-01T00:00:01Z"), Some(1_000_000));
     }
 
     #[test]

@@ -6,13 +6,17 @@
 //! take any amount of memory.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::secrets::keep_substituted;
-use crate::{Diagnostics, Document, FormatError, Node, Value, nearest, place, scalar};
+use crate::{Diagnostics, Document, FormatError, Node, Span, Value, counted, nearest, place, scalar};
 
 /// The largest file in bytes. Secrets and certificates are small; a larger file is probably a mistake.
 const LARGEST_FILE: u64 = 1 << 20;
+
+/// The most mistakes of one value that are kept. The place of each takes one reading of the value.
+const MOST_MISTAKES: usize = 100;
 
 /// A function that returns the value of a variable.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -33,6 +37,39 @@ struct Expanded {
     secret: bool,
 }
 
+/// The mistakes of one value.
+#[derive(Default)]
+struct Mistakes {
+    first: Vec<FormatError>,
+    /// The place of the first mistake that is not kept, and their number.
+    more: Option<(Range<usize>, u64)>,
+}
+
+impl Mistakes {
+    fn push(&mut self, mistake: FormatError, range: Range<usize>) {
+        if self.first.len() < MOST_MISTAKES {
+            self.first.push(mistake.at(range));
+        } else {
+            self.more.get_or_insert((range, 0)).1 += 1;
+        }
+    }
+
+    /// Adds the mistakes to those of the document. `text` is the value, and `span` its place in `source`.
+    fn tell(self, source: &str, span: Span, text: &str, diagnostics: &mut Diagnostics) {
+        for mistake in self.first {
+            let range = mistake.range.unwrap_or(0..text.len());
+            let diagnostic = diagnostics.error(place::within(source, span, text, range), mistake.message);
+            if let Some(help) = mistake.help {
+                diagnostic.help(help);
+            }
+        }
+        if let Some((range, more)) = self.more {
+            let message = format!("And {} from here on in this value.", counted(more, "more mistake"));
+            diagnostics.error(place::within(source, span, text, range), message);
+        }
+    }
+}
+
 struct Substitution<'a> {
     source: &'a str,
     /// The directory of the document.
@@ -50,16 +87,9 @@ impl Substitution<'_> {
                 entries.iter_mut().for_each(|(_, value)| self.node(value, diagnostics));
             }
             Value::String(text) if text.contains('$') => {
-                let mut mistakes = Vec::new();
+                let mut mistakes = Mistakes::default();
                 let replaced = self.expand(text, &mut mistakes);
-                for mistake in mistakes {
-                    let range = mistake.range.unwrap_or(0..text.len());
-                    let span = place::within(self.source, node.span, text, range);
-                    let diagnostic = diagnostics.error(span, mistake.message);
-                    if let Some(help) = mistake.help {
-                        diagnostic.help(help);
-                    }
-                }
+                mistakes.tell(self.source, node.span, text, diagnostics);
                 let Some(expanded) = replaced else { return };
                 node.substituted = expanded.secret;
                 if node.raw.is_some() {
@@ -93,7 +123,7 @@ impl Substitution<'_> {
     }
 
     /// Returns the text with all substitutions; `None` if there were none or a mistake was found.
-    fn expand(&mut self, text: &str, mistakes: &mut Vec<FormatError>) -> Option<Expanded> {
+    fn expand(&mut self, text: &str, mistakes: &mut Mistakes) -> Option<Expanded> {
         let mut expanded = Expanded { text: String::with_capacity(text.len()), secret: false };
         let mut at = 0;
         while let Some(rest) = text.get(at..) {
@@ -109,8 +139,9 @@ impl Substitution<'_> {
                 at += 2;
             } else if let Some(inside) = from.strip_prefix("${") {
                 let Some(length) = inside.find('}') else {
-                    let error = FormatError::new("A `${` is never closed.").at(at..at + 2);
-                    mistakes.push(error.help("Close it with `}`, or write `$${` if it is not a variable."));
+                    let error = FormatError::new("A `${` is never closed.");
+                    let help = "Close it with `}`, or write `$${` if it is not a variable.";
+                    mistakes.push(error.help(help), at..at + 2);
                     break;
                 };
                 let (inside, _) = inside.split_at(length);
@@ -119,7 +150,7 @@ impl Substitution<'_> {
                 let left = self.left?;
                 match self.value(inside, left) {
                     Ok(value) => expanded.text.push_str(&value),
-                    Err(error) => mistakes.push(error.at(range)),
+                    Err(error) => mistakes.push(error, range),
                 }
                 expanded.secret = true;
                 at += length + 3;
@@ -128,7 +159,7 @@ impl Substitution<'_> {
                 at += 1;
             }
         }
-        (mistakes.is_empty() && (expanded.secret || expanded.text != text)).then_some(expanded)
+        (mistakes.first.is_empty() && (expanded.secret || expanded.text != text)).then_some(expanded)
     }
 }
 

@@ -34,6 +34,13 @@ use crate::{Checkpoint, Error, Reading, SourceOutput, Store, Summary};
 /// The kind of the sources that send letters.
 pub const KIND: &str = "dead_letters";
 
+/// The number of nanoseconds between the time when a message was read, and the time that a sink gives to the
+/// first of all letters with that time, if each message needs a time of its own. The messages that were
+/// delivered with the same time have times within it. A letter has the same time in each replay: its own
+/// number decides. (Rejected: its place among the letters of a replay. Two replays would give two letters one
+/// time.)
+const AFTER_OTHERS: u64 = 1_000_000;
+
 /// The only partition of a source of letters.
 const PARTITION: &str = "letters";
 
@@ -450,21 +457,23 @@ struct LettersSource {
 }
 
 impl LettersSource {
-    /// Returns as many of the next letters as fit into one batch.
+    /// Returns as many of the next letters as fit into one batch. Their numbers follow each other: see
+    /// [`AFTER_OTHERS`].
     fn take(&mut self, bytes: usize) -> &[(DeadLetterId, DeadLetter)] {
         let rest = &self.letters[self.next..];
-        let Some((_, first)) = rest.first() else { return rest };
+        let Some((id, first)) = rest.first() else { return rest };
         let mut size = 0;
         let alike = |letter: &DeadLetter| {
             (letter.file.is_none() || std::ptr::eq(letter, first))
                 && letter.source == first.source
                 && letter.file.is_some() == first.file.is_some()
                 && letter.path == first.path
+                && letter.time_us == first.time_us
                 && letter.position.is_some() == first.position.is_some()
                 && (!self.with_fields || alike(&letter.fields, &first.fields))
         };
-        let more = rest.iter().take_while(|(_, letter)| {
-            let fits = size < bytes && alike(letter);
+        let more = rest.iter().zip(*id..).take_while(|((next, letter), expected)| {
+            let fits = size < bytes && next == expected && alike(letter);
             size += letter.payload_bytes().len();
             fits
         });
@@ -480,7 +489,7 @@ impl Source for LettersSource {
         let (with_fields, skipped) = (self.with_fields, self.skipped.clone());
         while !out.is_stopping() {
             let letters = self.take(out.batch_bytes());
-            let (Some((_, first)), Some((last, _))) = (letters.first(), letters.last()) else { break };
+            let (Some((id, first)), Some((last, _))) = (letters.first(), letters.last()) else { break };
             if first.file.is_some() {
                 // The file was removed since it was checked. Its letter stays.
                 let Some(file) = file_of(first) else {
@@ -504,6 +513,7 @@ impl Source for LettersSource {
                 source: first.source.as_str().into(),
                 path: reading.path.clone(),
                 time_us: first.time_us,
+                number: AFTER_OTHERS.saturating_add(*id),
             };
             let rows: Vec<_> = letters.iter().map(|(_, letter)| letter.fields.as_slice()).collect();
             let fields = if with_fields { Some(restore(&rows)?) } else { None };
@@ -512,5 +522,63 @@ impl Source for LettersSource {
             out.send_again(reading, meta, fields).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::start_source;
+
+    fn letter(id: DeadLetterId, time_us: i64) -> (DeadLetterId, DeadLetter) {
+        let mut letter = DeadLetter {
+            time_us,
+            component: "out".to_owned(),
+            passed: Vec::new(),
+            reason: "no".to_owned(),
+            source: "in".to_owned(),
+            path: None,
+            position: None,
+            file: None,
+            payload: None,
+            payload_hex: None,
+            fields: Vec::new(),
+        };
+        letter.set_payload(format!("letter {id}").as_bytes());
+        (id, letter)
+    }
+
+    /// Returns the times that a sink gives to letters.
+    async fn times(letters: Vec<(DeadLetterId, DeadLetter)>) -> BTreeMap<String, i64> {
+        let source = LettersSource {
+            letters: letters.into(),
+            with_fields: false,
+            skipped: Skipped::default(),
+            next: 0,
+        };
+        let sent = start_source(Box::new(source), 1 << 20, BTreeMap::new()).finish().await;
+        let batches = sent.main.iter().flat_map(|batch| {
+            let first = batch.meta().time_us * 1000 + i64::try_from(batch.meta().number).unwrap();
+            thalweg_record::testing::payloads(batch).into_iter().zip(first..)
+        });
+        batches.collect()
+    }
+
+    #[tokio::test]
+    async fn each_letter_has_a_time_of_its_own_in_every_replay() {
+        let letters = || vec![letter(3, 5), letter(4, 5), letter(6, 5), letter(7, 9)];
+        let all = times(letters()).await;
+        let expected = [
+            ("letter 3", 1_005_003),
+            ("letter 4", 1_005_004),
+            ("letter 6", 1_005_006),
+            ("letter 7", 1_009_007),
+        ];
+        assert_eq!(all, BTreeMap::from(expected.map(|(text, time)| (text.to_owned(), time))));
+        for at in 0..4 {
+            let mut one = times(letters().split_off(at).into_iter().take(1).collect()).await;
+            let (text, time) = one.pop_first().unwrap();
+            assert_eq!(all[&text], time);
+        }
     }
 }

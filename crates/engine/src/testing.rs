@@ -303,6 +303,8 @@ fn output(
         main,
         errors,
         singly,
+        rows: None,
+        leaves_rest: false,
         upstream,
     };
     (output, main_out, errors_out)

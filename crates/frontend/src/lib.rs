@@ -30,6 +30,7 @@ pub mod print;
 mod progress;
 mod pulse;
 mod repeat;
+mod repeats;
 mod run;
 mod screen;
 mod service_manager;

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
@@ -28,6 +29,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
 use crate::print::now;
+use crate::repeats::{Passed, Repeats};
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
@@ -56,6 +58,12 @@ fn component_of<'m>(message: &'m str, names: &BTreeSet<String>) -> Option<&'m st
 
 /// Receives a log event instead of the standard error output: its level, and its text with its fields.
 pub type Diversion = fn(level: Level, text: String);
+
+/// The warnings of the last seconds.
+static REPEATS: Mutex<Repeats> = Mutex::new(Repeats::new());
+
+/// The target of log events that summarise others.
+const SUMMARY: &str = "thalweg_frontend::repeats";
 
 static DIVERSION: OnceLock<Diversion> = OnceLock::new();
 
@@ -117,6 +125,23 @@ fn begin_as(
     Ok(())
 }
 
+/// Prints how many warnings were only counted: see [`Repeats`].
+pub(crate) fn end_repeats() {
+    let summaries = REPEATS.lock().unwrap_or_else(PoisonError::into_inner).end();
+    for summary in summaries {
+        tracing::warn!(target: SUMMARY, "{summary}");
+    }
+}
+
+/// Returns the texts to print when a log event comes.
+fn passed(event: &Event<'_>, text: &str) -> Passed {
+    let metadata = event.metadata();
+    if *metadata.level() != Level::WARN || metadata.target() == SUMMARY {
+        return Passed { before: Vec::new(), is_shown: true };
+    }
+    REPEATS.lock().unwrap_or_else(PoisonError::into_inner).pass(text, Instant::now())
+}
+
 /// Passes log events on.
 struct Diverted(Diversion);
 
@@ -124,8 +149,12 @@ impl<S: Subscriber> Layer<S> for Diverted {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut seen = LogEvent::default();
         event.record(&mut seen);
-        let fields = Fields(&seen.fields).to_string();
-        (self.0)(*event.metadata().level(), seen.message + &fields);
+        let text = format!("{}{}", seen.message, Fields(&seen.fields));
+        let passed = passed(event, &text);
+        passed.before.into_iter().for_each(|summary| (self.0)(Level::WARN, summary));
+        if passed.is_shown {
+            (self.0)(*event.metadata().level(), text);
+        }
     }
 }
 
@@ -183,7 +212,19 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut seen = LogEvent::default();
         event.record(&mut seen);
-        let level = event.metadata().level();
+        let passed = passed(event, &format!("{}{}", seen.message, Fields(&seen.fields)));
+        for message in passed.before {
+            self.write(to.by_ref(), Level::WARN, SUMMARY, LogEvent { message, ..LogEvent::default() })?;
+        }
+        match passed.is_shown {
+            true => self.write(to, *event.metadata().level(), event.metadata().target(), seen),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Line {
+    fn write(&self, mut to: Writer<'_>, level: Level, module: &str, seen: LogEvent) -> fmt::Result {
         if self.json {
             let names = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
             let mut line = json!({
@@ -192,14 +233,14 @@ where
                 "level": level.as_str().to_lowercase(),
                 "component": component_of(&seen.message, &names),
                 "message": seen.message,
-                "module": event.metadata().target(),
+                "module": module,
             });
             if let (false, Some(line)) = (seen.fields.is_empty(), line.as_object_mut()) {
                 line.insert("fields".to_owned(), Value::Object(seen.fields));
             }
             return writeln!(to, "{line}");
         }
-        let level = match *level {
+        let level = match level {
             Level::ERROR => self.paint.red("error:"),
             Level::WARN => self.paint.yellow("warning:"),
             Level::INFO => "info:".to_owned(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thalweg_engine::{FileWatcher, Handle};
 use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
+use tokio::task::AbortHandle;
 
 use crate::log;
 use crate::metrics_server::MetricsServer;
@@ -38,6 +39,8 @@ pub struct Screen {
     watching: Option<Watching>,
     pulse: Pulse,
     manager: Option<Arc<ServiceManager>>,
+    /// The servers of metrics, which end with the run. Its runtime may last longer.
+    servers: Vec<AbortHandle>,
 }
 
 impl Screen {
@@ -52,6 +55,7 @@ impl Screen {
             watching: None,
             pulse: Pulse::default(),
             manager: None,
+            servers: Vec::new(),
         }
     }
 
@@ -78,6 +82,7 @@ impl Screen {
     }
 
     fn end_progress(&mut self) {
+        self.servers.drain(..).for_each(|server| server.abort());
         if let Some(watching) = self.watching.take() {
             watching.end();
         }
@@ -122,7 +127,7 @@ impl Observer for Screen {
         for &address in &self.show.listen {
             let server = MetricsServer::bind(address, handle.clone(), self.pulse.clone())?;
             self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
-            tokio::spawn(server.run());
+            self.servers.push(tokio::spawn(server.run()).abort_handle());
         }
         Ok(())
     }
@@ -153,6 +158,7 @@ impl Observer for Screen {
             manager.end();
         }
         self.end_progress();
+        log::end_repeats();
         if outcome.reader_is_gone() {
             return;
         }

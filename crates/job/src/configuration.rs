@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thalweg_config::{Diagnostics, Document, Span};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, foreign, gollum, recognise};
-use thalweg_engine::{Graph, Registry, StateDir, read, read_checked};
+use thalweg_engine::{Graph, Registry, StateDir, check_memory, read, read_checked};
 use thalweg_net::fetch::{Fetch, Redirects};
 use thalweg_redact::without_secrets;
 
@@ -260,6 +260,7 @@ impl Configuration {
                 None if found.document.root().get("memory").is_some() => graph.memory,
                 None => Limits::of_this_process().usual_memory(),
             };
+            check_memory(&found.document, &graph)?;
             let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());
             let mut state_dir = identity.state_dir(&self.folder, configured, given);
             if let Some(processor) = &found.processor {

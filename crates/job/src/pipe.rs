@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use thalweg_config::{Diagnostics, Document, Key, Node, Span, Value};
 use thalweg_engine::{Built, KnownFields, Registry, Role, Step};
+use thalweg_redact::is_named_like_a_secret;
 
 use crate::error::LoadError;
 
@@ -80,6 +81,20 @@ impl PipeOptions {
         Ok(mistakes.into_result(Document::made(NAME, text, root))?)
     }
 
+    /// Returns the configuration to show, with variables in place of secrets.
+    ///
+    /// # Errors
+    /// As [`document`](Self::document).
+    pub fn printable(&self, registry: &Registry) -> Result<Node, LoadError> {
+        let mut root = self.document(registry)?.root().clone();
+        let path = ["pipelines", "main", "transforms"];
+        let transforms = path.iter().try_fold(&mut root, |node, name| entry(node, name));
+        if let Some(Value::Sequence(transforms)) = transforms.map(|node| &mut node.value) {
+            transforms.iter_mut().for_each(|transform| hide_secrets(transform, registry));
+        }
+        Ok(root)
+    }
+
     fn source(&self) -> Node {
         let charset = self.charset.as_deref().map(|charset| ("charset", word(charset)));
         if self.input.is_empty() {
@@ -104,6 +119,32 @@ impl PipeOptions {
         }
         let kind = if self.output.is_some() { "file" } else { "stdout" };
         mapping([(kind, mapping(options))])
+    }
+}
+
+/// Returns the value of a key.
+fn entry<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
+    let Value::Mapping(entries) = &mut node.value else { return None };
+    entries.iter_mut().find(|(key, _)| key.name == name).map(|(_, value)| value)
+}
+
+/// Puts variables in place of the options of a transform that are named like secrets. A name that the user
+/// chooses, as in `rename`, is no option.
+fn hide_secrets(transform: &mut Node, registry: &Registry) {
+    let Value::Mapping(entries) = &mut transform.value else { return };
+    for (key, options) in entries {
+        let Value::Mapping(options) = &mut options.value else { continue };
+        let are_options = Form::of(registry, &key.name) == Form::Other;
+        for (name, value) in
+            options.iter_mut().filter(|(name, _)| are_options && is_named_like_a_secret(&name.name))
+        {
+            let variable = match value.text() {
+                Some(text) if text.starts_with("${") && text.ends_with('}') => text.to_owned(),
+                Some(_) => format!("${{{}}}", name.name.to_uppercase()),
+                None => continue,
+            };
+            *value = Node::with_variables(value.span, &variable);
+        }
     }
 }
 
@@ -446,6 +487,28 @@ mod tests {
         let output = document.root().get("sinks").and_then(|sinks| sinks.get("output")).unwrap();
         let path = output.get("file").and_then(|file| file.get("path")).and_then(Node::as_str);
         assert_eq!(path, Some("o{{n}}.txt"));
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let printed = |transforms: &str| {
+            let options = PipeOptions { transforms: transforms.to_owned(), ..PipeOptions::default() };
+            let root = options.printable(&crate::registry()).unwrap();
+            thalweg_config::write(&root, &thalweg_config::Comments::default())
+        };
+        for secret in
+            ["secret: correcthorse", "secret: 'correcthorse battery'", "{field: a, secret: correcthorse}"]
+        {
+            let text = match secret.starts_with('{') {
+                true => printed(&format!("hash_text {secret}")),
+                false => printed(&format!("hash_text field: a, {secret}")),
+            };
+            assert!(text.contains("secret: \"${SECRET}\"") && !text.contains("correcthorse"), "{text}");
+        }
+        assert!(printed("hash_text field: a, secret: '${KEY_1}'").contains("secret: \"${KEY_1}\""));
+        // These names are fields.
+        let fields = printed("rename password: pass | set token: lower(a)");
+        assert!(fields.contains("password: pass") && fields.contains("token: lower(a)"), "{fields}");
     }
 
     #[test]

@@ -27,7 +27,9 @@ pub mod testing;
 mod views;
 
 pub use ack::{Ack, DividedOrigins, Outcome, Settlement};
-pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, INTRINSIC, Meta, PAYLOAD, all_but, is_metadata};
+pub use batch::{
+    Batch, ERROR_COMPONENT, ERROR_REASON, INTRINSIC, Meta, PAYLOAD, all_but, is_metadata, is_record,
+};
 pub use budget::{Arena, Budget, Incomplete, LONGEST_TEXT, Lease, Share, Turn, size_text};
 pub use file::{
     Content, Ending, Fetching, File, OpenContent, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary,

@@ -20,6 +20,7 @@ pub mod descriptors;
 pub mod evaluation;
 mod failpoint;
 pub mod idle;
+pub mod lasting;
 pub mod limit;
 #[cfg(unix)]
 pub mod private;

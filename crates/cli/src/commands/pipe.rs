@@ -53,7 +53,8 @@ pub struct Arguments {
     /// parsed or got fields, and otherwise as they are.
     #[arg(long, short, value_name = "FORMAT", value_parser = ["json", "csv", "logfmt", "raw"])]
     encode: Option<String>,
-    /// Print the configuration for `thalweg run` that does the same, and run nothing.
+    /// Print the configuration for `thalweg run` that does the same, with variables in place of secrets, and
+    /// run nothing.
     #[arg(long)]
     print_config: bool,
     /// End after this number of messages.
@@ -80,11 +81,12 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         charset: arguments.charset,
         encode: arguments.encode,
     };
-    let document = options.document(&thalweg_job::registry())?;
+    let registry = thalweg_job::registry();
     if arguments.print_config {
-        print::out(&thalweg_config::write(document.root(), &Comments::default()))?;
+        print::out(&thalweg_config::write(&options.printable(&registry)?, &Comments::default()))?;
         return Ok(Exit::Done);
     }
+    let document = options.document(&registry)?;
     let request = RunRequest {
         overrides: Overrides { memory: arguments.memory, ..Overrides::default() },
         options: RunOptions {

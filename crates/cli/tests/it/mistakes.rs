@@ -601,6 +601,10 @@ fn slips_that_have_one_cause_are_one_mistake_with_its_fix() {
             "memory: 256\nsources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: stdout }\n",
             "`memory` has no unit, and would be 256 bytes.; Did you mean `256MiB`? Bytes are written `256B`.",
         ),
+        (
+            "memory: 2MiB\nsources: { a: stdin }\npipelines: { main: { from: a, to: z } }\nsinks: { z: { file: { path: o, compression: zstd } } }\n",
+            "KiB of memory for a file, but `memory` is 2MiB.; c.yaml:4:45; Lower `compression_level`, or raise `memory`.",
+        ),
     ] {
         let said = mistakes(text);
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -500,6 +500,36 @@ sinks: { out: { file: { path: out.txt.gz, compression: gzip } } }
     house.run_well(&["run", "c.yaml", "--quiet"]);
 }
 
+/// All 5,000 messages were one batch, so a stopped run delivered all of them or, after the drain timeout,
+/// none.
+#[test]
+fn a_run_behind_a_slow_limit_is_stopped_soon_and_the_next_one_continues() {
+    let configuration = |rate: u32| {
+        format!(
+            "sources: {{ in: {{ file: {{ path: in.txt }} }} }}\n\
+             pipelines: {{ main: {{ from: in, transforms: [ {{ limit: {{ rate: {rate}, burst: 1 }} }} ], to: out }} }}\n\
+             sinks: {{ out: {{ file: {{ path: out.txt, atomic: false }} }} }}\n"
+        )
+    };
+    let lines: String = (0..5_000).map(|number| format!("line {number}\n")).collect();
+    let house = House::with(&[("in.txt", &lines), ("c.yaml", &configuration(500))]);
+    for run in 0..2 {
+        let before = if run == 0 { 0 } else { house.lines("out.txt").len() };
+        let child = started(&house, &["run", "c.yaml", "--state", "state"]);
+        while house.lines("out.txt").len() < before + 200 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal(&child, Signal::TERM);
+        let said = common::said(child.wait_with_output().unwrap());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let written = house.lines("out.txt").len();
+        assert!((before + 200..5_000).contains(&written), "{written}: {}", said.err);
+    }
+    house.write("c.yaml", configuration(1_000_000).as_bytes());
+    house.run_well(&["run", "c.yaml", "--state", "state"]);
+    assert!(house.read("out.txt") == lines);
+}
+
 #[test]
 fn a_measurement_is_told_in_words_in_json_and_not_at_all() {
     let configuration = "

@@ -32,7 +32,7 @@ impl Layout {
     }
 
     /// Adds the new columns to a batch. A column replaces an existing column of the same name; otherwise it
-    /// is added at the end.
+    /// is added at the end. Without any, the messages are records without fields.
     pub fn extend(&mut self, batch: Batch, new: Vec<ArrayRef>) -> Result<Batch, ArrowError> {
         let from = batch.fields().schema();
         let to = match (&self.from, &self.to) {
@@ -65,7 +65,8 @@ impl Layout {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
-        batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)
+        let batch = batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)?;
+        Ok(batch.into_records())
     }
 
     /// Rejects the failed messages as they were, and sends the rest with the new columns. Each new column has

@@ -16,7 +16,7 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{List, Mistake};
-use thalweg_record::{Batch, INTRINSIC, Outputs, PAYLOAD, PayloadWriter};
+use thalweg_record::{Batch, INTRINSIC, Outputs, PAYLOAD, PayloadWriter, is_record};
 
 mod flat;
 mod members;
@@ -438,7 +438,9 @@ impl EncodeOptions {
         if let Some(fields) = &self.fields {
             return fields.iter().map(same).collect();
         }
-        if fields.fields().is_empty() && self.root.is_none() {
+        // The first messages decide the columns of CSV, so these are not without any.
+        let has_fields = is_record(fields) && (!self.decides() || !fields.fields().is_empty());
+        if !has_fields && self.root.is_none() {
             return vec![same(&PAYLOAD.to_owned())];
         }
         let names = fields.fields().iter().map(|field| field.name());

@@ -23,10 +23,16 @@ impl Cutter {
     /// Cuts up to [`MAX_ROWS`] messages out of the buffer, in UTF-8. A message that is not valid in the
     /// character set of the stream is rejected like one that is too long.
     pub fn next_batch(&mut self, buffer: &Buffer, after: After) -> CutBatch {
+        self.next_rows(buffer, after, MAX_ROWS)
+    }
+
+    /// As [`next_batch`](Self::next_batch), but up to `most` messages.
+    pub fn next_rows(&mut self, buffer: &Buffer, after: After, most: usize) -> CutBatch {
+        let most = most.clamp(1, MAX_ROWS);
         let mut rows = Rows::over(buffer, self.rows);
         let next = loop {
             let before = self.join.is_some().then(|| self.position());
-            if rows.is_full() {
+            if rows.is_full(most) {
                 break self.position();
             }
             let found = match self.next_message(buffer, after) {
@@ -135,8 +141,8 @@ impl Rows {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.positions.len() >= MAX_ROWS || self.made >= MADE
+    fn is_full(&self, most: usize) -> bool {
+        self.positions.len() >= most || self.made >= MADE
     }
 
     /// Adds a message in UTF-8.

@@ -31,6 +31,8 @@ pub(super) struct Column {
     /// The number of batches since a record had this member.
     pub(super) unused: u32,
     pub(super) spans: Vec<Span>,
+    /// The parser of its times, if their unit is known.
+    pub(super) times: Option<Box<TimeParser>>,
 }
 
 impl Walk {
@@ -42,7 +44,11 @@ impl Walk {
         let columns = self.columns.iter_mut().map(|column| {
             column.unused = if column.spans.is_empty() { column.unused + 1 } else { 0 };
             if !column.spans.is_empty() {
-                return column.build(texts, base, decoded, times, explicit);
+                let mut own = column.times.take();
+                let times = own.as_deref_mut().unwrap_or(&mut *times);
+                let array = column.build(texts, base, decoded, times, explicit);
+                column.times = own;
+                return array;
             }
             if let Some((_, array)) = empty.iter().find(|(kind, _)| *kind == column.last) {
                 return array.clone();

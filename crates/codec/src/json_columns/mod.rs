@@ -94,6 +94,13 @@ impl JsonColumns {
         self
     }
 
+    /// Gives the times of members their unit, by path: the number of units per second.
+    #[must_use]
+    pub fn with_units(mut self, units: &'static [(&'static str, i64)]) -> Self {
+        self.walk.units = units;
+        self
+    }
+
     /// Parses one column of a batch, which `read` returns. Its NULLs are ignored. Rejects messages whose
     /// value is not a JSON object, and returns the others with the new columns. If messages were rejected,
     /// `read` is called again with the others.

@@ -106,6 +106,8 @@ pub(super) struct Walk {
     names: usize,
     pub(super) unescaped: String,
     pub(super) times: TimeParser,
+    /// The units per second of the times of these members, by path.
+    pub(super) units: &'static [(&'static str, i64)],
     /// True if a record of the batch was rejected because fields of earlier batches use up `max_fields`.
     pub(super) overflowed: bool,
 }
@@ -129,6 +131,7 @@ impl Walk {
             names: 0,
             unescaped: String::new(),
             times: TimeParser::new(TimeFormat::Auto, 0),
+            units: &[],
             overflowed: false,
         }
     }
@@ -366,8 +369,17 @@ impl Walk {
         let column = self.columns.len() as u32;
         let forced = self.types.get(path).copied();
         let last = forced.unwrap_or(FieldType::Text);
-        let spans = Vec::new();
-        self.columns.push(Column { name: name.clone(), forced, last, is_number: false, unused: 0, spans });
+        let units = self.units.iter().find(|(of, _)| *of == path && forced == Some(FieldType::Timestamp));
+        let parser = |(_, units): &(_, i64)| Box::new(TimeParser::new(TimeFormat::Numbers(*units), 0));
+        self.columns.push(Column {
+            name: name.clone(),
+            forced,
+            last,
+            is_number: false,
+            unused: 0,
+            spans: Vec::new(),
+            times: units.map(parser),
+        });
         self.by_name.insert(name, column);
         Ok(column)
     }
@@ -403,7 +415,8 @@ impl Walk {
             let span = Span::new(at, end, kind);
             if let Some(wanted) = column.forced {
                 let token = std::str::from_utf8(bytes.get(at..end).unwrap_or_default()).unwrap_or_default();
-                if !span.is_null() && !fits(wanted, kind, token, &mut self.unescaped, &mut self.times) {
+                let times = column.times.as_deref_mut().unwrap_or(&mut self.times);
+                if !span.is_null() && !fits(wanted, kind, token, &mut self.unescaped, times) {
                     return Err(Fault::Unfit { at, name: column.name.as_str().into(), wanted });
                 }
             }

@@ -2,6 +2,7 @@
 
 mod columns;
 mod elements;
+mod fraction;
 
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use schemars::JsonSchema;
@@ -11,6 +12,7 @@ use syslog_loose::{IncompleteDate, Message, ProcId, Protocol, Variant, parse_mes
 pub use columns::{SEVERITIES, SyslogColumns};
 
 use crate::framing::MAX_ROWS;
+use fraction::Fraction;
 
 /// How messages are parsed, and the fields that result.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -50,7 +52,7 @@ pub enum SyslogFormat {
     /// Each message may have either format.
     #[default]
     Auto,
-    /// `<34>Oct 11 22:14:15 host app[12]: message`.
+    /// `<34>Oct 11 22:14:15 host app[12]: message`, also with a fraction of a second or a year.
     Rfc3164,
     /// `<34>1 2003-10-11T22:14:15.003Z host app 12 ID47 - message`.
     Rfc5424,
@@ -105,13 +107,13 @@ impl SyslogOptions {
             return Err("has too many malformed elements of structured data");
         }
         let priority = priority.parse::<u8>().ok().map(i64::from);
-        let year = move |date| year_of(date, now);
-        let parsed = parse_message_with_year_exact_tz(valid, year, Some(Utc), variant);
-        let message = parsed.map_err(|_| match variant {
-            Variant::RFC3164 => "is not a syslog message of RFC 3164",
-            Variant::RFC5424 => "is not a syslog message of RFC 5424",
-            Variant::Either => "is not a syslog message",
-        })?;
+        let message = match Fraction::find(valid, valid.len() - rest.len()) {
+            Some(fraction) => {
+                let copy = fraction.without(valid);
+                fraction.restored(parse(&copy, now, variant)?, &copy, valid)
+            }
+            None => parse(valid, now, variant)?,
+        };
         let offset = |piece: &str| (piece.as_ptr() as usize).saturating_sub(raw.as_ptr() as usize);
         let is_new = matches!(message.protocol, Protocol::RFC5424(_));
         let malformed = elements::first_malformed(rest).filter(|_| is_new);
@@ -155,6 +157,16 @@ impl<'a> Parsed<'a> {
         };
         Self { priority: Some(priority), message, procid: None, text }
     }
+}
+
+/// Returns the parts of a message.
+fn parse(text: &str, now: DateTime<Utc>, variant: Variant) -> Result<Message<&str>, &'static str> {
+    let year = move |date| year_of(date, now);
+    parse_message_with_year_exact_tz(text, year, Some(Utc), variant).map_err(|_| match variant {
+        Variant::RFC3164 => "is not a syslog message of RFC 3164",
+        Variant::RFC5424 => "is not a syslog message of RFC 5424",
+        Variant::Either => "is not a syslog message",
+    })
 }
 
 /// Returns the process of a message as it is written. `rest` is the message after the priority.

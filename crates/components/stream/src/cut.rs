@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, UInt64Array};
 use arrow_buffer::Buffer;
-use thalweg_codec::framing::{After, CutBatch, Cutter, StreamPosition};
+use thalweg_codec::framing::{After, CutBatch, Cutter, MAX_ROWS, StreamPosition};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Checkpoint, Error, Reading};
 use thalweg_record::ViewBuilder;
@@ -33,7 +33,7 @@ pub async fn send(
     out: &mut SourceOutput,
 ) -> Result<(), Error> {
     loop {
-        let batch = cutter.next_batch(buffer, after);
+        let batch = cutter.next_rows(buffer, after, out.batch_rows().unwrap_or(MAX_ROWS));
         let most = out.left();
         // The run is resumed at the first message that is not sent.
         let unsent = (batch.positions.len() > most).then(|| batch.before(most));

@@ -25,7 +25,8 @@ use thalweg_codec::keys::hash_keys;
 ///
 /// Over any time, no more messages pass than `rate` allows for that time, and `burst` beside. With `--state`,
 /// a later run continues with what this one left of the burst, unless there is a `key`: then each run starts
-/// with whole bursts.
+/// with whole bursts. A run that is stopped leaves what waits to the next one, if the source can read it
+/// again: of each source, about a second's messages are delivered first.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -128,6 +129,10 @@ impl TransformConfig for Limit {
         true
     }
 
+    fn rate(&self) -> Option<f64> {
+        (self.on_excess == OnExcess::Wait).then(|| self.per_second())
+    }
+
     fn fields_after(&self, before: KnownFields) -> KnownFields {
         before
     }
@@ -147,8 +152,12 @@ const SHORTEST: f64 = 1e-6;
 const LONGEST: f64 = 1e9;
 
 impl Limit {
+    fn per_second(&self) -> f64 {
+        (self.rate / self.per.duration().as_secs_f64()).clamp(f64::MIN_POSITIVE, f64::MAX)
+    }
+
     fn limiter(&self, memory: &Share, now: fn() -> Instant) -> Limiter {
-        let per_second = (self.rate / self.per.duration().as_secs_f64()).clamp(f64::MIN_POSITIVE, f64::MAX);
+        let per_second = self.per_second();
         let least = if self.on_excess == OnExcess::Wait { per_second * FINEST } else { 0.0 };
         Limiter {
             per_second,

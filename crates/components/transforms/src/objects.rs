@@ -64,7 +64,7 @@ impl ObjectOptions {
     ) -> Box<dyn Transform> {
         Box::new(ObjectParser {
             syntax,
-            columns: JsonColumns::new(wanted).within(context.memory.budget().limit()),
+            columns: JsonColumns::new(wanted).within(context.memory.budget().limit()).with_units(S::UNITS),
             field: self.field.clone(),
             row_bytes: 0,
             waiting: VecDeque::new(),
@@ -99,6 +99,10 @@ pub(crate) use object_transform;
 
 /// Reads one message.
 pub(crate) trait ObjectSyntax: Send {
+    /// The times that are numbers of a known unit: the field, and the number of units per second. The size of
+    /// any other number tells its unit.
+    const UNITS: &'static [(&'static str, i64)] = &[];
+
     /// Writes a message as a JSON object. Writes the same for the same message.
     ///
     /// # Errors

@@ -13,10 +13,10 @@ use crate::objects::{ObjectOptions, ObjectSyntax, object_transform};
 
 /// Parses messages in Graylog's Extended Log Format (GELF) 1.1.
 ///
-/// The fields are `version`, `host`, `short_message`, `full_message`, `timestamp`, `level` (a number, as in
-/// syslog), the older `facility`, `line` and `file`, and the additional fields of the message. `_user_id`
-/// becomes `user_id` (see `keep_underscores`). As the format says, `_id` is left out. Fields that a message
-/// does not have are NULL: no time and no level are made up.
+/// The fields are `version`, `host`, `short_message`, `full_message`, `timestamp` (from seconds since 1970,
+/// with decimals), `level` (a number, as in syslog), the older `facility`, `line` and `file`, and the
+/// additional fields of the message. `_user_id` becomes `user_id` (see `keep_underscores`). As the format
+/// says, `_id` is left out. Fields that a message does not have are NULL: no time and no level are made up.
 ///
 /// A message leaves by the `errors` output if it is not a JSON object, lacks `version`, `host` or
 /// `short_message`, has another version than 1.1, or a field of another type than the format says: additional
@@ -97,6 +97,8 @@ struct Gelf {
 }
 
 impl ObjectSyntax for Gelf {
+    const UNITS: &'static [(&'static str, i64)] = &[("timestamp", 1)];
+
     fn write(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let text = simdutf8::basic::from_utf8(message).map_err(|_| thalweg_codec::not_utf8(message))?;
         let mut found = [false; FIELDS.len()];
@@ -237,6 +239,19 @@ mod tests {
                     "__": 4, "a": "2", "_x": 3})
             ]
         );
+    }
+
+    #[test]
+    fn a_time_is_in_seconds_whatever_its_size_is() {
+        let time = |number: &str| {
+            let line =
+                format!(r#"{{"version":"1.1","host":"a","short_message":"b","timestamp":{number}}}"#);
+            written(parsed("{}", &[&line])).remove(0)["timestamp"].clone()
+        };
+        assert_eq!(time("0.5"), json!("1970-01-01T00:00:00.500Z"));
+        assert_eq!(time("1.385053862e9"), json!("2013-11-21T17:11:02Z"));
+        // Milliseconds would be in the year 2001.
+        assert_eq!(time("100000000000"), json!("5138-11-16T09:46:40Z"));
     }
 
     #[test]

@@ -18,9 +18,9 @@ use crate::objects::{ObjectOptions, ObjectSyntax, object_transform};
 ///
 /// Each field of an entry becomes a field of its name: `MESSAGE`, `_SYSTEMD_UNIT`, `SYSLOG_IDENTIFIER`.
 /// Fields are text, except that `PRIORITY`, `_PID`, `_UID`, `_GID` and `__MONOTONIC_TIMESTAMP` are numbers,
-/// and `__REALTIME_TIMESTAMP` and `_SOURCE_REALTIME_TIMESTAMP` are times. As in the JSON format of the
-/// journal, a field that occurs several times is a list, and a value that is not UTF-8 is a list of the
-/// numbers of its bytes. An entry of another form leaves by the `errors` output.
+/// and `__REALTIME_TIMESTAMP` and `_SOURCE_REALTIME_TIMESTAMP` are times, from microseconds since 1970. As in
+/// the JSON format of the journal, a field that occurs several times is a list, and a value that is not UTF-8
+/// is a list of the numbers of its bytes. An entry of another form leaves by the `errors` output.
 ///
 /// `journalctl --output=export` writes the format, and systemd's `journal-upload` sends it over HTTP:
 /// `framing: { by: journal }` of the sources `http` and `socket` finds the entries. It is described at
@@ -83,6 +83,9 @@ struct Entry {
 const USUAL: usize = 1024;
 
 impl ObjectSyntax for Entry {
+    const UNITS: &'static [(&'static str, i64)] =
+        &[("__REALTIME_TIMESTAMP", 1_000_000), ("_SOURCE_REALTIME_TIMESTAMP", 1_000_000)];
+
     fn write(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         // One large entry must not keep its memory.
         self.fields.clear();
@@ -166,6 +169,20 @@ mod tests {
                 "__REALTIME_TIMESTAMP": "2015-02-14T20:15:16.375353Z", "__MONOTONIC_TIMESTAMP": 58_915_087,
                 "_BOOT_ID": "ec25d6795f0645619ddac9afdef453ee", "PRIORITY": 6, "_UID": 1001, "_PID": 4668,
                 "SYSLOG_IDENTIFIER": "python3", "_TRANSPORT": "journal", "MESSAGE": "foo\nbar", "CODE_LINE": 1})]
+        );
+    }
+
+    #[test]
+    fn times_are_in_microseconds_whatever_their_size_is() {
+        let entry = b"__REALTIME_TIMESTAMP=1\n_SOURCE_REALTIME_TIMESTAMP=14000000000000\n";
+        assert_eq!(
+            written(parsed("{}", &[entry])),
+            [json!({"__REALTIME_TIMESTAMP": "1970-01-01T00:00:00.000001Z",
+                "_SOURCE_REALTIME_TIMESTAMP": "1970-06-12T00:53:20Z"})]
+        );
+        assert_eq!(
+            parsed("types: { __REALTIME_TIMESTAMP: int }", &[b"__REALTIME_TIMESTAMP=1"]).main(),
+            [json!({"__REALTIME_TIMESTAMP": 1})]
         );
     }
 

@@ -225,6 +225,24 @@ mod tests {
         );
     }
 
+    /// The fraction was a part of the text, and there was no host.
+    #[test]
+    fn a_time_of_the_older_form_may_have_a_fraction_of_a_second() {
+        let lines = [
+            "<34>Nov 27 10:00:00.123 host app[007]: [a b=\"c\"] text 1.5 ",
+            "<34>Nov 27 2026 10:00:00,000250 host app: text",
+            "<34>Nov 27 10:00:00 host app: .5 text",
+        ];
+        let rows = written(parsed("{}", &lines));
+        let parts = |row: &serde_json::Value| ["hostname", "appname", "procid", "message"].map(|name| row[name].clone());
+        assert_eq!(parts(&rows[0]), [json!("host"), json!("app"), json!("007"), json!("text 1.5")]);
+        assert_eq!(rows[0]["sd.a.b"], json!("c"));
+        assert!(rows[0]["timestamp"].as_str().unwrap().ends_with("-11-27T10:00:00.123Z"), "{}", rows[0]);
+        assert_eq!(parts(&rows[1]), [json!("host"), json!("app"), json!(null), json!("text")]);
+        assert_eq!(rows[1]["timestamp"], json!("2026-11-27T10:00:00.000250Z"));
+        assert_eq!(rows[2]["message"], json!(".5 text"));
+    }
+
     /// The column of one sender's key replaced that of all hosts.
     #[test]
     fn a_key_with_the_name_of_a_field_does_not_replace_the_field() {

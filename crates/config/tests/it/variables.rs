@@ -75,6 +75,21 @@ fn a_wrong_variable_is_shown_at_its_place() {
 }
 
 #[test]
+fn many_mistakes_in_one_value_are_counted_after_the_first() {
+    let texts: Vec<String> = (0..20_000).map(|number| format!("${{NONE_{number}}}")).collect();
+    let mut document = parsed(&format!("a: '{}'\nb: ${{NONE}}\n", texts.concat()));
+    let mut diagnostics = document.diagnostics();
+    document.substitute(&variables, &mut diagnostics);
+    let found: Vec<(usize, String)> =
+        diagnostics.iter().map(|mistake| (mistake.span.start, mistake.message.clone())).collect();
+    assert_eq!(found.len(), 102);
+    assert_eq!(found[0], (4, "The variable `NONE_0` is not set.".to_owned()));
+    let at = 4 + texts[..100].concat().len();
+    assert_eq!(found[100], (at, "And 19,900 more mistakes from here on in this value.".to_owned()));
+    assert_eq!(found[101].1, "The variable `NONE` is not set.");
+}
+
+#[test]
 fn files_are_put_in_relative_to_the_document() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("password"), "a: b\n\n").unwrap();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use thalweg_config::{ByteSize, Mistake};
 use thalweg_record::Batch;
 
 use super::{Context, FileSink, TransformConfig};
@@ -209,6 +210,12 @@ pub trait SinkConfig: Send + Sync {
     /// for the responses. An option `concurrency` should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {
         InFlight::One
+    }
+
+    /// Returns the mistakes in options that need more memory than the process has for data in flight.
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        let _ = memory;
+        Vec::new()
     }
 
     /// Returns the local file that the sink writes, if it writes a single one.

@@ -81,6 +81,14 @@ impl Step {
         }
     }
 
+    /// The number of messages that it lets pass in a second, if others wait.
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            Step::Messages(config) => config.rate(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => None,
+        }
+    }
+
     /// How long it takes for an item.
     pub fn cost(&self) -> Cost {
         match self {

@@ -76,6 +76,12 @@ pub trait TransformConfig: Send + Sync {
         Flow::Messages
     }
 
+    /// The number of messages that it lets pass in a second, if others wait. Batches before it are then
+    /// small, so that checkpoints move.
+    fn rate(&self) -> Option<f64> {
+        None
+    }
+
     /// Returns the names of its outputs beside the main output and `errors`. [`Outputs::send_to`] counts in
     /// this order.
     fn outputs(&self) -> Vec<String> {

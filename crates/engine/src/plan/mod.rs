@@ -13,6 +13,7 @@
 //! See docs/decisions/010-a-transform-that-waits-begins-a-segment.md,
 //! docs/decisions/011-sequential-transforms.md and docs/decisions/012-errors-lead-through-a-channel.md.
 
+mod pace;
 mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets,
 use crate::index::Index;
 use crate::router::{Router, Way};
 use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
+use pace::Pace;
 use thalweg_record::Output;
 
 /// The stage that a channel leads to.
@@ -183,6 +185,8 @@ pub struct Plan {
     pub buffer_limits: BufferLimits,
     /// The disk buffers. Each has a source and a sink.
     pub(crate) buffers: Vec<Arc<DiskBuffer>>,
+    /// The size of batches before transforms with a rate.
+    pub(crate) pace: Pace,
 }
 
 /// Larger batches cost cache misses, smaller ones cost hand-overs. Measured with lines of 100 to 300 bytes.
@@ -225,6 +229,7 @@ impl Plan {
                 errors: planner.errors(&node.name),
             })
             .collect();
+        let pace = Pace::of(&planner.segments);
         Self {
             cores,
             memory: graph.memory,
@@ -237,6 +242,7 @@ impl Plan {
             sinks,
             buffer_limits: graph.buffers,
             buffers,
+            pace,
         }
     }
 }
@@ -528,6 +534,11 @@ impl Plan {
     /// True if this is the name of the source or of the sink of a disk buffer.
     pub(crate) fn is_of_buffer(&self, name: &str) -> bool {
         self.buffers.iter().any(|buffer| *buffer.reader == *name || *buffer.writer == *name)
+    }
+
+    /// Returns the most messages of a batch that goes to these stages. None if there is no such limit.
+    pub(crate) fn rows_to(&self, to: impl IntoIterator<Item = Destination>) -> Option<usize> {
+        to.into_iter().filter_map(|to| self.pace.rows_to(to)).min()
     }
 
     /// True if the stage receives each file in a parcel of its own.

@@ -9,6 +9,7 @@
 mod buffers;
 mod connections;
 mod fields;
+mod memory;
 mod sections;
 mod shared_files;
 mod terms;
@@ -26,6 +27,7 @@ use crate::settings::{BufferSettings, ByKey, Failover, PipelineSettings, Setting
 use buffers::{BUFFER, Buffered, without};
 
 pub use fields::check_fields;
+pub use memory::check_memory;
 pub use terms::advice;
 
 const SECTIONS: [&str; 9] = [

@@ -18,8 +18,8 @@ type Made<P> = BTreeMap<Destination, (Sender<P>, Receiver<P>)>;
 pub(super) struct Channels {
     /// In bytes, of each channel.
     limit: usize,
-    /// Those of sinks with a buffer in memory.
-    buffers: BTreeMap<Destination, usize>,
+    /// Those of sinks with a buffer in memory, and of segments on the way to a transform with a rate.
+    others: BTreeMap<Destination, usize>,
     groups: Groups,
     /// The items that move in each group.
     traffic: Vec<Arc<Traffic>>,
@@ -37,9 +37,10 @@ impl Channels {
         let buffers = sinks.filter_map(|(number, sink)| {
             Some((Destination::Sink(number), sink.memory?.as_usize().max(limit)))
         });
-        let buffers = buffers.collect();
+        let paced = plan.pace.channels().map(|(to, bytes)| (to, bytes.min(limit)));
+        let others = buffers.chain(paced).collect();
         let traffic = (0..groups.count()).map(|_| Arc::default()).collect();
-        Self { limit, buffers, groups, traffic, messages: BTreeMap::new(), files: BTreeMap::new() }
+        Self { limit, others, groups, traffic, messages: BTreeMap::new(), files: BTreeMap::new() }
     }
 
     pub(super) fn groups(&self) -> &Groups {
@@ -57,7 +58,7 @@ impl Channels {
     }
 
     fn messages(&mut self, to: Destination) -> &(Sender<Batch>, Receiver<Batch>) {
-        let limit = self.buffers.get(&to).copied().unwrap_or(self.limit);
+        let limit = self.others.get(&to).copied().unwrap_or(self.limit);
         self.messages.entry(to).or_insert_with(|| channel(limit))
     }
 

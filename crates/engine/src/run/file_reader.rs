@@ -135,5 +135,6 @@ fn meta_of(file: &File) -> Meta {
         source: origin.source.clone(),
         path: Some(path.to_string_lossy().into()),
         time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
+        number: 0,
     }
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use thalweg_runtime::lasting::{self, User};
 use thalweg_runtime::{Alarm, Stop};
 use tokio::runtime::{Builder, Handle as RuntimeHandle, Runtime};
 use tokio::sync::oneshot;
@@ -121,7 +122,14 @@ impl Tasks {
                 started
             }
             (Placement::Thread, Some(shared)) => {
-                let task = shared.0.as_ref().map(|pool| pool.spawn(until(self.end.clone(), future)));
+                let task = shared.0.as_ref().map(|pool| {
+                    let (user, task) = (User::of(pool.handle()), until(self.end.clone(), future));
+                    pool.spawn(async move {
+                        let ended = task.await;
+                        drop(user);
+                        ended
+                    })
+                });
                 self.running.spawn(async move {
                     match task {
                         Some(task) => task.await.unwrap_or_else(not_ended),
@@ -183,7 +191,7 @@ impl Drop for Tasks {
 /// Runs a task until it ends, or until all tasks are to end at once.
 async fn until(end: Stop, task: TaskFuture) -> Result<(), RunFailure> {
     tokio::select! {
-        // After a blocking call returns late, the task must not use a runtime that has shut down.
+        // After a blocking call returns late, the task must not begin anything new.
         biased;
         () = end.requested() => Ok(()),
         ended = task => ended,
@@ -197,11 +205,14 @@ fn on_a_thread(
 ) -> Result<impl Future<Output = Result<(), RunFailure>> + Send + 'static, RunFailure> {
     let (tell, ended) = oneshot::channel();
     let runtime = RuntimeHandle::current();
+    let user = User::of(&runtime);
     // The system shows the first 15 bytes.
     let name = component.replace('\0', "");
     let started = thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
+        let ended = runtime.block_on(task);
+        drop(user);
         // The run may be over.
-        let _ = tell.send(runtime.block_on(task));
+        let _ = tell.send(ended);
     });
     let thread = started.map_err(|error| no_thread(&format!("`{component}`"), error))?;
     // A thread that is left behind is not detached either.
@@ -235,7 +246,7 @@ impl Drop for SharedThreads {
     fn drop(&mut self) {
         // Dropping a runtime waits for its threads, which an async caller must not.
         if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+            lasting::end(runtime);
         }
     }
 }

@@ -19,6 +19,8 @@ const SOURCE: &str = "thalweg.source";
 const PATH: &str = "thalweg.path";
 const TIME: &str = "thalweg.time_us";
 const POSITIONS: &str = "thalweg.positions";
+const NUMBER: &str = "thalweg.number";
+const OWN: [&str; 5] = [SOURCE, PATH, TIME, POSITIONS, NUMBER];
 
 /// Appends a batch to a buffer.
 pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> {
@@ -28,6 +30,13 @@ pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> 
         (TIME.to_owned(), meta.time_us.to_string()),
     ]);
     known.extend(meta.path.as_ref().map(|path| (PATH.to_owned(), path.to_string())));
+    if batch.fields().num_columns() == 0 {
+        // It says whether the messages are records.
+        known.extend(batch.fields().schema_ref().metadata().clone());
+    }
+    if meta.number > 0 {
+        known.insert(NUMBER.to_owned(), meta.number.to_string());
+    }
     let mut fields = vec![Arc::new(Field::new("payload", DataType::BinaryView, false))];
     // Views are written together with all of the buffers that they point into, and other columns share these
     // buffers. `gc` copies the used bytes only.
@@ -103,6 +112,7 @@ impl Messages {
             source: known.get(SOURCE).map(String::as_str).unwrap_or_default().into(),
             path: known.get(PATH).map(|path| path.as_str().into()),
             time_us: known.get(TIME).and_then(|time| time.parse().ok()).unwrap_or_default(),
+            number: known.get(NUMBER).and_then(|number| number.parse().ok()).unwrap_or_default(),
         };
         let has_positions = known.contains_key(POSITIONS);
         let is_right =
@@ -134,10 +144,15 @@ impl Messages {
             positions: self.has_positions.then(|| part.column(1).as_primitive::<UInt64Type>().clone()),
             checkpoint: None,
         };
-        let fields: Vec<_> = part.schema().fields().iter().skip(own).cloned().collect();
+        let fields: Vec<_> = part.schema_ref().fields().iter().skip(own).cloned().collect();
         let columns = part.columns().iter().skip(own).cloned().collect();
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let fields = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
-        Ok((reading, fields))
+        let mut known = HashMap::new();
+        if fields.is_empty() {
+            known.clone_from(part.schema_ref().metadata());
+            known.retain(|key, _| !OWN.contains(&key.as_str()));
+        }
+        let schema = Arc::new(Schema::new_with_metadata(fields, known));
+        Ok((reading, RecordBatch::try_new_with_options(schema, columns, &options)?))
     }
 }

@@ -207,3 +207,16 @@ fn a_batch_that_does_not_fit_is_not_written_in_part() {
     let size = fs::metadata(path_of(folder.path(), 1, "spool")).unwrap().len();
     assert!(size <= 2000 && size > BLOCK_HEAD as u64);
 }
+
+#[test]
+fn records_without_fields_stay_records() {
+    for is_record in [true, false] {
+        let messages = if is_record { batch(["{}", "{}"]).into_records() } else { batch(["{}", "{}"]) };
+        let mut bytes = Vec::new();
+        super::block::encode(&messages, &mut bytes).unwrap();
+        let read = super::block::Messages::decode(Buffer::from_vec(bytes)).unwrap();
+        let (_, fields) = read.part(1, 1).unwrap();
+        assert_eq!(fields.num_rows(), 1);
+        assert_eq!(thalweg_record::is_record(fields.schema_ref()), is_record);
+    }
+}

@@ -52,6 +52,11 @@ pub struct SourceOutput {
     pub(crate) errors: Route,
     /// True if each file goes by itself, because what it leads to takes long for each.
     pub(crate) singly: bool,
+    /// The most messages of a batch, if a transform that it leads to lets messages wait.
+    pub(crate) rows: Option<usize>,
+    /// True if a run that is stopped leaves to the next one what was read and not sent: a transform would let
+    /// it wait for long, and the source reads it again.
+    pub(crate) leaves_rest: bool,
     pub(crate) upstream: Upstream,
 }
 
@@ -109,12 +114,25 @@ impl SourceOutput {
     /// The number of messages or files that the source may still send. A source that sends no more at once
     /// has an exact checkpoint where its limit is reached.
     pub fn left(&self) -> usize {
+        if self.is_left() {
+            return 0;
+        }
         self.limit.as_ref().map_or(usize::MAX, Limit::left)
+    }
+
+    /// The most messages that a batch should have, if there is such a limit.
+    pub fn batch_rows(&self) -> Option<usize> {
+        self.rows
+    }
+
+    /// True if what was read and not sent is left to the next run.
+    fn is_left(&self) -> bool {
+        self.leaves_rest && self.stop.is_requested()
     }
 
     /// True if the source has sent as much as it may.
     pub(crate) fn is_limit_reached(&self) -> bool {
-        self.limit.as_ref().is_some_and(Limit::is_reached)
+        self.is_left() || self.limit.as_ref().is_some_and(Limit::is_reached)
     }
 
     /// Why nothing more can be sent. A source that returns it has ended.
@@ -426,7 +444,7 @@ impl SourceOutput {
     fn meta(&self, path: Option<Arc<str>>) -> Meta {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        Meta { source: self.name().clone(), path, time_us }
+        Meta { source: self.name().clone(), path, time_us, number: 0 }
     }
 
     /// [`SourceConfig::gives`](crate::SourceConfig::gives) says what a source gives, and the graph is checked

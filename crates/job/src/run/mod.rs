@@ -259,7 +259,7 @@ fn drive(
     });
     retries.note(&handle);
     // A thread may still wait for something that never comes, such as a line from a terminal.
-    runtime.shutdown_background();
+    thalweg_runtime::lasting::end(runtime);
     Ok(Outcome { summary: summary?, retries })
 }
 

@@ -21,6 +21,15 @@ pub const ERROR_REASON: &str = "error_reason";
 /// The field of a rejected message that names the component that rejected it.
 pub const ERROR_COMPONENT: &str = "error_component";
 
+/// The key in the metadata of a schema without fields, if the messages are records: see [`is_record`].
+const RECORD: &str = "thalweg.record";
+
+/// True if messages with this schema are records: they have fields, or had some, or a parser found that they
+/// have none, as in `{}`. Other messages are nothing but their payload.
+pub fn is_record(schema: &Schema) -> bool {
+    !schema.fields().is_empty() || schema.metadata().contains_key(RECORD)
+}
+
 /// True if a name is one of metadata. It never means a field, whose name the content of a message may have
 /// chosen: a client could then choose the source of its messages.
 pub fn is_metadata(name: &str) -> bool {
@@ -36,6 +45,9 @@ pub struct Meta {
     pub path: Option<Arc<str>>,
     /// When the batch was read, in microseconds since 1970 (UTC).
     pub time_us: i64,
+    /// The number of nanoseconds that sinks add to this time if each message needs one of its own. Zero for
+    /// messages that were just read; others with the same time may have been delivered before.
+    pub number: u64,
 }
 
 /// Messages in columns: their payloads, parsed fields, origin and ack.
@@ -195,14 +207,28 @@ impl Batch {
         Ok(self)
     }
 
-    /// Replaces all fields.
+    /// Replaces all fields. [Records](is_record) stay records.
     ///
     /// # Errors
     /// If a column's length is not the number of messages.
     pub fn with_fields(mut self, fields: RecordBatch) -> Result<Self, ArrowError> {
         same_rows(self.rows(), fields.num_rows())?;
+        let was_record = is_record(self.fields.schema_ref());
         self.fields = fields;
-        Ok(self)
+        Ok(if was_record { self.into_records() } else { self })
+    }
+
+    /// Makes the messages [records](is_record), also if they have no fields.
+    #[must_use]
+    pub fn into_records(mut self) -> Self {
+        thread_local! {
+            static RECORDS: SchemaRef =
+                Arc::new(Schema::empty().with_metadata([(RECORD.to_owned(), String::new())].into()));
+        }
+        if !is_record(self.fields.schema_ref()) {
+            self.fields = without_columns(RECORDS.with(Clone::clone), self.rows());
+        }
+        self
     }
 
     /// Adds fields. A field replaces one of the same name, or else is added at the end.
@@ -387,7 +413,7 @@ impl Batch {
         let payload = concat(&payloads)?.as_binary_view().clone();
         let schema = batches[0].fields.schema();
         let fields = if schema.fields().is_empty() {
-            no_fields(payload.len())
+            without_columns(schema, payload.len())
         } else {
             arrow_select::concat::concat_batches(&schema, batches.iter().map(|b| &b.fields))?
         };
@@ -479,7 +505,11 @@ fn column_bytes(column: &ArrayRef) -> usize {
 
 fn no_fields(rows: usize) -> RecordBatch {
     thread_local! { static EMPTY: SchemaRef = Arc::new(Schema::empty()); }
-    let schema = EMPTY.with(Clone::clone);
+    without_columns(EMPTY.with(Clone::clone), rows)
+}
+
+/// Returns a batch of a schema without fields.
+fn without_columns(schema: SchemaRef, rows: usize) -> RecordBatch {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     match RecordBatch::try_new_with_options(schema.clone(), Vec::new(), &options) {
         Ok(fields) => fields,

@@ -1,12 +1,11 @@
 //! Reads an input from its beginning to its end that does not announce new data: a pipe or a terminal.
 //!
 //! A read cannot be interrupted, but a source must stop on request. A dedicated thread therefore reads the
-//! input in pieces. When the run stops, that thread is left behind: a thread that waits for input does not
-//! keep a process from ending. An input that the next run reads on looks at a flag before each read instead,
-//! so that nothing is read that the run does not process. Pieces that are available at the same time are
-//! copied into one buffer. The copy buys large batches when input arrives quickly; when input arrives slowly,
-//! each piece is sent at once.
+//! input in pieces, and looks at a flag before each read: see [`last`]. Pieces that are available at the same
+//! time are copied into one buffer. The copy buys large batches when input arrives quickly; when input
+//! arrives slowly, each piece is sent at once.
 
+pub(crate) mod last;
 mod rest;
 
 use std::io::{self, ErrorKind, Read};
@@ -69,8 +68,8 @@ pub(crate) struct Input {
     /// A piece that did not fit into the buffer, and the index of its first unused byte.
     piece: Option<(Vec<u8>, usize)>,
     pieces: Pieces,
-    /// Asks an input to end that looks at it.
-    ends: Option<Arc<AtomicBool>>,
+    /// Asks the input to end.
+    ends: Arc<AtomicBool>,
     is_stopping: bool,
     /// True until the first message has ended, if a run that was killed may have read its beginning.
     is_torn: bool,
@@ -91,8 +90,13 @@ enum Filled {
 }
 
 impl Input {
-    /// Creates a source for an input whose reads may block for any time.
-    pub(crate) fn new(options: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
+    /// Creates a source for an input. A read ends soon after the flag `ends` is set.
+    pub(crate) fn new(
+        options: InputOptions,
+        batch_bytes: usize,
+        input: impl Read + Send + 'static,
+        ends: Arc<AtomicBool>,
+    ) -> Self {
         let cutter = options.cut.cutter(StreamPosition::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
         let arenas = Arenas::new(batch_bytes);
@@ -103,15 +107,10 @@ impl Input {
             carry: Vec::new(),
             piece: None,
             pieces,
-            ends: None,
+            ends,
             is_stopping: false,
             is_torn: false,
         }
-    }
-
-    /// The input ends soon after this flag is set.
-    pub(crate) fn ended_by(self, flag: Arc<AtomicBool>) -> Self {
-        Self { ends: Some(flag), ..self }
     }
 
     /// Starts the reading thread at the first call. Returns false if the run was asked to stop before.
@@ -172,15 +171,11 @@ impl Input {
         cut::reject_rest(&mut self.cutter, &self.carry, STOPPED, path, out).await
     }
 
-    /// Ends the input, or accepts no more pieces from the thread. Pieces that it has already read are still
-    /// used: they would be lost otherwise.
+    /// Asks the input to end. Bytes that the thread reads until then are still used: they would be lost
+    /// otherwise.
     fn stop(&mut self) {
         self.is_stopping = true;
-        if let Some(ends) = &self.ends {
-            ends.store(true, Ordering::Relaxed);
-        } else if let Pieces::Reading { filled, .. } = &mut self.pieces {
-            filled.close();
-        }
+        self.ends.store(true, Ordering::Relaxed);
     }
 
     /// Waits for bytes, then copies all available pieces that fit into the buffer.
@@ -323,6 +318,12 @@ impl Source for Input {
             let buffer = self.arenas.freeze(memory, carried + read);
             self.send(&buffer, after, out).await?;
             match came {
+                // The request to stop has cut the compressed data off.
+                Some(Filled::Failed(error))
+                    if self.is_stopping && Damage::of(&error).is_some_and(Damage::is_truncation) =>
+                {
+                    return self.end(out).await;
+                }
                 Some(Filled::End) => return self.end(out).await,
                 Some(Filled::Failed(error)) => {
                     let InputOptions { shown, path, .. } = &self.options;

@@ -8,18 +8,15 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::poll::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
+use crate::input::last::{Last, is_at_end};
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::CutOptions;
@@ -32,7 +29,8 @@ use thalweg_config::FileMode;
 /// pipe that is removed and made again is opened again within about a second after its last writer closes it.
 /// The input cannot be read a second time, so a run that is killed loses the messages in flight. With
 /// `--state`, the next run rejects what comes before the first delimiter, because the killed run may have
-/// read the beginning of that message. A run that is asked to stop keeps the beginning for the next run.
+/// read the beginning of that message. A run that is asked to stop reads what the pipe contains at that
+/// moment. It keeps the beginning of a message for the next run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PipeSource {
@@ -107,15 +105,12 @@ impl SourceConfig for PipeSource {
             file: None,
             tail: Vec::new(),
             waits: 0,
-            is_ended: Arc::default(),
+            last: Last::default(),
         };
-        let flag = pipe.is_ended.clone();
-        Ok(Box::new(Input::new(options, context.batch_bytes, pipe).ended_by(flag)))
+        let flag = pipe.last.flag();
+        Ok(Box::new(Input::new(options, context.batch_bytes, pipe, flag)))
     }
 }
-
-/// How long to wait for input before the request to stop is looked at, in milliseconds.
-const LOOK: u8 = 20;
 
 /// After how many waits without input the path is looked at: about once a second.
 const LOOKS: u8 = 50;
@@ -134,8 +129,7 @@ struct Pipe {
     tail: Vec<u8>,
     /// The number of waits without input since the path was last looked at.
     waits: u8,
-    /// True if the run was asked to stop.
-    is_ended: Arc<AtomicBool>,
+    last: Last,
 }
 
 impl Pipe {
@@ -154,29 +148,56 @@ impl Pipe {
             _ => false,
         }
     }
+
+    /// Ends the last message of a writer: without a delimiter, it would continue with the next writer's.
+    /// Returns the number of bytes that it adds.
+    fn end_message(&mut self, into: &mut [u8]) -> usize {
+        let tail = std::mem::take(&mut self.tail);
+        match into.get_mut(..self.delimiter.len()) {
+            Some(into) if !tail.is_empty() && tail != self.delimiter => {
+                into.copy_from_slice(&self.delimiter);
+                into.len()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Ends the input of a run that was asked to stop. A message that has no delimiter is complete if its
+    /// writer has closed the pipe.
+    fn end_last(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &self.file {
+            Some(file) if is_at_end(file)? => Ok(self.end_message(into)),
+            _ => Ok(0),
+        }
+    }
 }
 
 impl Read for Pipe {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.is_ended.load(Ordering::Relaxed) {
-                return Ok(0);
+            let most = self.last.most(self.file.as_ref(), into.len())?;
+            if most == 0 {
+                return self.end_last(into);
             }
             let file = match &mut self.file {
                 Some(file) => file,
                 None => self.file.insert(open(&self.path, self.mode)?),
             };
-            let is_idle = poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], LOOK)? == 0;
+            let is_idle = self.last.is_idle(file)?;
+            if is_idle && self.last.is_stopping() {
+                return Ok(0);
+            }
             if is_idle && !self.is_left() {
                 continue;
             }
             let Some(file) = &mut self.file else { continue };
             // A pipe that was removed is read as long as it has a writer.
-            let read = match file.read(into) {
+            let read = match file.read(into.get_mut(..most).unwrap_or_default()) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 read => read?,
             };
             if read > 0 {
+                self.last.note(read);
                 self.tail.extend_from_slice(into.get(..read).unwrap_or_default());
                 let surplus = self.tail.len().saturating_sub(self.delimiter.len());
                 self.tail.drain(..surplus);
@@ -186,13 +207,9 @@ impl Read for Pipe {
                 return Ok(0);
             }
             self.file = Some(open(&self.path, self.mode)?);
-            let tail = std::mem::take(&mut self.tail);
-            if !tail.is_empty()
-                && tail != self.delimiter
-                && let Some(into) = into.get_mut(..self.delimiter.len())
-            {
-                into.copy_from_slice(&self.delimiter);
-                return Ok(into.len());
+            let ended = self.end_message(into);
+            if ended > 0 {
+                return Ok(ended);
             }
         }
     }
@@ -235,9 +252,13 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::io::Write;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use thalweg_engine::testing::{Arrived, options, payloads, start};
+
+    /// The time of one wait without input, in milliseconds.
+    const LOOK: u64 = 20;
 
     /// A timeout far longer than any step takes.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -300,7 +321,7 @@ mod tests {
         };
         // Its writer has it open for longer than until the path is looked at.
         let writer = again();
-        tokio::time::sleep(Duration::from_millis(2 * u64::from(LOOK) * u64::from(LOOKS))).await;
+        tokio::time::sleep(Duration::from_millis(2 * LOOK * u64::from(LOOKS))).await;
         old.write_all(b"old\n").unwrap();
         drop(old);
         let mut found = next().await;
@@ -313,6 +334,37 @@ mod tests {
         again().await.unwrap();
         assert_eq!(next().await, ["new"]);
         running.stop.request();
+    }
+
+    #[test]
+    fn a_stopped_run_reads_what_ended_writers_have_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.pipe");
+        make(&path, None).unwrap();
+        for (text, has_writer, expected) in
+            [("one\ntwo\n", false, "one\ntwo\n"), ("one\ntwo", false, "one\ntwo\n"), ("one\ntwo", true, "one\ntwo")]
+        {
+            let reader = open(&path, None).unwrap();
+            let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            let writer = has_writer.then_some(writer);
+            let last = Last::default();
+            last.flag().store(true, Ordering::Relaxed);
+            let mut pipe = Pipe {
+                path: path.clone(),
+                mode: None,
+                exit_on_eof: false,
+                delimiter: b"\n".to_vec(),
+                file: Some(reader),
+                tail: Vec::new(),
+                waits: 0,
+                last,
+            };
+            let mut found = String::new();
+            pipe.read_to_string(&mut found).unwrap();
+            assert_eq!(found, expected, "{text:?} {has_writer}");
+            drop(writer);
+        }
     }
 
     #[tokio::test]

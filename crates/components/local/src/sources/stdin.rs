@@ -1,11 +1,13 @@
 //! `stdin`: messages from the standard input, see [`crate::input`].
 
 use std::io;
+use std::os::fd::AsFd;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
+use crate::input::last::Opened;
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::CutOptions;
@@ -13,8 +15,9 @@ use thalweg_runtime::standard_streams;
 
 /// Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
 ///
-/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. The input cannot be read a
-/// second time, so a run that is killed loses the messages in flight.
+/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. A run that is asked to stop
+/// still reads what a pipe contains at that moment. The input cannot be read a second time, so a run that is
+/// killed loses the messages in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdinSource {
@@ -58,7 +61,11 @@ impl SourceConfig for StdinSource {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         standard_streams::input().map_err(Error::permanent)?;
-        Ok(Box::new(Input::new(self.options(), context.batch_bytes, io::stdin())))
+        // Not `io::stdin()`, whose buffer would hide what is left.
+        let file = io::stdin().as_fd().try_clone_to_owned();
+        let file = file.map_err(|error| Error::permanent("cannot open the standard input").caused_by(error))?;
+        let (input, flag) = Opened::new(file.into());
+        Ok(Box::new(Input::new(self.options(), context.batch_bytes, input, flag)))
     }
 }
 
@@ -77,28 +84,17 @@ impl StdinSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{ErrorKind, Read};
-    use std::sync::mpsc as sync;
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use thalweg_engine::ErrorKind as Kind;
     use thalweg_engine::testing::{Arrived, Sent, options, payloads, start_source};
 
-    /// Returns the bytes from a channel; it blocks as a pipe does.
-    struct Pipe(sync::Receiver<Vec<u8>>, io::Cursor<Vec<u8>>);
-
-    impl Read for Pipe {
-        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            if self.1.position() == self.1.get_ref().len() as u64 {
-                let Ok(bytes) = self.0.recv() else { return Ok(0) };
-                self.1 = io::Cursor::new(bytes);
-            }
-            self.1.read(into)
-        }
-    }
-
+    /// An input that ends by itself.
     fn input(yaml: &str, batch_bytes: usize, input: impl Read + Send + 'static) -> Box<dyn Source> {
-        Box::new(Input::new(options::<StdinSource>(yaml).options(), batch_bytes, input))
+        Box::new(Input::new(options::<StdinSource>(yaml).options(), batch_bytes, input, Arc::default()))
     }
 
     async fn read(yaml: &str, batch_bytes: usize, bytes: Vec<u8>) -> Sent {
@@ -178,21 +174,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_trickles_goes_on_at_once_and_a_stop_does_not_wait_for_more() {
-        let (give, pipe) = sync::channel();
+        let (reader, mut writer) = io::pipe().unwrap();
         let yaml = "{ framing: { start_pattern: '^a', timeout: 10ms } }";
-        let running = start_source(
-            input(yaml, 1 << 20, Pipe(pipe, io::Cursor::default())),
-            1 << 20,
-            Default::default(),
-        );
+        let (pipe, flag) = Opened::new(OwnedFd::from(reader).into());
+        let source = Input::new(options::<StdinSource>(yaml).options(), 1 << 20, pipe, flag);
+        let running = start_source(Box::new(source), 1 << 20, Default::default());
         let next = async || {
             let taken = tokio::time::timeout(Duration::from_secs(20), running.main.take()).await;
             let Some((_, Arrived::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
             payloads(&batch)
         };
-        give.send(b"a1\n b\na2".to_vec()).unwrap();
+        writer.write_all(b"a1\n b\na2").unwrap();
         assert_eq!(next().await, ["a1\n b"]);
-        give.send(b"\nab".to_vec()).unwrap();
+        writer.write_all(b"\nab").unwrap();
         assert_eq!(next().await, ["a2"]);
         running.stop.request();
         assert_eq!(next().await, ["ab"]);

@@ -34,7 +34,8 @@ impl Moments {
     /// Takes a time for each message of a batch, and returns that of the first: the time when it was read, or
     /// a later one. The times follow each other.
     pub(crate) fn take(&self, batch: &Batch) -> i64 {
-        let read_at = batch.meta().time_us.saturating_mul(1000);
+        let number = i64::try_from(batch.meta().number).unwrap_or(i64::MAX);
+        let read_at = batch.meta().time_us.saturating_mul(1000).saturating_add(number);
         self.0.lock().take(read_at, i64::try_from(batch.rows()).unwrap_or(i64::MAX))
     }
 }
@@ -87,6 +88,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use thalweg_engine::testing::batch;
+    use thalweg_record::{Ack, Meta};
 
     #[test]
     fn the_parts_of_a_batch_get_times_that_differ() {
@@ -94,6 +96,16 @@ mod tests {
         let whole = batch(["a", "b", "c"]);
         assert_eq!(moments.take(&whole.share().select(&[0, 2]).unwrap().unwrap()), 1_700_000_000_000_000_000);
         assert_eq!(moments.clone().take(&whole.select(&[1]).unwrap().unwrap()), 1_700_000_000_000_000_002);
+    }
+
+    #[test]
+    fn messages_with_a_number_have_times_after_it() {
+        let whole = batch(["a", "b"]);
+        let meta = Meta { number: 7, ..(**whole.meta()).clone() };
+        let later = Batch::new(whole.payload().clone(), Arc::new(meta), Ack::noop());
+        // Two runs, of which each knows its own times only.
+        assert_eq!(Moments::default().take(&whole), 1_700_000_000_000_000_000);
+        assert_eq!(Moments::default().take(&later), 1_700_000_000_000_000_007);
     }
 
     #[test]

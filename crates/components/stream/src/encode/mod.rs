@@ -21,9 +21,10 @@ use crate::pieces::Pieces;
 /// Writes the fields of each message as its payload.
 ///
 /// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
-/// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
-/// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
-/// leaves the payload as it is. The sinks `objects` and `file` also write Parquet tables: `parquet`.
+/// `text` a template. The fields stay. With `into`, the text becomes a field. A message that was never parsed
+/// and has no fields is written as if its payload were its only field. Sinks have the same options as
+/// `encode`; there, `raw` leaves the payload as it is. The sinks `objects` and `file` also write Parquet
+/// tables: `parquet`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EncodeConfig(Encoding);

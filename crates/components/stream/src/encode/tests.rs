@@ -182,6 +182,20 @@ fn a_message_without_fields_is_its_payload() {
 }
 
 #[test]
+fn a_record_without_fields_is_written_as_beside_others() {
+    let nothing: [(Field, ArrayRef); 0] = [];
+    let empty = batch(["{}"]).into_records();
+    assert_eq!(encoded("json", empty.share().set_fields(nothing).unwrap()), ["{}"]);
+    assert_eq!(encoded("logfmt", empty.share()), [""]);
+    // The columns of CSV are still those that a message decides.
+    assert_eq!(encoded("csv", empty), ["{}"]);
+    // Fields that were dropped.
+    let fields = batch(["a"]).fields().clone();
+    let dropped = with([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).with_fields(fields).unwrap();
+    assert_eq!(encoded("json", dropped), ["{}"]);
+}
+
+#[test]
 fn all_types_that_expressions_give_can_be_written() {
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), Some(vec![])]);
     let struct_of = StructArray::from(vec![(

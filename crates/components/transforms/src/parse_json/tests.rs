@@ -46,6 +46,24 @@ fn types_come_from_all_values_of_a_batch() {
 }
 
 #[test]
+fn an_empty_object_is_written_as_one_alone_and_beside_others() {
+    use thalweg_stream::encode::EncodeConfig;
+    for payloads in [&["{}"][..], &["{}", r#"{"a":1}"#]] {
+        let encode = options::<EncodeConfig>("json");
+        let mut encode = thalweg_engine::TransformConfig::build(&encode, &context()).unwrap();
+        let mut out = thalweg_engine::Outputs::new("test".into());
+        let config = options::<ParseJsonConfig>("{}");
+        config.build(&context()).unwrap().apply(batch(payloads), &mut out).unwrap();
+        let parsed: Vec<_> = out.take().into_iter().map(|(_, batch)| batch).collect();
+        for batch in parsed {
+            encode.apply(batch, &mut out).unwrap();
+        }
+        let (_, written) = out.take().pop().unwrap();
+        assert_eq!(thalweg_engine::testing::payloads(&written)[0], "{}");
+    }
+}
+
+#[test]
 fn numbers_that_no_type_holds_stay_json_text() {
     assert_eq!(rows(&[r#"{"n":9223372036854775807}"#])[0], json!({"n": i64::MAX}));
     assert_eq!(rows(&[r#"{"n":9223372036854775808}"#])[0], json!({"n": "9223372036854775808"}));

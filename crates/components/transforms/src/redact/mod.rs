@@ -1,8 +1,9 @@
 //! Hides personal data in texts.
 //!
 //! `kinds` says what personal data looks like, `search` finds it, and `own` what matches patterns of the
-//! user.
+//! user. `escapes` keeps the escapes of JSON apart from it.
 
+mod escapes;
 mod kinds;
 mod own;
 mod search;
@@ -31,9 +32,12 @@ const DIGITS: usize = 16;
 ///
 /// Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
 /// hidden. A number of which two parts that overlap may be meant is hidden as a whole. A long message whose
-/// search for a `pattern` would take quadratic time leaves by the `errors` output. A text is searched as it
-/// is: parse JSON first, since the letter of an escape, as in `\n4111`, is taken for a part of the data or of
-/// a longer word. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+/// search for a `pattern` would take quadratic time leaves by the `errors` output. Numbers that are fields of
+/// their own and no texts stay as they are; `cast` them first.
+///
+/// A text may be JSON that is not parsed. An escape such as `\n` or `\u000a` is no part of the data after it:
+/// `\nann@example.org` becomes `\n***`. This holds for any text with a backslash before one of these letters.
+/// A `pattern` of your own sees the text as it is, with its escapes.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redact {

@@ -14,11 +14,15 @@ use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
 use thalweg_config::Pattern;
 
+use super::escapes;
 use super::kinds::Kind;
 use super::own::Own;
 
 /// The maximum size of patterns that are compiled together, in bytes: that of a single `Pattern`.
 pub(super) const LARGEST: usize = 10 << 20;
+
+/// The size of a text whose memory is kept for the next one, in bytes.
+const USUAL: usize = 64 << 10;
 
 /// Data in a text.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +37,10 @@ pub(super) struct Found {
 pub(super) struct Search {
     any: Automaton,
     finders: Vec<Finder>,
+    /// The text with other bytes in place of its escapes. Kinds are searched for there.
+    replaced: Vec<u8>,
+    /// True if the text has escapes.
+    has_escapes: bool,
 }
 
 impl Search {
@@ -52,7 +60,7 @@ impl Search {
         if !own.is_empty() {
             finders.push(Finder { sought: Sought::Own(Own::new(&own)?), next: None });
         }
-        Ok(Self { any, finders })
+        Ok(Self { any, finders, replaced: Vec::new(), has_escapes: false })
     }
 
     /// Begins with a text. Returns false if there is no candidate in it.
@@ -60,16 +68,30 @@ impl Search {
     /// # Errors
     /// The reason for rejecting the text.
     pub(super) fn begin(&mut self, text: &[u8]) -> Result<bool, String> {
-        if self.any.find(text, 0, true).is_none() {
+        // One long text must not keep its memory.
+        self.replaced.clear();
+        self.replaced.shrink_to(USUAL);
+        self.has_escapes = escapes::replace(text, &mut self.replaced);
+        let is_found = self.any.find(text, 0, true).is_some()
+            || self.has_escapes && self.any.find(&self.replaced, 0, true).is_some();
+        if !is_found {
             return Ok(false);
         }
         for finder in &mut self.finders {
             if let Sought::Own(own) = &mut finder.sought {
                 own.begin(text);
             }
-            finder.seek(text, 0)?;
         }
-        Ok(true)
+        self.seek(text, 0, |_| true).map(|()| true)
+    }
+
+    /// Lets the finders that a function chooses find their first data at or after an index.
+    fn seek(&mut self, text: &[u8], from: usize, is_chosen: impl Fn(&Finder) -> bool) -> Result<(), String> {
+        let plain = if self.has_escapes { self.replaced.as_slice() } else { text };
+        for finder in self.finders.iter_mut().filter(|finder| is_chosen(finder)) {
+            finder.seek(if matches!(finder.sought, Sought::Kind(..)) { plain } else { text }, from)?;
+        }
+        Ok(())
     }
 
     /// Returns the next data. Of what begins at the same byte, it is the longest.
@@ -79,11 +101,7 @@ impl Search {
     pub(super) fn next(&mut self, text: &[u8]) -> Result<Option<Found>, String> {
         let all = self.finders.iter().filter_map(|finder| finder.next);
         let Some(first) = all.min_by_key(|found| (found.start, Reverse(found.end))) else { return Ok(None) };
-        for finder in &mut self.finders {
-            if finder.next.is_some_and(|found| found.start < first.end) {
-                finder.seek(text, first.end)?;
-            }
-        }
+        self.seek(text, first.end, |finder| finder.next.is_some_and(|found| found.start < first.end))?;
         Ok(Some(first))
     }
 }

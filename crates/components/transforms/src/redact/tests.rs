@@ -66,6 +66,24 @@ fn each_kind_is_found_and_what_only_looks_like_it_is_not() {
     }
 }
 
+/// The letter of the escape was a part of the address, and the rest was no JSON. Behind it no card was found.
+#[test]
+fn raw_json_is_searched_beside_its_escapes_and_stays_json() {
+    for (text, expected) in [
+        (r#"{"a":"hi\nann@example.org\t4111111111111111"}"#, r#"{"a":"hi\n***\t***"}"#),
+        (r#"{"a":"\r10.0.0.1\n2001:db8::1\nDE89370400440532013000"}"#, r#"{"a":"\r***\n***\n***"}"#),
+        (r#"{"a":"\u000aann@example.org \u00e9va@example.org"}"#, r#"{"a":"\u000a*** ***"}"#),
+        (r#"{"a":"\\nann@example.org"}"#, r#"{"a":"\\***"}"#),
+        (r#"{"a":"\n4111-1111-1111-1111-002"}"#, r#"{"a":"\n***-002"}"#),
+    ] {
+        let found = redacted("find: [email, card, ip, iban]", text);
+        assert_eq!(found, expected);
+        assert!(serde_json::from_str::<serde_json::Value>(&found).is_ok(), "{found}");
+    }
+    // A pattern of the user sees the text as it is.
+    assert_eq!(redacted(r"{ find: email, pattern: '\\n\w+' }", r"\nabc \na@b.org"), "*** ***@b.org");
+}
+
 #[test]
 fn the_cover_is_a_text_the_end_or_a_pseudonym() {
     let text = "a 4111-1111-1111-1111 b, id 12";

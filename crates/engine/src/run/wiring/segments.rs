@@ -195,6 +195,8 @@ impl Wiring<'_> {
         let name = &operator.node.name;
         let main = self.route_of(operator, group, Output::Main);
         let errors = self.route_of(operator, group, Output::Errors);
+        let stages = operator.outputs.get(&Output::Main).map(|targets| targets.iter()).into_iter().flatten();
+        let rows = self.plan.rows_to(stages.filter_map(|target| target.stage()));
         let refused = vec![self.channels.file_sender(Destination::DeadLetters, group)];
         let positions = match environment.checkpoints {
             Some(_) => Some(environment.positions(name, Role::Transform)?),
@@ -215,6 +217,8 @@ impl Wiring<'_> {
                 main: main.clone(),
                 errors: errors.clone(),
                 singly: false,
+                rows,
+                leaves_rest: false,
                 traffic: traffic.clone(),
                 upstream: Upstream::File(open.clone()),
             };

@@ -55,6 +55,7 @@ impl Wiring<'_> {
         // Auxiliary sources end with the others, and buffers with what leads to them.
         let is_limited = !plan.is_of_buffer(name)
             && (!is_auxiliary || inputs.all(|stage| stage.node.config.is_auxiliary()));
+        let rows = plan.rows_to(stage.main.iter().copied());
         let saves = environment.checkpoints.as_ref().map(|_| self.groups[group].saver.saves());
         SourceOutput {
             share: environment.handle.budget.share(),
@@ -66,6 +67,8 @@ impl Wiring<'_> {
             main: self.route(stage, group, &stage.main),
             errors: self.route(stage, group, &stage.errors),
             upstream: Upstream::Source(positions.clone(), saves),
+            rows,
+            leaves_rest: rows.is_some() && stage.node.config.resends(),
             singly: stage.main.iter().any(|&to| self.plan.takes_singly(to)),
         }
     }

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use thalweg_engine::{Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
 use thalweg_runtime::Failpoint;
+use thalweg_runtime::lasting::User;
 use thalweg_store::{Begun, PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -119,7 +120,9 @@ async fn passed(
 ) -> Result<UploadedPart, FileError> {
     let (_stays, is_left) = oneshot::channel::<()>();
     let runtime = Handle::current();
+    let user = User::of(&runtime);
     let written = tokio::task::spawn_blocking(move || {
+        let _user = user;
         let mut write = |position: u64, bytes: &[u8]| writer.write(position, bytes);
         let came = runtime.block_on(async {
             tokio::select! {

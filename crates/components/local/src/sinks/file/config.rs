@@ -18,7 +18,7 @@ use thalweg_codec::compress::level_mistake;
 use thalweg_codec::safe_path::{is_reserved, safe};
 use thalweg_codec::template::Template;
 use thalweg_config::FileMode;
-use thalweg_record::{Batch, Budget};
+use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 /// Writes messages to files.
@@ -351,22 +351,6 @@ sinks:
     }
 }
 
-impl FileConfig {
-    /// Refuses an encoder that does not fit into the budget.
-    fn check_memory(&self, budget: &Budget) -> Result<(), Error> {
-        let needed = self.compression.encoder_memory(self.compression_level);
-        if needed <= budget.limit() {
-            return Ok(());
-        }
-        let needed = ByteSize::kib(needed.div_ceil(1 << 10) as u64);
-        let limit = ByteSize(budget.limit() as u64);
-        Err(Error::permanent(format!(
-            "`compression` needs {needed} of memory for a file, but `memory` is {limit}. Lower `compression_level`, \
-             or raise `memory`."
-        )))
-    }
-}
-
 /// The paths of messages, for a dry run.
 struct Paths(Template);
 
@@ -398,6 +382,16 @@ impl SinkConfig for FileConfig {
         (self.path.is_constant() && !path.starts_with("/dev")).then(|| path.to_owned())
     }
 
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        let needed = self.compression.encoder_memory(self.compression_level) as u64;
+        if needed <= memory.bytes() {
+            return Vec::new();
+        }
+        let needed = ByteSize::kib(needed.div_ceil(1 << 10));
+        let message = format!("`compression` needs {needed} of memory for a file, but `memory` is {memory}.");
+        vec![Mistake::new("compression", message).help("Lower `compression_level`, or raise `memory`.")]
+    }
+
     fn naming(&self) -> Option<Box<dyn Naming>> {
         Some(Box::new(Paths(self.path.clone())))
     }
@@ -410,7 +404,10 @@ impl SinkConfig for FileConfig {
         if self.encode.table().is_some() {
             return table::build(self, context);
         }
-        self.check_memory(context.memory.budget())?;
+        let memory = ByteSize(context.memory.budget().limit() as u64);
+        if let Some(Mistake { message, help, .. }) = self.check_memory(memory).pop() {
+            return Err(Error::permanent(format!("{message} {}", help.unwrap_or_default())));
+        }
         let rotate = self.rotate.as_ref();
         let settings = Settings {
             pieces: PieceOptions {

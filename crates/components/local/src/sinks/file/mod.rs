@@ -16,10 +16,11 @@
 //!
 //! A Parquet table cannot be cut back: `table` leaves it to the sink `objects`.
 //!
-//! `piece` writes one file, `opening` decides what it begins with, `identity` tells it from others, `files`
-//! keeps all files of a sink, `link` leads to the current one.
+//! `piece` writes one file, `opening` decides what it begins with, `identity` tells it from others, and
+//! `ending` a copy of it; `files` keeps all files of a sink, `link` leads to the current one.
 
 mod config;
+mod ending;
 mod files;
 mod identity;
 mod link;

@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use thalweg_codec::compress::Compression;
 
+use super::ending::has_ending;
 use super::names;
 use super::piece::PieceOptions;
 use super::recovering::recover;
@@ -31,8 +32,11 @@ pub(super) enum Beginning {
     Continue {
         length: u64,
         beyond: Beyond,
-        /// The inode of the file, if it is known. A finished file with another inode is not this file.
+        /// The inode of the file, if it is known. A finished file with another inode is not this file, unless
+        /// it is a copy.
         inode: Option<u64>,
+        /// The checksum by which a copy of the file is known: see [`super::ending`].
+        ending: Option<u64>,
     },
 }
 
@@ -83,12 +87,16 @@ impl Opening<'_> {
                 }
                 self.kept(length, beyond).map(Some)
             }
-            Beginning::Continue { length, beyond, inode } if exists && self.has_inode(inode) => {
+            Beginning::Continue { length, beyond, inode, ending }
+                if exists && (self.has_inode(inode) || has_ending(self.path, length, ending)) =>
+            {
                 self.take_back(continued)?;
                 self.kept(length, beyond).map(Some)
             }
             Beginning::Continue { length, .. } => {
-                if length > 0 {
+                if exists {
+                    warn_other(self.path);
+                } else if length > 0 {
                     warn_missing(self.path);
                 }
                 if exists { self.append(continued) } else { Ok(Some(0)) }
@@ -140,6 +148,16 @@ impl Opening<'_> {
 pub(super) fn warn_missing(path: &Path) {
     tracing::warn!(
         "the file of `{}` that this run should continue is missing: what it contained is not written again.",
+        path.display()
+    );
+}
+
+/// Warns that a file stays as it is, although the former run may have written it: as a copy of which nothing
+/// tells it from a file of another program.
+pub(super) fn warn_other(path: &Path) {
+    tracing::warn!(
+        "`{}` is not the file that the former run wrote, or is a copy that cannot be recognised: nothing is \
+         removed from it, and messages since the last checkpoint may be written twice.",
         path.display()
     );
 }

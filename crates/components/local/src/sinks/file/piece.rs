@@ -5,6 +5,7 @@
 //! and is continued is `NAME.continued.part`: no source sends its earlier messages again, so it must never be
 //! started from scratch.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,6 +16,7 @@ use chrono::{Local, NaiveDateTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::ending::ending;
 use super::identity::Identity;
 use super::names::{self, Names, Style};
 use super::opening::{
@@ -66,6 +68,8 @@ pub(super) struct Piece {
     length: u64,
     /// The file. `None` for a device or a pipe.
     identity: Option<Identity>,
+    /// The checksum of the bytes before a length: see [`super::ending`].
+    ending: Cell<(u64, Option<u64>)>,
     /// The current member, and its share of the budget.
     encoder: Option<(Encoder, Lease)>,
     out: Vec<u8>,
@@ -115,6 +119,7 @@ impl Piece {
             special,
             length: 0,
             identity: None,
+            ending: Cell::default(),
             encoder: None,
             out: Vec::new(),
             begun: moment,
@@ -200,6 +205,22 @@ impl Piece {
         self.identity
     }
 
+    /// Returns the checksum of the bytes before its end, by which a later run knows a copy of the file.
+    /// `None` if the file is too short or cannot be read, or some bytes are not written yet.
+    pub(super) fn ending(&self) -> Option<u64> {
+        if self.special || self.owes() {
+            return None;
+        }
+        let (length, known) = self.ending.get();
+        if length == self.length {
+            return known;
+        }
+        let file = open_file(&self.now, OpenOptions::new().read(true));
+        let found = file.and_then(|file| ending(&file, self.length)).ok().flatten();
+        self.ending.set((self.length, found));
+        found
+    }
+
     /// True if nothing was ever written to it.
     pub(super) fn is_empty(&self) -> bool {
         self.length() == 0 && self.encoder.is_none()
@@ -267,6 +288,8 @@ impl Piece {
         if !self.special {
             self.file()?.set_len(length)?;
             self.length = length;
+            // Other bytes may be written up to the same length.
+            self.ending.take();
             self.has_rows = length > 0;
         }
         Ok(())

@@ -65,7 +65,8 @@ pub struct InfluxdbConfig {
     /// The field with the time of the point: a point in time from 1677 to 2262, or such a text in the form of
     /// RFC 3339. By default, and without such a value, it is the time when the message was read, or a few
     /// nanoseconds later, so that no two points of a run have the same. A message that a later run reads
-    /// again is then a second point.
+    /// again is then a second point. A dead letter that is replayed has the time when it was read, and about
+    /// a millisecond more.
     #[serde(default)]
     time: Option<String>,
     /// The unit of the times in payloads that are lines. The default is `ns`.

@@ -149,7 +149,10 @@ impl Files {
         }
         self.noted.set(last);
         if self.settings.resends {
-            notes.iter().filter(|note| note.order > known && !kept.has(note)).for_each(Note::remove);
+            let later: Vec<&Note> =
+                notes.iter().filter(|note| note.order > known && !kept.has(note)).collect();
+            self.refuse_copies(saved, &later)?;
+            later.into_iter().for_each(Note::remove);
         }
         // A run that is killed before this repeats the removal, which finds nothing.
         if has_others {
@@ -162,6 +165,35 @@ impl Files {
             }
         }
         Ok(notes)
+    }
+
+    /// Refuses to write beside copies of pieces that were begun after the saved state. Their messages are
+    /// sent again, and nothing tells such a copy from a file of another program, so it is not removed.
+    fn refuse_copies(&self, saved: &[Saved], later: &[&Note]) -> Result<(), Error> {
+        let has_other = |note: &&&Note| {
+            let forms = forms(&note.piece, note.pack);
+            !note.files().is_empty()
+                && forms.iter().any(|path| path.exists())
+                && !forms.iter().any(|path| note.is_own(path))
+        };
+        let Some(note) = later.iter().find(has_other) else { return Ok(()) };
+        if !saved.iter().any(|entry| self.is_copied(entry)) {
+            return Ok(());
+        }
+        Err(Error::permanent(format!(
+            "`{}` has the name of a file that the former run began after its last checkpoint, and the files beside it \
+             are copies. Its messages are written again: if it is a copy too, remove it, otherwise move it away. Then \
+             start the run again",
+            note.piece.display()
+        )))
+    }
+
+    /// True if the file of an entry is a copy of the one that the former run wrote.
+    fn is_copied(&self, entry: &Saved) -> bool {
+        let forms = forms(&entry.path(), self.settings.pieces.style.pack);
+        entry.identity().is_some()
+            && !forms.iter().any(|path| self.is_file_of(path, entry))
+            && forms.iter().any(|path| entry.is_copied_to(path))
     }
 }
 

@@ -56,7 +56,8 @@ impl Files {
         // A copy of the folder has other files, but the name of an unfinished one is not that of a file of
         // another program.
         let is_unfinished = || [names::part(&path), names::continued(&path)].iter().any(|path| path.exists());
-        let piece = found.or_else(|| is_unfinished().then_some(path.as_path()))?;
+        let is_copy = || entry.is_copied_to(&path);
+        let piece = found.or_else(|| (is_unfinished() || is_copy()).then_some(path.as_path()))?;
         if piece == path.as_path() {
             return Some(entry.clone());
         }

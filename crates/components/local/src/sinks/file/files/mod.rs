@@ -41,6 +41,7 @@ use super::{Existing, Fsync};
 pub(super) use begun::Register;
 pub(super) use limits::most_open;
 use locating::Notes;
+use naming::Stamps;
 use recent::Recent;
 pub(super) use resuming::Saved;
 use thalweg_codec::compress::Compression;
@@ -108,6 +109,8 @@ struct Stream {
     stamp: Option<String>,
     /// True if the next piece has been named.
     is_named: bool,
+    /// The time stamps of existing pieces. `None` until they are listed.
+    stamps: Option<Stamps>,
     /// The pieces of the previous run, which this run replaces.
     stale: Vec<Found>,
     /// Threads that compress finished pieces.
@@ -129,6 +132,7 @@ impl Stream {
             next: None,
             stamp: None,
             is_named: false,
+            stamps: None,
             stale: Vec::new(),
             packing: Vec::new(),
             beginning: Beginning::New { replaces: true },

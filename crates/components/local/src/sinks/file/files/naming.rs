@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hashbrown::HashMap;
+
 use super::super::identity::Identity;
 use super::super::names::{self, Found, Numbers};
 use super::super::opening::Beginning;
@@ -18,6 +20,18 @@ use super::{Files, Stream};
 
 /// The maximum number of names that are tried for a piece.
 const MOST_TRIED: usize = 1 << 20;
+
+/// The number of time stamps that are known beside those that were listed.
+const MOST_STAMPS: usize = 1024;
+
+/// The time stamps of the pieces of a name. The folder is listed once, and again after many new stamps: a
+/// list for each new piece would take a time that grows with their number.
+pub(super) struct Stamps {
+    /// The number after those of the pieces with each time stamp, listed or begun.
+    after: HashMap<String, u32>,
+    /// The number of stamps after which they are listed again, without those that are gone.
+    most: usize,
+}
 
 impl Files {
     /// Begins the next piece. A retry uses the same name.
@@ -53,6 +67,9 @@ impl Files {
             (Numbers::IfTaken, _) => self.lowest(stream, stamp.as_deref())?,
         };
         let number = self.free(stream, from, stamp.as_deref())?;
+        if let Some(stamps) = &mut stream.stamps {
+            stamps.after.insert(stamp.clone().unwrap_or_default(), number.saturating_add(1));
+        }
         let path = self.path(&stream.name, Some(number), stamp.as_deref());
         let replaces = stream.replaces(&path, self);
         let replaced = self.forms_of(&path).into_iter().filter(|_| replaces);
@@ -104,12 +121,24 @@ impl Files {
     }
 
     /// Returns the number after those of the pieces with this time stamp that stay, or 0.
-    fn lowest(&self, stream: &Stream, stamp: Option<&str>) -> io::Result<u32> {
+    fn lowest(&self, stream: &mut Stream, stamp: Option<&str>) -> io::Result<u32> {
+        if stream.stamps.as_ref().is_none_or(|stamps| stamps.after.len() > stamps.most) {
+            stream.stamps = Some(self.list_stamps(stream)?);
+        }
+        let after = stream.stamps.as_ref().and_then(|stamps| stamps.after.get(stamp.unwrap_or_default()));
+        Ok(after.copied().unwrap_or(0))
+    }
+
+    fn list_stamps(&self, stream: &Stream) -> io::Result<Stamps> {
         let pieces = &self.settings.pieces;
         let found = pieces.style.pieces(&stream.name, pieces.names.as_ref(), true)?;
-        let taken =
-            found.iter().filter(|found| found.stamp.as_deref() == stamp && !stream.stale.contains(found));
-        Ok(taken.map(|found| found.number.saturating_add(1)).max().unwrap_or(0))
+        let mut after: HashMap<String, u32> = HashMap::new();
+        for piece in found.into_iter().filter(|found| !stream.stale.contains(found)) {
+            let next = after.entry(piece.stamp.unwrap_or_default()).or_default();
+            *next = (*next).max(piece.number.saturating_add(1));
+        }
+        let most = 2 * after.len() + MOST_STAMPS;
+        Ok(Stamps { after, most })
     }
 
     /// Returns the lowest number from `from` on that gives a free name. The highest possible number is not

@@ -10,13 +10,14 @@
 //! messages stay, and pieces that were not finished are finished or continued.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Journal, WriteOutcome};
 
+use super::super::ending::has_ending;
 use super::super::identity::Identity;
 use super::super::names::{self, Found, Numbers, Style};
 use super::super::opening::{self, Beginning, Beyond};
@@ -42,6 +43,9 @@ pub(in crate::sinks::file) struct Saved {
     /// The time of its creation: see [`Identity`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     created: Option<u64>,
+    /// The checksum of the bytes before its length: see [`ending`](super::super::ending).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ending: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
     /// True for a piece, and false for the number of the next one.
@@ -63,6 +67,11 @@ impl Saved {
     /// The file. `None` if it is not known, or there is none yet.
     pub(super) fn identity(&self) -> Option<Identity> {
         Some(Identity { inode: self.inode?, created: self.created })
+    }
+
+    /// True if the file of this name has the content of the saved one.
+    pub(super) fn is_copied_to(&self, path: &Path) -> bool {
+        has_ending(path, self.length, self.ending)
     }
 
     /// False if it only reserves the number after a finished piece.
@@ -108,7 +117,7 @@ impl Files {
                 Some(note) if note.form != entry.form || entry.is_continued_by(note) => {
                     // The first note of the file may be older than the state.
                     if entry.inode.is_some() && note.identity() == entry.identity() {
-                        note.length = entry.length;
+                        (note.length, note.ending) = (entry.length, entry.ending);
                     }
                     continue;
                 }
@@ -208,7 +217,8 @@ impl Files {
         stream.next = entry.number;
         stream.stamp.clone_from(&entry.stamp);
         stream.is_named = true;
-        stream.beginning = Beginning::Continue { length: entry.length, beyond: self.beyond(), inode };
+        stream.beginning =
+            Beginning::Continue { length: entry.length, beyond: self.beyond(), inode, ending: entry.ending };
         self.begin_piece(stream)
     }
 
@@ -323,7 +333,9 @@ impl Files {
             let former = journal.entries(&key(&stream.name))?.pop();
             let former = former.and_then(|(_, value)| serde_json::from_value::<Saved>(value).ok());
             if let Some(former) = former.filter(|former| former.identity() == note.identity()) {
-                note.length = note.length.min(former.length);
+                if former.length < note.length {
+                    (note.length, note.ending) = (former.length, former.ending);
+                }
             }
             journal.note(&key(&stream.name), &serde_json::to_value(note).unwrap_or_default())?;
         }
@@ -401,6 +413,7 @@ impl Files {
             length: 0,
             inode: None,
             created: None,
+            ending: None,
             finished: stream.finished,
             is_begun: false,
             noted: self.noted.get(),
@@ -417,6 +430,8 @@ impl Files {
             length: piece.length(),
             inode: identity.map(|identity| identity.inode),
             created: identity.and_then(|identity| identity.created),
+            // Only a state that is kept is read by a later run.
+            ending: self.settings.journal.as_ref().and_then(|_| piece.ending()),
             finished,
             is_begun: true,
             noted: self.noted.get(),

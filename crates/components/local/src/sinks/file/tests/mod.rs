@@ -1,6 +1,7 @@
 //! Tests with real files in temporary folders.
 
 mod continuing;
+mod copied;
 mod failures;
 mod limits;
 mod names;

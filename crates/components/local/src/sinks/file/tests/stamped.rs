@@ -156,3 +156,19 @@ async fn the_pieces_after_a_checkpoint_are_removed_though_their_names_have_no_or
         assert_eq!(texts, ["one\ntwo\n", "three\n", "four\n"], "{rest}");
     }
 }
+
+/// The folder was listed for each piece, so that a thousand pieces took a thousand lists.
+#[tokio::test]
+async fn the_folder_is_not_listed_again_for_each_piece() {
+    let folder = Folder::new();
+    let mut sink = folder.sink(&(yaml("}") + " }"), false);
+    sink.open(None).await.unwrap();
+    write(&mut *sink, &batch(["one two", "three"])).await;
+    let year = chrono::Local::now().format("%Y").to_string();
+    // A list would show it, and the next piece would come after it. An existing name is not taken.
+    folder.put(&format!("o_{year}_90.log"), "of another program");
+    folder.put(&format!("o_{year}_2.log"), "of another program");
+    write(&mut *sink, &batch(["four five"])).await;
+    sink.finish().await.unwrap();
+    assert_eq!(names(&folder), ["o_Y.log", "o_Y_1.log", "o_Y_2.log", "o_Y_3.log", "o_Y_90.log"]);
+}
