@@ -244,8 +244,7 @@ mod tests {
     #[test]
     fn a_time_is_in_seconds_whatever_its_size_is() {
         let time = |number: &str| {
-            let line =
-                format!(r#"{{"version":"1.1","host":"a","short_message":"b","timestamp":{number}}}"#);
+            let line = format!(r#"{{"version":"1.1","host":"a","short_message":"b","timestamp":{number}}}"#);
             written(parsed("{}", &[&line])).remove(0)["timestamp"].clone()
         };
         assert_eq!(time("0.5"), json!("1970-01-01T00:00:00.500Z"));

@@ -234,7 +234,9 @@ mod tests {
             "<34>Nov 27 10:00:00 host app: .5 text",
         ];
         let rows = written(parsed("{}", &lines));
-        let parts = |row: &serde_json::Value| ["hostname", "appname", "procid", "message"].map(|name| row[name].clone());
+        let parts = |row: &serde_json::Value| {
+            ["hostname", "appname", "procid", "message"].map(|name| row[name].clone())
+        };
         assert_eq!(parts(&rows[0]), [json!("host"), json!("app"), json!("007"), json!("text 1.5")]);
         assert_eq!(rows[0]["sd.a.b"], json!("c"));
         assert!(rows[0]["timestamp"].as_str().unwrap().ends_with("-11-27T10:00:00.123Z"), "{}", rows[0]);

@@ -341,9 +341,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("in.pipe");
         make(&path, None).unwrap();
-        for (text, has_writer, expected) in
-            [("one\ntwo\n", false, "one\ntwo\n"), ("one\ntwo", false, "one\ntwo\n"), ("one\ntwo", true, "one\ntwo")]
-        {
+        for (text, has_writer, expected) in [
+            ("one\ntwo\n", false, "one\ntwo\n"),
+            ("one\ntwo", false, "one\ntwo\n"),
+            ("one\ntwo", true, "one\ntwo"),
+        ] {
             let reader = open(&path, None).unwrap();
             let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
             writer.write_all(text.as_bytes()).unwrap();

@@ -63,7 +63,8 @@ impl SourceConfig for StdinSource {
         standard_streams::input().map_err(Error::permanent)?;
         // Not `io::stdin()`, whose buffer would hide what is left.
         let file = io::stdin().as_fd().try_clone_to_owned();
-        let file = file.map_err(|error| Error::permanent("cannot open the standard input").caused_by(error))?;
+        let file =
+            file.map_err(|error| Error::permanent("cannot open the standard input").caused_by(error))?;
         let (input, flag) = Opened::new(file.into());
         Ok(Box::new(Input::new(self.options(), context.batch_bytes, input, flag)))
     }

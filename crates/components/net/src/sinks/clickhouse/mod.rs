@@ -26,8 +26,8 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Compression, Encode, Encoded, Failure, Moments, Parts, Reading, Request, Service, Shared, Store,
-    StoreOptions, Target, one_line,
+    Answer, Check, Compression, Encode, Encoded, Failure, Moments, Parts, Reading, Request, Service, Shared,
+    Store, StoreOptions, Target, one_line,
 };
 use token::{Tokens, push_head, row};
 

@@ -22,8 +22,8 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Compression, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target,
-    one_line,
+    Answer, Check, Compression, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store,
+    StoreOptions, Target, one_line,
 };
 
 /// The parts of the answer that are read.

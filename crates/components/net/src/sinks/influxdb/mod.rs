@@ -18,7 +18,8 @@ use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig};
 
 use crate::requests::{
-    Answer, Check, Compression, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target, Verdict,
+    Answer, Check, Compression, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target,
+    Verdict,
 };
 use line::{Columns, Points};
 

@@ -29,8 +29,8 @@ use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Compression, Encode, Encoded, Members, Moments, Parts, Reading, Request, Service, Shared, Store, StoreOptions,
-    Target, header,
+    Answer, Check, Compression, Encode, Encoded, Members, Moments, Parts, Reading, Request, Service, Shared,
+    Store, StoreOptions, Target, header,
 };
 
 /// The largest size of the labels of a stream, in bytes.
