@@ -54,7 +54,8 @@ async fn a_run_of_many_sinks_ends_when_it_is_asked_to_stop() {
 async fn stuck(act: fn() -> Act, state_dir: StateDir) -> Summary {
     let probe = probe(move |number| if number < 3 { Act::Write } else { act() });
     let run = run(few(true), &[("out".to_owned(), probe)], state_dir);
-    let run = run.drain_timeout(Duration::from_millis(200));
+    // Long enough for the source to end on a busy machine.
+    let run = run.drain_timeout(Duration::from_secs(1));
     let handle = run.handle();
     let running = tokio::spawn(run.wait());
     let of_sink = || handle.counts().into_iter().find(|counts| counts.name == "out").unwrap();
@@ -71,7 +72,8 @@ async fn a_sink_that_never_returns_is_given_up_after_the_drain_timeout() {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir { folder: folder.path().to_owned(), positions: true, owner: None };
         let summary = stuck(act, state_dir.clone()).await;
-        let expected = "the drain timeout of 0.2 s expired; unsettled: `in` 9 messages; still running: `dead letters`, `out`";
+        let expected = "the drain timeout of 1 s expired; unsettled: `in` 9 messages; still running: `dead letters`, \
+                        `out`";
         assert_eq!(summary.failure.unwrap().to_string(), expected);
         let undrained = summary.undrained.unwrap();
         assert_eq!(undrained.unsettled, [("in".into(), 9)]);
