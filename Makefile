@@ -25,7 +25,7 @@ help:
 	@echo "make soak    every source into every sink through kills, full disks and failing servers, for SOAK_SECONDS=600 s,"
 	@echo "             with at least 10 million records; SEED repeats a round"
 	@echo "make fuzz    run each fuzz target for FUZZ_SECONDS=600 s, guided by coverage; FUZZ='image csv' names targets (needs"
-	@echo "             a nightly Rust and a compiler for C++). 'make test' runs each for 5 s, unguided"
+	@echo "             a nightly Rust and a compiler for C++). 'make test' runs each for 2 s, unguided"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
 	@echo "make wheel-manylinux  build a wheel for glibc 2.17 or later, in target/manylinux, with the linker of Zig"
 	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm, Python and apt-get; 'make test' does it too)"

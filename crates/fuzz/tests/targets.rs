@@ -1,4 +1,4 @@
-//! Runs every target for `THALWEG_FUZZ_SECONDS` (5), two at a time, each in a process of its own.
+//! Runs every target for `THALWEG_FUZZ_SECONDS` (2), two at a time, each in a process of its own.
 //!
 //! `THALWEG_FUZZ_TARGET` names one target, and `THALWEG_FUZZ_SEED` repeats a run. An input that fails is
 //! kept, and the message names the command that repeats it.
@@ -52,7 +52,7 @@ fn run(target: &Target) -> Result<String, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
     fs::create_dir_all(&folder).expect("a folder");
     let current = folder.join(format!("{}.current", target.name));
-    let (seconds, seed) = (number("THALWEG_FUZZ_SECONDS", 5), number("THALWEG_FUZZ_SEED", 1));
+    let (seconds, seed) = (number("THALWEG_FUZZ_SECONDS", 2), number("THALWEG_FUZZ_SEED", 1));
     let child = Command::new(PROGRAM)
         .args(["run", target.name, &seconds.to_string(), &seed.to_string()])
         .arg(&current)

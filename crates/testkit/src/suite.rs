@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
@@ -138,10 +138,35 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The cases that run at the same time. They mostly wait.
-const PARALLEL: usize = 4;
+/// The steps of cases that run at the same time. They mostly wait.
+const PARALLEL: usize = 6;
 
-/// Receives the results of a pair.
+/// A pair that is tested in several steps.
+struct Case {
+    feed: Feed,
+    outlet: Outlet,
+    /// True if it works undisturbed. The first step that asks finds out.
+    works: OnceLock<bool>,
+    /// The steps that are not done, and the time that the others took.
+    left: Mutex<(usize, Duration)>,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        case_name(&self.feed, &self.outlet)
+    }
+
+    /// Notes that a step is done, and prints the time of all steps after the last one.
+    fn took(&self, time: Duration) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left = (left.0 - 1, left.1 + time);
+        if left.0 == 0 {
+            println!("{}: {:.1} s", self.name(), left.1.as_secs_f64());
+        }
+    }
+}
+
+/// Receives the results of a case.
 struct Notes<'r, 'a> {
     case: String,
     report: &'r Mutex<&'r mut Report<'a>>,
@@ -157,22 +182,34 @@ impl Notes<'_, '_> {
     }
 }
 
-/// Tests pairs, several at the same time: all, or those whose names contain the value of `CASE`, to repeat a
-/// failure.
-fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet, &Notes<'_, '_>) + Sync) {
+/// Tests pairs in steps, several at the same time: all, or those whose names contain the value of `CASE`, to
+/// repeat a failure. A case that waits much is divided between all threads, so that none waits for it at the
+/// end.
+fn each<S: Sync>(
+    mut pairs: Pairs,
+    steps: &[S],
+    report: &mut Report<'_>,
+    test: impl Fn(&Case, &S, &Notes<'_, '_>) + Sync,
+) {
     let wanted = std::env::var("CASE").unwrap_or_default();
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
     let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
     let _brokers = (needs("kafka").then(broker), needs("nats").then(nats));
+    let left = || Mutex::new((steps.len(), Duration::ZERO));
+    let cases =
+        pairs.into_iter().map(|(feed, outlet)| Case { feed, outlet, works: OnceLock::new(), left: left() });
+    let cases: Vec<Case> = cases.collect();
+    let all: Vec<(&Case, &S)> =
+        cases.iter().flat_map(|case| steps.iter().map(move |step| (case, step))).collect();
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
             scope.spawn(|| {
-                while let Some((feed, outlet)) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some((case, step)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begun = Instant::now();
-                    test(feed, outlet, &Notes { case: case_name(feed, outlet), report: &report });
-                    println!("{}: {:.1} s", case_name(feed, outlet), begun.elapsed().as_secs_f64());
+                    test(case, step, &Notes { case: case.name(), report: &report });
+                    case.took(begun.elapsed());
                 }
             });
         }
@@ -181,36 +218,38 @@ fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet,
 
 /// Interrupts each pair at every failpoint, and once not at all.
 fn at_every_failpoint(binary: &Path, pairs: Pairs, report: &mut Report<'_>) {
-    each(pairs, report, |feed, outlet, notes| pair_at_every_failpoint(binary, feed, outlet, notes));
+    each(pairs, Failpoint::ALL, report, |case, point, notes| pair_at(binary, case, *point, notes));
 }
 
-fn pair_at_every_failpoint(binary: &Path, feed: &Feed, outlet: &Outlet, notes: &Notes<'_, '_>) {
+fn pair_at(binary: &Path, case: &Case, point: Failpoint, notes: &Notes<'_, '_>) {
+    let (feed, outlet) = (&case.feed, &case.outlet);
     let scenario = Scenario::new(binary, feed, outlet);
-    let twice = Scenario {
-        runs_again: feed.remembers && feed.client.is_none(),
-        ..Scenario::new(binary, feed, outlet)
-    };
-    let undisturbed = twice.run(&[]);
-    let works = undisturbed.broken.is_none();
-    notes.note("undisturbed", undisturbed.broken);
+    let works = case.works.get_or_init(|| {
+        let twice = Scenario {
+            runs_again: feed.remembers && feed.client.is_none(),
+            ..Scenario::new(binary, feed, outlet)
+        };
+        let undisturbed = twice.run(&[]);
+        let works = undisturbed.broken.is_none();
+        notes.note("undisturbed", undisturbed.broken);
+        works
+    });
     if !works {
         return;
     }
-    for point in Failpoint::ALL {
-        let killed = interrupted(&scenario, *point, Action::Kill);
-        // A run that hangs was not interrupted either.
-        if killed.interrupted <= before(*point).len() as u64 && killed.broken.is_none() {
-            notes.unreached(point.name());
-            continue;
-        }
-        notes.note(point.name(), killed.broken);
-        notes.note(point.name(), interrupted(&scenario, *point, Action::Term).broken);
-        let failed = interrupted(&scenario, *point, Action::Error);
-        let can_fail = failed.interrupted + failed.letters > 0;
-        notes.note(point.name(), failed.broken);
-        if can_fail {
-            notes.note(point.name(), interrupted(&scenario, *point, Action::Full).broken);
-        }
+    let killed = interrupted(&scenario, point, Action::Kill);
+    // A run that hangs was not interrupted either.
+    if killed.interrupted <= before(point).len() as u64 && killed.broken.is_none() {
+        notes.unreached(point.name());
+        return;
+    }
+    notes.note(point.name(), killed.broken);
+    notes.note(point.name(), interrupted(&scenario, point, Action::Term).broken);
+    let failed = interrupted(&scenario, point, Action::Error);
+    let can_fail = failed.interrupted + failed.letters > 0;
+    notes.note(point.name(), failed.broken);
+    if can_fail {
+        notes.note(point.name(), interrupted(&scenario, point, Action::Full).broken);
     }
 }
 
@@ -239,22 +278,20 @@ fn before(point: Failpoint) -> &'static [Interruption] {
 /// The number of large records: five files of more than a megabyte.
 const LARGE: u64 = 30;
 
-/// Runs a pair with large records, with a state and without one, undisturbed and killed.
-fn with_large_records(binary: &Path, feed: &Feed, outlet: &Outlet, notes: &Notes<'_, '_>) {
+/// Runs a pair with large records, with a state or without one, undisturbed and killed.
+fn with_large_records(binary: &Path, case: &Case, has_state: bool, notes: &Notes<'_, '_>) {
     let kill = |point, time| Interruption { action: Action::Kill, when: When::At(point, time) };
     let killed = [kill(Failpoint::Acknowledged, 3), kill(Failpoint::RenameBefore, 1)];
-    for has_state in [true, false] {
-        let scenario = Scenario {
-            records: Records::large(LARGE),
-            memory: "4MiB",
-            has_state,
-            ..Scenario::new(binary, feed, outlet)
-        };
-        let clause = if has_state { "with a state" } else { "without a state" };
-        notes.note(clause, scenario.run(&[]).broken);
-        let clause = format!("{clause}, killed");
-        killed.iter().for_each(|one| notes.note(&clause, scenario.run(&[*one]).broken));
-    }
+    let scenario = Scenario {
+        records: Records::large(LARGE),
+        memory: "4MiB",
+        has_state,
+        ..Scenario::new(binary, &case.feed, &case.outlet)
+    };
+    let clause = if has_state { "with a state" } else { "without a state" };
+    notes.note(clause, scenario.run(&[]).broken);
+    let clause = format!("{clause}, killed");
+    killed.iter().for_each(|one| notes.note(&clause, scenario.run(&[*one]).broken));
 }
 
 /// The pairs of a suite.
@@ -325,7 +362,9 @@ fn large() -> Pairs {
 
 /// The suite of large records: everything that can pass them on, with a state and without one.
 pub fn large_records(binary: &Path, report: &mut Report<'_>) {
-    each(large(), report, |feed, outlet, notes| with_large_records(binary, feed, outlet, notes));
+    each(large(), &[true, false], report, |case, has_state, notes| {
+        with_large_records(binary, case, *has_state, notes);
+    });
 }
 
 /// The suite of sources: each into a file.
