@@ -54,7 +54,7 @@ pub(super) async fn open(
     let consumer = found.get_or_create_consumer(name, wanted).await.map_err(|error| {
         let failed = match error.kind() {
             ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => Error::permanent,
-            ConsumerErrorKind::JetStream(refused) if is_final(refused) => Error::permanent,
+            ConsumerErrorKind::JetStream(refused) if is_final(&refused) => Error::permanent,
             _ => Error::temporary,
         };
         failed(format!("the consumer `{name}` of the stream `{stream}` cannot be used")).caused_by(error)
