@@ -8,6 +8,8 @@
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
+#[cfg(any(feature = "kafka", feature = "nats"))]
+mod brokers;
 mod buffer;
 mod command_line;
 mod common;

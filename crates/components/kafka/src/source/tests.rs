@@ -4,7 +4,7 @@ use std::time::Duration;
 use thalweg_engine::Component;
 use thalweg_engine::testing::{self, Arrived, messages, options, payloads, refused, rows};
 use thalweg_record::Outcome;
-use thalweg_testbed::{Kafka, Record};
+use thalweg_testbed::{Kafka, Patience, Record};
 
 use super::KafkaSource;
 
@@ -139,7 +139,7 @@ async fn members_share(protocol: &str) {
     };
     let mut members = vec![start()];
     let mut step = 0;
-    let begun = std::time::Instant::now();
+    let patience = Patience::begin();
     loop {
         let mut total = 0;
         for member in &members {
@@ -147,7 +147,7 @@ async fn members_share(protocol: &str) {
                 total = note(numbers);
             }
         }
-        assert!(begun.elapsed() < Duration::from_secs(240), "{total} of {count} after a long time");
+        patience.check(|| format!("{total} of {count} messages after step {step}"));
         // A member comes, one leaves without a word, connections are cut, the broker crashes.
         match (step, total) {
             (0, 300..) => members.push(start()),

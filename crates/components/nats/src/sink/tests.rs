@@ -1,5 +1,5 @@
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use tokio::task::block_in_place;
@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 use thalweg_engine::testing::{self, batch, messages, options};
 use thalweg_engine::{Component, Error, ErrorKind, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, Outcome};
-use thalweg_testbed::{Nats, NatsMessage, StreamConfig};
+use thalweg_testbed::{Nats, NatsMessage, Patience, StreamConfig};
 
 use super::NatsSink;
 
@@ -115,7 +115,7 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
 
 /// Writes a batch until the sink has written it. Calls `failed` after each error.
 async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) {
-    let begun = Instant::now();
+    let patience = Patience::begin();
     let mut rejects = Rejects::default();
     loop {
         match sink.write(&batch, &mut rejects).await {
@@ -125,7 +125,7 @@ async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)
             }
             Err(error) => {
                 assert!(error.kind().is_temporary(), "{}", error.full());
-                assert!(begun.elapsed() < Duration::from_secs(120), "{}", error.full());
+                patience.check(|| error.full());
                 failed(&error);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

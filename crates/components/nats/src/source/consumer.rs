@@ -9,7 +9,7 @@ use async_nats::jetstream::consumer::pull::{BatchConfig, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, Info};
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::ConsumerErrorKind;
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{Message, StatusCode, Subject, Subscriber, datetime};
 use futures_util::{FutureExt, StreamExt};
 use thalweg_engine::Error;
@@ -54,7 +54,7 @@ pub(super) async fn open(
     let consumer = found.get_or_create_consumer(name, wanted).await.map_err(|error| {
         let failed = match error.kind() {
             ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => Error::permanent,
-            ConsumerErrorKind::JetStream(refused) if (400..500).contains(&refused.code()) => Error::permanent,
+            ConsumerErrorKind::JetStream(refused) if is_final(refused) => Error::permanent,
             _ => Error::temporary,
         };
         failed(format!("the consumer `{name}` of the stream `{stream}` cannot be used")).caused_by(error)
@@ -66,6 +66,16 @@ pub(super) async fn open(
              its `ack_policy` must be `explicit`"
         ))),
     }
+}
+
+/// True if another attempt to use a consumer would be refused too.
+///
+/// Another run that starts at the same time may have created the consumer in between, which the next attempt
+/// finds. A stream or a consumer may be missing for a moment, and the server may be too busy.
+fn is_final(refused: &jetstream::Error) -> bool {
+    let is_there = [ErrorCode::CONSUMER_NAME_EXIST, ErrorCode::CONSUMER_ALREADY_EXISTS];
+    let passes = matches!(refused.code(), 404 | 408 | 429) || is_there.contains(&refused.error_code());
+    (400..500).contains(&refused.code()) && !passes
 }
 
 fn context(config: &NatsSource, connection: &Connection) -> Context {
@@ -296,4 +306,26 @@ impl<'a> Requests<'a> {
 /// True if the consumer has nothing to deliver, and no message that is not acknowledged.
 pub(super) fn is_done(info: &Info) -> bool {
     info.num_pending == 0 && info.num_ack_pending == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_that_another_run_created_and_a_busy_server_are_tried_again() {
+        for (code, error, expected) in [
+            (400, 10013, false),
+            (400, 10148, false),
+            (404, 10059, false),
+            (408, 0, false),
+            (429, 10160, false),
+            (503, 10008, false),
+            (400, 10025, true),
+        ] {
+            let refused = serde_json::json!({ "code": code, "err_code": error, "description": "no" });
+            let refused = serde_json::from_value(refused).unwrap();
+            assert_eq!(is_final(&refused), expected, "{code}, {error}");
+        }
+    }
 }
