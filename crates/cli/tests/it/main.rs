@@ -8,7 +8,7 @@
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
-#[cfg(any(feature = "kafka", feature = "nats"))]
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats"))]
 mod brokers;
 mod buffer;
 mod command_line;
@@ -36,6 +36,8 @@ mod leftovers;
 mod limits;
 mod many;
 mod mistakes;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(feature = "nats")]
 mod nats;
 mod network;

@@ -57,8 +57,8 @@ fn needed(role: Role, name: &str, option: &str, schema: &Value) -> String {
         }
         (Role::Sink, "loki", "labels") => "{ job: test }".to_owned(),
         (Role::Sink, "clickhouse" | "elasticsearch", _) => "logs".to_owned(),
-        (_, "nats", "servers") => "'127.0.0.1:1'".to_owned(),
-        (_, "nats", _) => "logs".to_owned(),
+        (_, "mqtt" | "nats", "servers") => "'127.0.0.1:1'".to_owned(),
+        (_, "mqtt" | "nats", _) => "logs".to_owned(),
         (_, "socket" | "proxy", "address") => "'tcp://127.0.0.1:1'".to_owned(),
         (Role::Sink, "websocket", _) | (Role::Source, _, "address") => "'127.0.0.1:0'".to_owned(),
         (Role::Source, _, _) => "rows.csv".to_owned(),

@@ -1,8 +1,8 @@
 //! A connection to a server.
 //!
-//! A client of a crate was rejected (docs/decisions/095-mqtt-by-a-client-of-ours.md). This one does little: it
-//! opens a connection, reads one packet after the other when it is asked to, and writes what it is given. A
-//! component that does not read leaves packets with the server. Meanwhile a task of the connection asks the
+//! A client of a crate was rejected (docs/decisions/095-mqtt-by-a-client-of-ours.md). This one does little:
+//! it opens a connection, reads one packet after the other when it is asked to, and writes what it is given.
+//! A component that does not read leaves packets with the server. Meanwhile a task of the connection asks the
 //! server now and then whether it is there, so that the server does not end the connection.
 
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::options::ServerOptions;
 use crate::wire::{
-    self, ConnAck, Connect, Disconnect, Frames, Malformed, Packet, Properties, Reason, Remedy, Version, property,
+    self, ConnAck, Connect, Disconnect, Frames, Malformed, Packet, Properties, Reason, Remedy, Version,
+    property,
 };
 
 /// How long connecting may take, and how long the server may take to answer then.
@@ -30,7 +31,7 @@ const WRITE: Duration = Duration::from_secs(30);
 const CLOSE: Duration = Duration::from_secs(1);
 /// The bytes of a packet beside the payload of a message: its topic and its properties. The longest topic
 /// fits.
-pub(crate) const HEAD: usize = 128 << 10;
+const HEAD: usize = 128 << 10;
 
 /// The session of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +114,8 @@ impl Connection {
         let properties = Properties::of(&answer.properties);
         if let Some(seconds) = properties.number(property::SERVER_KEEP_ALIVE) {
             keep_alive = Duration::from_secs(u64::from(seconds));
-            reader.silence = if seconds == 0 { Duration::MAX } else { keep_alive.saturating_mul(2).max(CONNECT) };
+            reader.silence =
+                if seconds == 0 { Duration::MAX } else { keep_alive.saturating_mul(2).max(CONNECT) };
         }
         let writer = Arc::new(writer);
         let pings = tokio::spawn(ask(writer.clone(), keep_alive / 2));
@@ -373,7 +375,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_connection_says_what_to_do() {
-        let end = |code, other: Option<&str>| Disconnect { reason: Reason::new(code), other: other.map(str::to_owned) };
+        let end = |code, other: Option<&str>| Disconnect {
+            reason: Reason::new(code),
+            other: other.map(str::to_owned),
+        };
         let taken = ended(&end(0x8e, None));
         assert!(!taken.kind().is_temporary() && taken.full().contains("`client_id`"), "{}", taken.full());
         let moved = ended(&end(0x9c, Some("b")));

@@ -106,7 +106,8 @@ impl ServerOptions {
         if !self.servers.iter().all(|server| Address::check_host_and_port(&self.address(server)).is_ok()) {
             // The text is not shown: it may be a URL with a password.
             let mistake = Mistake::new("servers", "A server is a host, or a host with a port.");
-            mistakes.push(mistake.help("For example `mqtt.example.com:1883`; a user has its place in `auth`."));
+            mistakes
+                .push(mistake.help("For example `mqtt.example.com:1883`; a user has its place in `auth`."));
         }
         if self.tls.is_none() && self.servers.iter().any(|server| server.starts_with("mqtts://")) {
             let mistake = Mistake::new("servers", "A server of `mqtts://` needs `tls`.");
@@ -141,11 +142,6 @@ impl ServerOptions {
             Protocol::Mqtt5 => Version::V5,
             Protocol::Mqtt3 => Version::V3,
         }
-    }
-
-    /// Returns the servers as one text, for messages.
-    pub(crate) fn shown(&self) -> String {
-        self.servers.join(", ")
     }
 
     /// Returns the host and the port of a server.
@@ -206,9 +202,13 @@ mod tests {
     fn a_server_without_a_port_has_that_of_the_protocol() {
         let plain = options::<ServerOptions>("{ servers: h }");
         let secure = options::<ServerOptions>("{ servers: h, tls: {} }");
-        for (server, expected) in
-            [("h", "h:1883"), ("mqtt://h", "h:1883"), ("h:1", "h:1"), ("[::1]", "[::1]:1883"), ("[::1]:2", "[::1]:2")]
-        {
+        for (server, expected) in [
+            ("h", "h:1883"),
+            ("mqtt://h", "h:1883"),
+            ("h:1", "h:1"),
+            ("[::1]", "[::1]:1883"),
+            ("[::1]:2", "[::1]:2"),
+        ] {
             assert_eq!(plain.address(server), expected);
         }
         assert_eq!(secure.address("mqtts://h"), "h:8883");

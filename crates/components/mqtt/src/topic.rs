@@ -43,10 +43,14 @@ mod tests {
 
     #[test]
     fn a_filter_has_its_wildcards_at_their_places() {
-        for good in ["a", "/", "a//b", "+", "#", "a/+/b", "a/#", "+/+", "$SYS/#", "$share/g/a/+", "$share/g/#"] {
+        for good in
+            ["a", "/", "a//b", "+", "#", "a/+/b", "a/#", "+/+", "$SYS/#", "$share/g/a/+", "$share/g/#"]
+        {
             assert!(is_filter(good), "{good}");
         }
-        for wrong in ["", "a+", "#/a", "a/#/b", "a#", "$share/g", "$share//a", "$share/g/", "$share/+/a", "a\0"] {
+        for wrong in
+            ["", "a+", "#/a", "a/#/b", "a#", "$share/g", "$share//a", "$share/g/", "$share/+/a", "a\0"]
+        {
             assert!(!is_filter(wrong), "{wrong}");
         }
         let long = "x".repeat(LONGEST + 1);

@@ -45,6 +45,7 @@ targets! {
     logfmt,
     metadata,
     mime,
+    mqtt_packets,
     multipart,
     patterns,
     pem,

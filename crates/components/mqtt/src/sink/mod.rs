@@ -49,8 +49,9 @@ const SESSION: Duration = Duration::from_secs(60 * 60);
 /// the server's reason, which only MQTT 5 has; one that is larger than the server takes does so too.
 ///
 /// With `qos: 1`, a message whose confirmation was lost is sent again, and subscribers get it twice. With
-/// `qos: 2`, the server recognises it, as long as the run lasts; a restarted run may send messages again. With
-/// `qos: 0`, messages are acknowledged when the server has taken all of a batch, and it confirms none of them.
+/// `qos: 2`, the server recognises it, as long as the run lasts; a restarted run may send messages again.
+/// With `qos: 0`, messages are acknowledged when the server has taken all of a batch, and it confirms none of
+/// them.
 ///
 /// A server accepts messages that have no subscriber, and drops them, unless `retain` is set or a session
 /// waits for them. It also drops what a subscriber does not take, as it is configured.
@@ -224,7 +225,8 @@ impl Mqtt {
             // The server would take a message for one of an earlier run that has the same number.
             Connection::open(&self.config.servers, &session).await?.close().await;
         }
-        (session.is_clean, session.expiry) = (!keeps_session, if keeps_session { SESSION } else { Duration::ZERO });
+        (session.is_clean, session.expiry) =
+            (!keeps_session, if keeps_session { SESSION } else { Duration::ZERO });
         let connection = Connection::open(&self.config.servers, &session).await?;
         self.check(&connection)?;
         self.pending.send_again(keeps_session && connection.has_session);
@@ -406,7 +408,9 @@ impl Sending<'_> {
             self.connection.reader.next(LOOK).await?;
             if begun.elapsed() >= self.timeout {
                 let seconds = self.timeout.as_secs_f64();
-                return Err(Error::overloaded(format!("the server did not take messages within {seconds} s")));
+                return Err(Error::overloaded(format!(
+                    "the server did not take messages within {seconds} s"
+                )));
             }
         }
         Ok(())

@@ -6,9 +6,7 @@ use thalweg_record::Batch;
 
 use super::MqttSink;
 use crate::topic::{LONGEST, TOPIC_RULE, is_topic};
-use crate::wire::{
-    Outgoing, Qos, Version, number_property, pair_property, property, text_property,
-};
+use crate::wire::{Outgoing, Qos, Version, number_property, pair_property, property, text_property};
 
 /// Makes messages of rows.
 pub(super) struct Rows {
@@ -53,7 +51,11 @@ impl Rows {
             topic: self.topic.bind(batch),
             content_type: self.content_type.as_mut().map(|value| value.bind(batch)),
             response_topic: self.response_topic.as_mut().map(|value| value.bind(batch)),
-            properties: self.properties.iter_mut().map(|(name, value)| (&**name, value.bind(batch))).collect(),
+            properties: self
+                .properties
+                .iter_mut()
+                .map(|(name, value)| (&**name, value.bind(batch)))
+                .collect(),
             rendered: Rendered::default(),
         }
     }

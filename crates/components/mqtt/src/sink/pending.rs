@@ -27,7 +27,7 @@ enum Row {
     Refused(String),
 }
 
-/// What is to be sent next.
+/// The next packet to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// The message of a row, under this number. True if it may have been sent before.
@@ -298,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a server answers, each message is done or refused once all have an answer.
+        /// With any answers of a server, each message is done or refused once all have an answer.
         #[test]
         fn any_answers_lead_to_an_end(
             answers in prop::collection::vec((0..3_usize, 1..12_u16, 0..4_usize), 0..60),

@@ -94,8 +94,10 @@ impl Acknowledgements {
         }
         // The protocol has no other way to ask for them.
         self.deliveries.lock().fail(&keys);
-        Err(Error::temporary("messages were not delivered; the server sends them again over a new connection")
-            .caused_by(settlement.reason.unwrap_or_else(|| "no reason is known".to_owned())))
+        Err(Error::temporary(
+            "messages were not delivered; the server sends them again over a new connection",
+        )
+        .caused_by(settlement.reason.unwrap_or_else(|| "no reason is known".to_owned())))
     }
 
     /// Sends the acknowledgements that are due.

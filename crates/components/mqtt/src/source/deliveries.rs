@@ -2,8 +2,8 @@
 //!
 //! The protocol wants acknowledgements in the order of the messages, so one that is settled early waits for
 //! those before it. When a connection breaks, the server sends all messages again that are not acknowledged,
-//! under the same numbers, if it still has the session. A message that is on its way through the pipelines
-//! is then not sent on a second time.
+//! under the same numbers, if it still has the session. A message that is on its way through the pipelines is
+//! then not sent on a second time.
 //!
 //! A message of QoS 2 has one step more: its number belongs to it until the server releases it. It is known
 //! again until then, also if it was acknowledged.

@@ -79,9 +79,8 @@ impl Field {
             Self::Property(name) => texts(messages, |message| properties(message).user(name)),
             Self::Qos => Arc::new(messages.map(|message| Some(message.qos as i64)).collect::<Int64Array>()),
             Self::Expiry => {
-                let seconds = messages.map(|message| {
-                    properties(message).number(property::MESSAGE_EXPIRY).map(i64::from)
-                });
+                let seconds = messages
+                    .map(|message| properties(message).number(property::MESSAGE_EXPIRY).map(i64::from));
                 Arc::new(seconds.collect::<Int64Array>())
             }
             Self::Retained => {
@@ -146,7 +145,10 @@ impl Messages {
     fn reason(&self, incoming: &Incoming) -> Option<String> {
         let message = &incoming.message;
         if message.has_large_properties {
-            return Some(format!("the properties of the message have {} bytes, which is too much", message.length));
+            return Some(format!(
+                "the properties of the message have {} bytes, which is too much",
+                message.length
+            ));
         }
         self.whole.refused(message.length)
     }

@@ -32,16 +32,16 @@ const READ: [usize; 2] = [16 << 10, 2 << 20];
 /// The server may leave a message without an acknowledgement for each of these bytes of the memory, between
 /// these limits.
 const BYTES_OF_PENDING: usize = 4 << 10;
-const PENDING: [usize; 2] = [100, 65_535];
+const PENDING: [usize; 2] = [1000, 65_535];
 
 /// Reads messages of MQTT: topics of a server.
 ///
 /// With `qos: 1` or `qos: 2`, the server keeps a session under the name `client_id`: it stores messages for
 /// the source while that is away. A message is acknowledged when it is delivered, or rejected and kept with
 /// its reason; with `--state`, when a checkpoint covers it. So none is lost. If the connection breaks, the
-/// server sends messages again that are not acknowledged; those that are on their way are not sent on a second
-/// time. A run that is killed gets them again. With `qos: 0`, messages are lost that are sent while the source
-/// has no connection, and that are on their way when it is killed.
+/// server sends messages again that are not acknowledged; those that are on their way are not sent on a
+/// second time. A run that is killed gets them again. With `qos: 0`, messages are lost that are sent while
+/// the source has no connection, and that are on their way when it is killed.
 ///
 /// Several runs share the messages of a subscription such as `$share/GROUP/sensors/#`. Each needs a
 /// `client_id` of its own. The server keeps the messages of a run that is killed until it is started again.
@@ -66,12 +66,12 @@ pub struct MqttSource {
     /// The name of the session, another one for each run. Needed unless `qos` is 0.
     #[serde(default)]
     client_id: Option<String>,
-    /// How long the server keeps the session while the source is away. Only MQTT 5 has it. The default is
-    /// 1 day.
+    /// How long the server keeps the session while the source is away. Only MQTT 5 has it. The default is 1
+    /// day.
     #[serde(default = "one_day")]
     session_expiry: TimeSpan,
     /// How many messages the server may send without an acknowledgement. Only MQTT 5 has it. The default is
-    /// one for each 4 KiB of the memory, at least 100.
+    /// one for each 4 KiB of the memory, at least 1000.
     #[serde(default)]
     #[schemars(range(min = 1))]
     receive_maximum: Option<u16>,
@@ -148,7 +148,8 @@ sinks:
         mistakes.extend(self.mistake_of_fields());
         mistakes.extend(ServerOptions::mistake_of_client_id(self.client_id.as_ref()));
         if self.is_acknowledged() && self.client_id.is_none() {
-            let mistake = Mistake::new("client_id", "A session has a name, so that a later run continues it.");
+            let mistake =
+                Mistake::new("client_id", "A session has a name, so that a later run continues it.");
             mistakes.push(mistake.help("Give another one to each run, or set `qos: 0`."));
         }
         mistakes

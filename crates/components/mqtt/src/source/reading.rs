@@ -113,19 +113,25 @@ impl Reading<'_> {
     /// Reads until the source is to end.
     async fn run(mut self, reader: &mut Reader, out: &mut SourceOutput) -> Result<(), Error> {
         let (mut active, mut incoming, mut bytes) = (Instant::now(), Vec::new(), 0);
+        let mut asked = None;
         while !out.is_stopping() {
             // Messages that have arrived leave together.
             let wait = if incoming.is_empty() { POLL } else { Duration::ZERO };
             match reader.next(wait).await? {
+                Some(Packet::PingResp) => {}
                 Some(packet) => {
-                    active = Instant::now();
+                    (active, asked) = (Instant::now(), None);
                     let new = self.take(packet).await?;
                     bytes += new.as_ref().map_or(0, Incoming::bytes);
                     incoming.extend(new);
                 }
                 None if incoming.is_empty() => {
-                    if self.is_idle(active) {
-                        break;
+                    match asked {
+                        _ if !self.is_idle(active) => {}
+                        // The answer comes after the messages that the server has now.
+                        None => asked = Some(self.writer.ask().await?),
+                        Some(number) if reader.has_answered(number) => break,
+                        Some(_) => {}
                     }
                 }
                 None => bytes = usize::MAX,
@@ -141,7 +147,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// True if the source is to end because the server has nothing for it.
+    /// True if the source is to end, if the server has nothing for it.
     fn is_idle(&self, active: Instant) -> bool {
         let Some(idle) = self.config.end_after_idle else { return false };
         // A server that waits for acknowledgements may have more. With MQTT 3.1.1, it alone knows how many.
@@ -185,7 +191,7 @@ impl Reading<'_> {
 
     /// Takes the answer to the subscription.
     fn subscribed(&mut self, answer: &SubAck) -> Result<(), Error> {
-        for (filter, reason) in self.config.topics.iter().zip(&answer.reasons) {
+        for (filter, reason) in self.config.topics.iter().zip(answer.reasons()) {
             let refused = format!("the server refuses the subscription to `{filter}`");
             match reason.remedy() {
                 Remedy::Change => return Err(Error::permanent(refused).caused_by(reason.to_string())),

@@ -11,7 +11,7 @@ use super::input::Input;
 pub(crate) struct Frame<'a> {
     /// Its kind and flags.
     pub(crate) first: u8,
-    /// What follows its length, as far as the limit allows.
+    /// The bytes after its length, as far as the limit allows.
     pub(crate) body: &'a [u8],
     /// The length of all that follows.
     pub(crate) length: usize,

@@ -4,8 +4,8 @@
 //! makes those of a client. The properties of MQTT 5 are read from their bytes when they are asked for, so
 //! that a message with thousands of them takes no more memory than its bytes.
 //!
-//! The specifications are those of OASIS: MQTT Version 3.1.1 (2014) and MQTT Version 5.0 (2019). What a client
-//! never receives is not read.
+//! The specifications are those of OASIS: MQTT Version 3.1.1 (2014) and MQTT Version 5.0 (2019). Packets that
+//! a client never receives are not read.
 
 mod frames;
 mod input;
@@ -18,7 +18,7 @@ mod write;
 
 pub(crate) use frames::{Frame, Frames};
 pub(crate) use parse::{Ack, ConnAck, Disconnect, Packet, Publish, SubAck, parse};
-pub(crate) use properties::{Properties, Value, property};
+pub(crate) use properties::{Properties, property};
 pub(crate) use reason::{Reason, Remedy};
 pub(crate) use write::{
     AckKind, Connect, Outgoing, ack, connect, disconnect, number_property, pair_property, ping, publish,

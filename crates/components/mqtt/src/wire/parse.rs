@@ -59,8 +59,17 @@ pub(crate) struct Ack {
 /// The answers to the filters of a subscription, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SubAck {
-    pub(crate) id: u16,
-    pub(crate) reasons: Vec<Reason>,
+    /// The codes of the reasons.
+    codes: Vec<u8>,
+    /// The text beside all of them.
+    text: Option<String>,
+}
+
+impl SubAck {
+    /// Returns the reasons, one for each filter.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = Reason> {
+        self.codes.iter().map(|code| Reason { code: *code, text: self.text.clone() })
+    }
 }
 
 /// The end of a connection.
@@ -108,8 +117,12 @@ fn properties<'a>(input: &mut Input<'a>) -> Result<&'a [u8], Malformed> {
     Ok(bytes)
 }
 
+/// The most characters of a reason that are kept: each message of a batch may have one.
+const TEXT: usize = 200;
+
 fn reason(code: u8, properties: &[u8]) -> Reason {
-    Reason { code, text: Properties::of(properties).text(property::REASON_STRING).map(str::to_owned) }
+    let text = Properties::of(properties).text(property::REASON_STRING);
+    Reason { code, text: text.map(|text| text.chars().take(TEXT).collect()) }
 }
 
 fn connected(version: Version, input: &mut Input<'_>) -> Result<ConnAck, Malformed> {
@@ -117,7 +130,11 @@ fn connected(version: Version, input: &mut Input<'_>) -> Result<ConnAck, Malform
     let code = input.byte()?;
     if version == Version::V5 && !input.is_empty() {
         let properties = properties(input)?;
-        return Ok(ConnAck { has_session, reason: reason(code, properties), properties: properties.to_vec() });
+        return Ok(ConnAck {
+            has_session,
+            reason: reason(code, properties),
+            properties: properties.to_vec(),
+        });
     }
     // The codes of MQTT 3.1.1, as those of MQTT 5. A server that does not know MQTT 5 answers so too.
     let code = match code {
@@ -183,10 +200,10 @@ fn step(version: Version, input: &mut Input<'_>) -> Result<Ack, Malformed> {
 }
 
 fn subscribed(version: Version, input: &mut Input<'_>) -> Result<SubAck, Malformed> {
-    let id = input.two_bytes()?;
+    // There is one subscription, so its number says nothing.
+    input.two_bytes()?;
     let properties = if version == Version::V5 { properties(input)? } else { &[] };
-    // The text is of all answers.
-    Ok(SubAck { id, reasons: input.0.iter().map(|code| reason(*code, properties)).collect() })
+    Ok(SubAck { codes: input.0.to_vec(), text: reason(Reason::SUCCESS, properties).text })
 }
 
 fn ended(input: &mut Input<'_>) -> Result<Disconnect, Malformed> {

@@ -7,11 +7,11 @@ use std::fmt;
 pub(crate) struct Reason {
     /// The code of MQTT 5. Those of MQTT 3.1.1 are translated.
     pub(crate) code: u8,
-    /// What the server says beside it.
+    /// The text of the server beside it.
     pub(crate) text: Option<String>,
 }
 
-/// What a client can do about a reason.
+/// The remedy of a client for a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Nothing is to be done: it is no error.
@@ -42,9 +42,18 @@ impl Reason {
             0x00..=0x7f => Remedy::None,
             0x89 | 0x93 | 0x96 | 0x97 | 0x9f => Remedy::Wait,
             // Of an unspecified error nothing is known; a message that is refused for it is refused again.
-            0x80 | 0x83 | 0x84..=0x87 | 0x8a | 0x8c | 0x8e | 0x8f | 0x90 | 0x95 | 0x99..=0x9e | 0xa1 | 0xa2 => {
-                Remedy::Change
-            }
+            0x80
+            | 0x83
+            | 0x84..=0x87
+            | 0x8a
+            | 0x8c
+            | 0x8e
+            | 0x8f
+            | 0x90
+            | 0x95
+            | 0x99..=0x9e
+            | 0xa1
+            | 0xa2 => Remedy::Change,
             _ => Remedy::Retry,
         }
     }

@@ -121,7 +121,9 @@ fn answers_have_the_reason_of_the_server() {
         assert_eq!(reason(one(bytes, version)), expected);
     }
     let Ok(Packet::SubAck(answer)) = one(b"\x90\x04\0\x01\x01\x80", Version::V3) else { panic!() };
-    assert_eq!(answer.reasons.iter().map(|reason| reason.code).collect::<Vec<_>>(), [1, 0x80]);
+    assert_eq!(answer.reasons().map(|reason| reason.code).collect::<Vec<_>>(), [1, 0x80]);
+    let long = [&b"\x40\xcd\x02\0\x01\x97\xc8\x02\x1f\x01\x45"[..], &[b'x'; 325]].concat();
+    assert_eq!(reason(one(&long, Version::V5)).len(), "quota exceeded (0x97): ".len() + 200);
 }
 
 #[test]
