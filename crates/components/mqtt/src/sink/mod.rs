@@ -189,6 +189,7 @@ impl SinkConfig for MqttSink {
             pending: Pending::default(),
             has_session: false,
             is_sending: false,
+            window: usize::MAX,
         }))
     }
 }
@@ -204,6 +205,10 @@ struct Mqtt {
     has_session: bool,
     /// True during a call that sends.
     is_sending: bool,
+    /// The number of messages that may be without an answer. Some servers answer a message that they refuse
+    /// and then end the connection. The answer may be lost if further messages have arrived behind it. So
+    /// after a call without any progress, this is one, and it doubles with each answer.
+    window: usize,
 }
 
 impl Mqtt {
@@ -252,9 +257,13 @@ impl Mqtt {
         if std::mem::replace(&mut self.is_sending, true) {
             self.connection = None;
         }
+        let before = self.pending.since();
         let sent = self.send_over_connection(batch).await;
         self.is_sending = false;
         if sent.is_err() {
+            if self.pending.since() == before {
+                self.window = 1;
+            }
             // Nothing tells what the server has taken of that which it has not confirmed.
             self.connection = None;
             if self.config.qos.0 == Qos::AtMostOnce {
@@ -273,6 +282,7 @@ impl Mqtt {
             most: self.config.max_pending.min(connection.limits.pending),
             qos: self.config.qos.0,
             timeout: self.config.timeout.duration(),
+            window: &mut self.window,
             bound: self.rows.bind(batch),
             pending: &mut self.pending,
             connection,
@@ -298,8 +308,9 @@ impl Mqtt {
 
 /// A batch that is sent over a connection.
 struct Sending<'a> {
-    /// The number of messages that may be without an answer.
+    /// The most messages that the options and the server allow to be without an answer.
     most: usize,
+    window: &'a mut usize,
     qos: Qos,
     /// How long the server may be without progress.
     timeout: Duration,
@@ -349,7 +360,7 @@ impl Sending<'_> {
         let version = self.connection.writer.version;
         let largest = self.connection.limits.packet.min(LARGEST);
         while self.out.len() < CHUNK {
-            match self.pending.next(self.qos, self.most) {
+            match self.pending.next(self.qos, self.most.min(*self.window)) {
                 None => return false,
                 Some(Step::Release(id)) => self.release(id),
                 Some(Step::Message(row, id, is_duplicate)) => match self.bound.message(row, largest) {
@@ -375,9 +386,9 @@ impl Sending<'_> {
             _ => return,
         };
         match answered {
-            Answered::Progress => self.progress = Instant::now(),
+            Answered::Progress => self.note_progress(),
             Answered::Release(id) => {
-                self.progress = Instant::now();
+                self.note_progress();
                 self.release(id);
             }
             Answered::Later(reason) => {
@@ -386,6 +397,11 @@ impl Sending<'_> {
             }
             Answered::Unknown => {}
         }
+    }
+
+    fn note_progress(&mut self) {
+        self.progress = Instant::now();
+        *self.window = self.window.saturating_mul(2);
     }
 
     fn check_time(&mut self) -> Result<(), Error> {

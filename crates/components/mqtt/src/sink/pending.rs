@@ -57,12 +57,21 @@ pub(super) struct Pending {
     /// The rows of the numbers that are in use.
     ids: HashMap<u16, usize>,
     last_id: u16,
+    /// The number of messages that were sent over the present connection and have no outcome.
+    waiting: usize,
     /// No row before this one is to be sent over the present connection.
     next: usize,
     /// When the batch began, or a message had its outcome last.
     since: Option<Instant>,
     /// Covers the memory of the rows, and the packets.
     memory: Option<Lease>,
+}
+
+impl Row {
+    /// True if it was sent over the present connection and has no outcome.
+    fn is_waiting(&self) -> bool {
+        matches!(self, Row::Sent(_, true) | Row::Received(_, true))
+    }
 }
 
 impl Pending {
@@ -97,7 +106,7 @@ impl Pending {
     /// Begins a new connection: what has no answer is sent again. `has_session` says whether the server knows
     /// the numbers of the earlier one.
     pub(super) fn send_again(&mut self, has_session: bool) {
-        self.next = 0;
+        (self.next, self.waiting) = (0, 0);
         for row in &mut self.rows {
             match row {
                 Row::Sent(_, is_sent) | Row::Received(_, is_sent) if has_session => *is_sent = false,
@@ -119,15 +128,19 @@ impl Pending {
     /// Returns the next step, if fewer than `most` messages are without an answer. Messages of QoS 0 have no
     /// number and no answer.
     pub(super) fn next(&mut self, qos: Qos, most: usize) -> Option<Step> {
+        let is_full = self.waiting >= most;
         while let Some(row) = self.rows.get_mut(self.next) {
             let place = self.next;
             match row {
+                Row::Sent(_, false) | Row::Received(_, false) if is_full => return None,
                 Row::Sent(id, is_sent @ false) => {
                     *is_sent = true;
+                    self.waiting += 1;
                     return Some(Step::Message(place, *id, true));
                 }
                 Row::Received(id, is_sent @ false) => {
                     *is_sent = true;
+                    self.waiting += 1;
                     return Some(Step::Release(*id));
                 }
                 Row::Unsent if qos == Qos::AtMostOnce => {
@@ -136,11 +149,12 @@ impl Pending {
                     return Some(Step::Message(place, 0, false));
                 }
                 Row::Unsent => {
-                    if self.ids.len() >= most.min(usize::from(u16::MAX)) {
+                    if is_full || self.ids.len() >= usize::from(u16::MAX) {
                         return None;
                     }
                     let id = self.new_id(place);
                     self.rows[place] = Row::Sent(id, true);
+                    self.waiting += 1;
                     return Some(Step::Message(place, id, false));
                 }
                 _ => self.next += 1,
@@ -163,6 +177,7 @@ impl Pending {
     /// Notes that a message cannot be sent.
     pub(super) fn refuse(&mut self, place: usize, reason: String) {
         if let Some(row) = self.rows.get_mut(place) {
+            self.waiting -= usize::from(row.is_waiting());
             if let Row::Sent(id, _) | Row::Received(id, _) = *row {
                 self.ids.remove(&id);
             }
@@ -178,6 +193,7 @@ impl Pending {
             }
         }
         self.ids.clear();
+        self.waiting = 0;
     }
 
     /// Sends all messages of QoS 0 again: the connection broke, or they were not all taken.
@@ -200,9 +216,11 @@ impl Pending {
         if !is_known {
             return Answered::Unknown;
         }
+        self.waiting -= usize::from(row.is_waiting());
         match ack.reason.remedy() {
             Remedy::None if kind == AckKind::PubRec => {
                 *row = Row::Received(ack.id, true);
+                self.waiting += 1;
                 self.since = Some(Instant::now());
                 return Answered::Release(ack.id);
             }
@@ -278,6 +296,16 @@ mod tests {
     }
 
     #[test]
+    fn a_new_connection_sends_no_more_at_once_than_it_may() {
+        let mut pending = begun(3);
+        steps(&mut pending, 3);
+        pending.send_again(true);
+        assert_eq!(steps(&mut pending, 1), [Step::Message(0, 1, true)]);
+        assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0x87)), Answered::Progress);
+        assert_eq!(steps(&mut pending, 2), [Step::Message(1, 2, true), Step::Message(2, 3, true)]);
+    }
+
+    #[test]
     fn a_new_connection_continues_the_session_or_begins_again() {
         for (has_session, expected) in [
             (true, [Step::Release(1), Step::Message(1, 2, true)]),
@@ -310,7 +338,8 @@ mod tests {
             for (kind, id, code) in answers {
                 pending.answer(kinds[kind], &ack(id, codes[code]));
                 steps(&mut pending, most);
-                prop_assert!(pending.ids.len() <= most);
+                let waiting = pending.rows.iter().filter(|row| row.is_waiting()).count();
+                prop_assert!(pending.waiting == waiting && waiting <= most);
                 prop_assert_eq!(pending.is_done(), pending.missing() == 0);
             }
         }

@@ -31,8 +31,9 @@ async fn opened(yaml: &str) -> Box<dyn Sink> {
     sink
 }
 
-/// Writes a batch until the sink has written it. Calls `failed` after each error.
-async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) {
+/// Writes a batch until the sink has written it. Calls `failed` after each error. Returns the rejected rows
+/// with their reasons.
+async fn write_some(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) -> Vec<(u32, String)> {
     let patience = Patience::begin();
     let mut rejects = Rejects::default();
     loop {
@@ -49,8 +50,13 @@ async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)
             }
         }
     }
-    assert!(rejects.take().is_empty());
     batch.settle(Outcome::Delivered);
+    rejects.take()
+}
+
+/// As [`write_some`], for messages that are all accepted.
+async fn write(sink: &mut dyn Sink, batch: Batch, failed: impl FnMut(&Error)) {
+    assert!(write_some(sink, batch, failed).await.is_empty());
 }
 
 #[test]
@@ -88,16 +94,22 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
              properties: {{ From: 'x-{{place}}' }}, timeout: 5s{more} }}",
             mqtt.address()
         );
-        let mut rejected = testing::write_all::<MqttSink>(&yaml, [batch_of(&rows)]).await.unwrap();
-        // Nothing tells that a message of QoS 0 is refused.
+        // Nothing would tell that a message of QoS 0 is refused. mosquitto 2.0.11 ends the connection after
+        // it has refused one.
+        let rows: Vec<Row<'_>> = rows.iter().copied().filter(|row| qos > 0 || row.0 != "other").collect();
+        let mut sink = opened(&yaml).await;
+        let mut rejected = write_some(&mut *sink, batch_of(&rows), |_| {}).await;
+        sink.finish().await.unwrap();
         if qos > 0 {
-            let (_, row, reason) = rejected.remove(1);
-            assert_eq!((row, reason.as_str()), (2, "the server refuses the message: not authorized (0x87)"));
+            let refused = (2, "the server refuses the message: not authorized (0x87)".to_owned());
+            assert_eq!(rejected.remove(1), refused);
         }
-        let [(_, 1, wildcard), (_, 3, size)] = &rejected[..] else { panic!("{rejected:?}") };
+        let [(1, wildcard), (_, size)] = &rejected[..] else { panic!("{rejected:?}") };
         assert!(wildcard.starts_with("the topic of the message is not a text"), "{wildcard}");
         assert!(size.ends_with(" bytes, more than the server takes (2000)"), "{size}");
-        let stored = block_in_place(|| mqtt.messages(&session, "s/#").unwrap());
+        let mut stored = block_in_place(|| mqtt.messages_with_properties(&session, "s/#").unwrap());
+        // With QoS 1, a message whose confirmation was lost is there again.
+        stored.dedup();
         assert_eq!(payloads(&stored), ["one", "two"]);
         assert_eq!((stored[1].topic.as_str(), stored[1].qos), ("s/b/c", qos));
         assert_eq!(stored[1].properties["user-properties"]["From"], "x-s/b/c");

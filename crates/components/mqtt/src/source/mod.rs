@@ -63,7 +63,8 @@ pub struct MqttSource {
     /// lasts (2). It is never more than that with which they were sent. The default is 1.
     #[serde(default)]
     qos: QosOption,
-    /// The name of the session, another one for each run. Needed unless `qos` is 0.
+    /// The name of the session, another one for each run: two runs with one name take the session from each
+    /// other. Needed unless `qos` is 0.
     #[serde(default)]
     client_id: Option<String>,
     /// How long the server keeps the session while the source is away. Only MQTT 5 has it. The default is 1

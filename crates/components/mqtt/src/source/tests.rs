@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -159,33 +158,29 @@ async fn with_qos_2_connections_that_are_cut_repeat_nothing() {
     let lines: Vec<String> = (0..count).map(|number| number.to_string()).collect();
     let batch = testing::batch(lines.iter().map(String::as_str));
     testing::write_all::<crate::sink::MqttSink>(&sink, [batch]).await.unwrap();
-    let mqtt = Arc::new(mqtt);
-    let cut = mqtt.clone();
-    let cutting = tokio::spawn(async move {
-        for _ in 0..100_000 {
-            tokio::time::sleep(Duration::from_millis(40)).await;
-            cut.cut();
-        }
-    });
     let source = start(&yaml, 64);
-    let patience = Patience::begin();
+    let (mut taken, patience) = (0, Patience::begin());
     let (mut found, mut open) = (Vec::new(), Vec::new());
     while found.len() < count as usize {
         patience.check(|| format!("{} of {count} messages", found.len()));
-        match take(&source, Duration::from_millis(20)).await {
-            // Batches are settled late, so that connections break while they are on their way.
-            Some(batch) if open.len() < 3 => {
-                found.extend(numbers(&batch));
-                open.push(batch);
+        let batch = take(&source, Duration::from_millis(20)).await;
+        // A new message comes after those that the server sends again. If a connection breaks before them,
+        // mosquitto 2.0.11 sends a message from its beginning that it was about to release.
+        if batch.is_some() {
+            taken += 1;
+            if taken % 4 == 0 {
+                mqtt.cut();
             }
-            other => {
-                found.extend(other.iter().flat_map(numbers));
-                open.drain(..).chain(other).for_each(|batch: Batch| batch.settle(Outcome::Delivered));
-            }
+        }
+        let is_waiting = batch.is_none();
+        found.extend(batch.iter().flat_map(numbers));
+        open.extend(batch);
+        // Batches are settled late, so that connections break while they are on their way.
+        if is_waiting || open.len() > 2 {
+            open.drain(..).for_each(|batch: Batch| batch.settle(Outcome::Delivered));
         }
     }
     open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
-    cutting.abort();
     source.stop.request();
     let sent = source.finish().await;
     assert!(sent.main.is_empty(), "{:?}", sent.payloads());
@@ -219,30 +214,6 @@ async fn members_of_a_shared_subscription_share_messages() {
     all.sort_unstable();
     assert_eq!(all, (0..200).collect::<Vec<u32>>());
     assert!(found.iter().all(|found| !found.is_empty()));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_session_another_client_takes_ends_with_the_reason() {
-    let mqtt = Mqtt::start().unwrap();
-    let yaml = format!("{{ servers: '{}', topics: t, client_id: c }}", mqtt.address());
-    let first = start(&yaml, 1 << 16);
-    // It reads before the other one takes its session.
-    let patience = Patience::begin();
-    let mut number = 0;
-    while take(&first, Duration::from_millis(50))
-        .await
-        .map(|batch| batch.settle(Outcome::Delivered))
-        .is_none()
-    {
-        patience.check(|| "no message".to_owned());
-        number += 1;
-        block_in_place(|| mqtt.publish("t", [number.to_string()]).unwrap());
-    }
-    let second = start(&yaml, 1 << 16);
-    let error = first.finish().await.result.unwrap();
-    assert!(!error.kind().is_temporary() && error.full().contains("`client_id`"), "{}", error.full());
-    second.stop.request();
-    assert!(second.finish().await.result.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
