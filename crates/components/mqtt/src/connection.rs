@@ -94,7 +94,7 @@ impl Connection {
         let version = options.version();
         let (asked, is_broken) = (AtomicU64::new(0), AtomicBool::new(false));
         let writer = Writer { version, half: Mutex::new(write), asked, is_broken };
-        let mut keep_alive = options.keep_alive.duration();
+        let mut keep_alive = options.keep_alive_interval.duration();
         let mut reader = Reader {
             half: read,
             frames: Frames::new(session.payload_limit.saturating_add(HEAD)),
@@ -157,7 +157,7 @@ fn connect_packet(options: &ServerOptions, session: &Session<'_>) -> Vec<u8> {
         client_id: session.client_id,
         user: auth.user.as_deref(),
         password: auth.password.as_deref(),
-        keep_alive: u16::try_from(options.keep_alive.duration().as_secs()).unwrap_or(u16::MAX),
+        keep_alive: u16::try_from(options.keep_alive_interval.duration().as_secs()).unwrap_or(u16::MAX),
         is_clean: session.is_clean,
         session_expiry: u32::try_from(session.expiry.as_secs()).unwrap_or(u32::MAX),
         receive_maximum: session.receive_maximum,

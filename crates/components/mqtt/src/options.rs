@@ -33,7 +33,7 @@ pub struct ServerOptions {
     /// How long a connection may be silent before the server ends it. Twice in this time the client asks
     /// whether the server is there. The default is 60 s.
     #[serde(default = "one_minute")]
-    pub(crate) keep_alive: TimeSpan,
+    pub(crate) keep_alive_interval: TimeSpan,
 }
 
 /// The version of the protocol.
@@ -122,8 +122,8 @@ impl ServerOptions {
             let mistake = Mistake::new("auth", "A name or a password is too long.");
             mistakes.push(mistake.help("They have at most 65,535 bytes."));
         }
-        if !(1..=u64::from(u16::MAX)).contains(&self.keep_alive.duration().as_secs()) {
-            let mistake = Mistake::new("keep_alive", "It is between 1 s and 65,535 s.");
+        if !(1..=u64::from(u16::MAX)).contains(&self.keep_alive_interval.duration().as_secs()) {
+            let mistake = Mistake::new("keep_alive_interval", "It is between 1 s and 65,535 s.");
             mistakes.push(mistake.help("The default is `60s`."));
         }
         mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
@@ -191,7 +191,7 @@ mod tests {
             ("{ servers: 'host:port' }", "A server is a host, or a host with a port."),
             ("{ servers: 'mqtts://h' }", "A server of `mqtts://` needs `tls`."),
             ("{ servers: h, auth: { password: p } }", "A user has a name."),
-            ("{ servers: h, keep_alive: 1ms }", "It is between 1 s and 65,535 s."),
+            ("{ servers: h, keep_alive_interval: 1ms }", "It is between 1 s and 65,535 s."),
             ("{ servers: h, tls: { key: k } }", "`certificate` and `key` belong together."),
         ] {
             assert_eq!(messages(options::<ServerOptions>(yaml).check()), [expected], "{yaml}");
