@@ -73,10 +73,10 @@ pub struct MqttSink {
     /// The name of the session. Needed with `qos: 2`. By default it is another one for each run.
     #[serde(default)]
     client_id: Option<String>,
-    /// How long the server keeps a message for subscribers that are away. Only MQTT 5 has it. By default for
-    /// ever.
+    /// How long the server keeps a message for subscribers that are away (its expiry interval). Only MQTT 5
+    /// has it. By default for ever.
     #[serde(default)]
-    expiry: Option<TimeSpan>,
+    max_age: Option<TimeSpan>,
     /// The type of the content, for example `application/json`. Columns in braces are replaced for each
     /// message. Only MQTT 5 has it.
     #[serde(default)]
@@ -118,7 +118,7 @@ impl MqttSink {
 
     fn mistake_of_properties(&self) -> Option<Mistake> {
         let given = [
-            ("expiry", self.expiry.is_some()),
+            ("max_age", self.max_age.is_some()),
             ("content_type", self.content_type.is_some()),
             ("response_topic", self.response_topic.is_some()),
             ("properties", !self.properties.is_empty()),

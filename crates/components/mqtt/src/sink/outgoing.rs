@@ -24,8 +24,8 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(config: &MqttSink) -> Self {
         let mut constant = Vec::new();
-        if let Some(expiry) = config.expiry {
-            let seconds = u32::try_from(expiry.duration().as_secs()).unwrap_or(u32::MAX);
+        if let Some(age) = config.max_age {
+            let seconds = u32::try_from(age.duration().as_secs()).unwrap_or(u32::MAX);
             number_property(property::MESSAGE_EXPIRY, seconds, &mut constant);
         }
         Self {

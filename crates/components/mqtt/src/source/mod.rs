@@ -67,10 +67,10 @@ pub struct MqttSource {
     /// other. Needed unless `qos` is 0.
     #[serde(default)]
     client_id: Option<String>,
-    /// How long the server keeps the session while the source is away. Only MQTT 5 has it. The default is 1
-    /// day.
+    /// How long the server keeps the session while the source is away (its expiry interval). Only MQTT 5 has
+    /// it. The default is 1 day.
     #[serde(default = "one_day")]
-    session_expiry: TimeSpan,
+    session_timeout: TimeSpan,
     /// How many messages the server may send without an acknowledgement. Only MQTT 5 has it. The default is
     /// one for each 4 KiB of the memory, at least 1000.
     #[serde(default)]

@@ -86,7 +86,7 @@ impl Topics {
             // Without a name of its own, nothing would ever continue the session.
             is_clean: config.client_id.is_none(),
             expiry: match config.client_id {
-                Some(_) => config.session_expiry.duration(),
+                Some(_) => config.session_timeout.duration(),
                 None => Duration::ZERO,
             },
             receive_maximum: Some(self.receive_maximum),
