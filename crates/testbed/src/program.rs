@@ -81,6 +81,12 @@ impl Program {
         self.child.wait().map(drop)
     }
 
+    /// Asks the server to end, and waits for it. Its data and its address stay.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.signal(Signal::TERM)?;
+        self.child.wait().map(drop)
+    }
+
     /// Sends a signal to the server.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)?)

@@ -59,6 +59,12 @@ impl Tools {
         self.program("nats-server", "bin/nats-server")
     }
 
+    /// Returns the path of mosquitto, or of one of its clients.
+    pub fn mosquitto(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = if name == "mosquitto" { "sbin" } else { "bin" };
+        self.program(name, &format!("mosquitto/usr/{folder}/{name}"))
+    }
+
     /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
     /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Kafka, Nats, NatsMessage, Record};
+use thalweg_testbed::{Kafka, Mqtt, Nats, NatsMessage, Record};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -25,6 +25,15 @@ pub fn nats() -> io::Result<Arc<Nats>> {
     shared(&SERVER, Nats::start)
 }
 
+/// Returns the server of MQTT, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn mqtt() -> io::Result<Arc<Mqtt>> {
+    static SERVER: Mutex<Weak<Mqtt>> = Mutex::new(Weak::new());
+    shared(&SERVER, Mqtt::start)
+}
+
 fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> io::Result<Arc<T>> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = known.upgrade() {
@@ -35,7 +44,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
     Ok(server)
 }
 
-/// A topic of its own: of Kafka, with one partition, or a stream of NATS, with one subject of the same name.
+/// A topic of its own: of Kafka, with one partition, a stream of NATS, with one subject of the same name, or
+/// a topic of MQTT, with a session of the same name that has its messages.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -45,6 +55,11 @@ pub struct Topic {
 enum Broker {
     Kafka(Arc<Kafka>),
     Nats(Arc<Nats>),
+    Mqtt {
+        server: Arc<Mqtt>,
+        /// The messages that were taken from the session.
+        lines: Mutex<Vec<u8>>,
+    },
 }
 
 impl Topic {
@@ -66,11 +81,22 @@ impl Topic {
         Ok(Self { broker: Broker::Nats(nats), name })
     }
 
+    /// Returns a topic of MQTT. Its session has messages that are published from now on.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_mqtt() -> io::Result<Self> {
+        let (server, name) = (mqtt()?, name());
+        server.subscribe(&name, &name)?;
+        Ok(Self { broker: Broker::Mqtt { server, lines: Mutex::default() }, name })
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.address().to_string(),
             Broker::Nats(nats) => nats.address().to_string(),
+            Broker::Mqtt { server, .. } => server.address().to_string(),
         }
     }
 
@@ -83,6 +109,7 @@ impl Topic {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.store(lines.map(|line| Record::new(name, line))),
             Broker::Nats(nats) => nats.store(lines.map(|line| NatsMessage::new(name, line))),
+            Broker::Mqtt { server, .. } => server.publish(name, lines),
         }
     }
 
@@ -102,6 +129,14 @@ impl Topic {
                 records.iter().for_each(|record| add(record.value.as_deref().unwrap_or_default()));
             }
             Broker::Nats(nats) => nats.messages(&self.name)?.iter().for_each(|message| add(&message.payload)),
+            Broker::Mqtt { server, lines: taken } => {
+                let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+                for message in server.messages(&self.name, &self.name)? {
+                    taken.extend_from_slice(message.payload.as_bytes());
+                    taken.push(b'\n');
+                }
+                return Ok(taken.clone());
+            }
         }
         Ok(lines)
     }

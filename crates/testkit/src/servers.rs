@@ -192,6 +192,14 @@ impl Server {
         Self::of_topic(Topic::of_nats()?)
     }
 
+    /// Returns a topic of MQTT.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn session() -> io::Result<Self> {
+        Self::of_topic(Topic::of_mqtt()?)
+    }
+
     fn of_topic(topic: Topic) -> io::Result<Self> {
         let address = topic.address().parse().map_err(io::Error::other)?;
         Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })

@@ -71,6 +71,7 @@ fn every_component_has_its_suite() {
 const WITHOUT_CHARSET: &[(&str, &str)] = &[
     ("journald", "the journal's export format is UTF-8"),
     ("kafka", "the messages of a broker are not cut"),
+    ("mqtt", "the messages of a server are not cut"),
     ("nats", "the messages of a server are not cut"),
     ("proxy", "passes bytes on as they are"),
 ];
@@ -112,6 +113,8 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("internal_logs", "{}", false, true),
     ("journald", "{}", true, true),
     ("kafka", "{ brokers: 'x:1', topics: x, group: x }", true, false),
+    ("mqtt", "{ servers: x, topics: x, client_id: c }", true, false),
+    ("mqtt", "{ servers: x, topics: x, qos: 0 }", false, false),
     ("nats", "{ servers: x, stream: S, consumer: c }", true, false),
     ("nats", "{ servers: x, subjects: x }", false, false),
     ("objects", "{ url: x/ }", true, true),

@@ -100,12 +100,18 @@ fn needs_file(component: &serde_json::Value) -> bool {
 /// have what the examples of the sources read.
 fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
     const KAFKA: &str = "127.0.0.1:9092";
+    const MQTT: &str = "127.0.0.1:1883";
     const NATS: &str = "127.0.0.1:4222";
     if cfg!(feature = "kafka") && example.contains(KAFKA) {
         let kafka = thalweg_testbed::Kafka::start(2).unwrap();
         let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
         kafka.store((0..100).map(event)).unwrap();
         return (example.replace(KAFKA, &kafka.address().to_string()), Some(Box::new(kafka)));
+    }
+    if cfg!(feature = "mqtt") && example.contains(MQTT) {
+        let mqtt = thalweg_testbed::Mqtt::start().unwrap();
+        mqtt.publish_with(&["-t", "sensors/kitchen", "-q", "1", "-m", "21.5", "-r"]).unwrap();
+        return (example.replace(MQTT, &mqtt.address().to_string()), Some(Box::new(mqtt)));
     }
     if cfg!(feature = "nats") && example.contains(NATS) {
         let nats = thalweg_testbed::Nats::start().unwrap();

@@ -10,6 +10,8 @@ mod as_gollum;
 mod bad_input;
 #[cfg(any(feature = "kafka", feature = "nats"))]
 mod brokers;
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats"))]
+mod brokers;
 mod buffer;
 mod command_line;
 mod common;
@@ -36,6 +38,8 @@ mod leftovers;
 mod limits;
 mod many;
 mod mistakes;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(feature = "nats")]
 mod nats;
 mod network;

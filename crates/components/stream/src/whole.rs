@@ -37,7 +37,12 @@ impl Whole {
 
     /// Returns the reason to reject a batch: its only message is too large.
     pub fn rejected(self, first: &[u8]) -> Option<String> {
-        let (size, limit) = (first.len(), self.limit);
+        self.refused(first.len())
+    }
+
+    /// Returns the reason to reject a message of this size, of which maybe only the beginning is there.
+    pub fn refused(self, size: usize) -> Option<String> {
+        let limit = self.limit;
         (size > limit)
             .then(|| format!("the message has {size} bytes, more than `max_message_bytes` ({limit})"))
     }

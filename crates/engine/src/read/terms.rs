@@ -170,7 +170,7 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("nats_jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
     ("nats_stream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
     ("nats_kv", None, "Use the source `nats` with `stream: KV_name` and `start: last_per_subject`."),
-    ("mqtt", None, "There is no connector for MQTT yet. `mosquitto_sub` can feed the source `stdin`."),
+    ("mqtt", None, "This program was built without MQTT, its feature `mqtt`."),
     ("amqp", None, "There is no connector for AMQP yet."),
     ("rabbitmq", None, "There is no connector for RabbitMQ yet."),
     (

@@ -46,6 +46,7 @@ targets! {
     logfmt,
     metadata,
     mime,
+    mqtt_packets,
     multipart,
     patterns,
     pem,

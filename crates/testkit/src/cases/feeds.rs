@@ -196,6 +196,16 @@ pub fn of_brokers() -> Vec<Feed> {
             prepare: |_, records| stream(records),
             ..READER
         },
+        Feed {
+            name: "mqtt",
+            component: "mqtt",
+            nature: Nature::Acknowledged,
+            // Messages that were written but not acknowledged come again, after later ones.
+            keeps_order: false,
+            remembers: false,
+            prepare: |_, records| session(records),
+            ..READER
+        },
     ]
 }
 
@@ -273,6 +283,18 @@ fn stream(records: Records) -> io::Result<Prepared> {
     // A run that is killed leaves messages that come again after this time.
     let source = format!(
         "nats: {{ servers: '{}', stream: {name}, consumer: c, ack_timeout: 1s, end_after_idle: 50ms }}",
+        topic.address(),
+        name = topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn session(records: Records) -> io::Result<Prepared> {
+    // The source continues the session of the topic.
+    let topic = Topic::of_mqtt()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "mqtt: {{ servers: '{}', topics: {name}, client_id: {name}, end_after_idle: 50ms }}",
         topic.address(),
         name = topic.name,
     );

@@ -301,6 +301,11 @@ pub fn of_brokers() -> Vec<Outlet> {
             server: Some(Server::stream),
             ..server("nats, stream", "nats")
         },
+        Outlet {
+            sinks: "out: { mqtt: { servers: '{address}', topic: '{topic}', timeout: 5s } }",
+            server: Some(Server::session),
+            ..server("mqtt", "mqtt")
+        },
     ]
 }
 

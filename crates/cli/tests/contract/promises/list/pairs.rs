@@ -27,6 +27,10 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: nats, stream -> file", "message_sink: file -> nats, stream"],
     ),
     shown(
+        "| `mqtt` with `qos: 1` or `qos: 2` | at least once | at least once |",
+        &["source: mqtt -> file", "message_sink: file -> mqtt"],
+    ),
+    shown(
         "| `remote_files` | at least once: all that was read is read again | the same |",
         &[
             "cli: every_source_into_every_sink",
@@ -46,7 +50,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `mqtt` with `qos: 0`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
         &[
             "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
             "cli: every_source_into_every_sink",

@@ -153,6 +153,19 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `mqtt` | At least once. With `qos: 2`, once as long as the run lasts. | the server's confirmation counts |",
+        &[
+            "message_sink: file -> mqtt",
+            "mqtt: a_batch_waits_for_a_server_that_is_away_and_no_message_is_lost",
+            "mqtt: with_qos_2_connections_that_are_cut_lose_and_repeat_nothing",
+            "mqtt: what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_reason",
+        ],
+    ),
+    shown(
+        "| `mqtt` with `qos: 0` | At least once, as far as the server took it. Nothing tells whether a subscriber got it. | - |",
+        &["mqtt: what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_reason"],
+    ),
+    shown(
         "| `socket` with `acknowledge`, `proxy` | at least once | the server's answer counts |",
         &[
             "message_sink: file -> socket, acknowledge",

@@ -88,6 +88,15 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `mqtt` with `qos: 1` or `qos: 2` | The server sends messages again that were not acknowledged, as long as it keeps the session. Messages are acknowledged, in their order, when a checkpoint covers them. Those that a checkpoint covers and whose acknowledgement was lost are there again. | reads what was added |",
+        &[
+            "source: mqtt -> file",
+            "mqtt: only_what_is_settled_is_acknowledged_and_in_order",
+            "mqtt: with_qos_2_connections_that_are_cut_repeat_nothing",
+            "cli: processes_that_share_a_subscription_and_are_killed_lose_no_message",
+        ],
+    ),
+    shown(
         "| `generate` | continues with its next message | sends nothing |",
         &["source: generate -> file", "local: a_later_run_makes_what_was_still_to_come"],
     ),
@@ -117,6 +126,10 @@ pub(super) const PROMISES: &[Promise] = &[
     shown(
         "| `nats` without `stream` | What was received and not written is lost, and so is what is sent while no run is connected. | - |",
         &["nats: a_subscription_gets_what_is_sent_while_it_runs_also_after_the_server_was_away"],
+    ),
+    shown(
+        "| `mqtt` with `qos: 0` | What was received and not written is lost, and so is what is sent while no run is connected. | - |",
+        &["mqtt: messages_of_qos_0_are_read_while_the_source_runs"],
     ),
     shown(
         "| `stdin` | What was read and not written is lost. If it is a named pipe, a record that was read in part is torn: the next run takes its rest for the first record. | - |",

@@ -1,0 +1,477 @@
+//! `mqtt`: sends messages to topics of a server.
+//!
+//! A batch of the engine is sent as a whole, with a limited number of messages that have no answer yet. It is
+//! durable when the server has confirmed each message. One batch is on its way at a time, so order is kept.
+
+mod outgoing;
+mod pending;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_codec::template::Template;
+use thalweg_config::TimeSpan;
+use thalweg_engine::{
+    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+};
+use thalweg_record::{Batch, Share};
+use thalweg_stream::encode::EncodeConfig;
+
+use crate::connection::{Connection, Session};
+use crate::options::{Protocol, QosOption, ServerOptions, random_client_id};
+use crate::topic::{LONGEST, TOPIC_RULE, is_topic};
+use crate::wire::{self, AckKind, Packet, Qos, Reason};
+use outgoing::{Bound, Rows};
+use pending::{Answered, Pending, Step};
+
+/// The memory of a message in the lists of the sink.
+const MESSAGE: usize = 64;
+/// About how many bytes are written at once.
+const CHUNK: usize = 64 << 10;
+/// The largest packet of the protocol, in bytes.
+const LARGEST: usize = 268_435_455;
+/// How long the sink waits for an answer before it looks at the time.
+const LOOK: Duration = Duration::from_millis(100);
+/// The pause after a message that the server could not take now.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long the server keeps the session of QoS 2 while there is no connection.
+const SESSION: Duration = Duration::from_secs(60 * 60);
+
+/// Sends messages to topics of MQTT.
+///
+/// A message is acknowledged when the server has confirmed it. While no server answers, messages wait, and
+/// their source with them when the memory is full. A message that the server refuses leaves by `errors` with
+/// the server's reason, which only MQTT 5 has; one that is larger than the server takes does so too.
+///
+/// With `qos: 1`, a message whose confirmation was lost is sent again, and subscribers get it twice. With
+/// `qos: 2`, the server recognises it, as long as the run lasts; a restarted run may send messages again.
+/// With `qos: 0`, messages are acknowledged when the server has taken all of a batch, and it confirms none of
+/// them.
+///
+/// A server accepts messages that have no subscriber, and drops them, unless `retain` is set or a session
+/// waits for them. It also drops what a subscriber does not take, as it is configured.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MqttSink {
+    #[serde(flatten)]
+    servers: ServerOptions,
+    /// The topic, for example `logs` or `logs/{service}`. Columns in braces are replaced for each message. A
+    /// message whose topic is empty or has wildcards leaves by `errors`.
+    topic: Template,
+    /// How often messages are delivered: at most once (0), at least once (1), or once as long as the run
+    /// lasts (2). The default is 1.
+    #[serde(default)]
+    qos: QosOption,
+    /// True if the server keeps the last message of each topic for later subscribers. The default is false.
+    #[serde(default)]
+    retain: bool,
+    /// The name of the session. Needed with `qos: 2`. By default it is another one for each run.
+    #[serde(default)]
+    client_id: Option<String>,
+    /// How long the server keeps a message for subscribers that are away (its expiry interval). Only MQTT 5
+    /// has it. By default for ever.
+    #[serde(default)]
+    max_age: Option<TimeSpan>,
+    /// The type of the content, for example `application/json`. Columns in braces are replaced for each
+    /// message. Only MQTT 5 has it.
+    #[serde(default)]
+    content_type: Option<Template>,
+    /// The topic at which the sender expects an answer. Columns in braces are replaced for each message. Only
+    /// MQTT 5 has it.
+    #[serde(default)]
+    response_topic: Option<Template>,
+    /// User properties, for example `{unit: '{unit}'}`. Columns in braces are replaced for each message. Only
+    /// MQTT 5 has them.
+    #[serde(default)]
+    properties: BTreeMap<String, Template>,
+    /// The format in which messages are sent, for example `json`. By default the payload is sent unchanged.
+    #[serde(default)]
+    encode: EncodeConfig,
+    /// The number of messages that may be on their way without a confirmation. The server may want fewer. The
+    /// default is 1024.
+    #[serde(default = "pending")]
+    #[schemars(range(min = 1, max = 65535))]
+    max_pending: usize,
+    /// How long the server may confirm nothing. After that the sink reports it, and sends the messages again
+    /// over a new connection. The default is 30 s.
+    #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
+    timeout: TimeSpan,
+    /// How long messages may wait while the server confirms none. After that they leave by `errors`, although
+    /// the server may have some of them. By default they wait until they are confirmed.
+    #[serde(default)]
+    give_up: Option<TimeSpan>,
+}
+
+fn pending() -> usize {
+    1024
+}
+
+impl MqttSink {
+    fn keeps_session(&self) -> bool {
+        self.qos.0 == Qos::ExactlyOnce
+    }
+
+    fn mistake_of_properties(&self) -> Option<Mistake> {
+        let given = [
+            ("max_age", self.max_age.is_some()),
+            ("content_type", self.content_type.is_some()),
+            ("response_topic", self.response_topic.is_some()),
+            ("properties", !self.properties.is_empty()),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given)
+            && self.servers.protocol == Protocol::Mqtt3
+        {
+            let mistake = Mistake::new(option, "Messages of MQTT 3.1.1 have no properties.");
+            return Some(mistake.help("Remove it, or set `protocol: mqtt5`."));
+        }
+        let is_wrong = |name: &&String| name.len() > LONGEST || name.contains('\0');
+        self.properties.keys().find(is_wrong)?;
+        let mistake = Mistake::new("properties", "The name of a property is too long, or has a NUL.");
+        Some(mistake.help("It has at most 65,535 bytes."))
+    }
+}
+
+impl Component for MqttSink {
+    const NAME: &'static str = "mqtt";
+    const EXAMPLE: &'static str = r#"
+sources:
+  readings: { generate: { message: '{"id": %6d, "room": "kitchen"}', count: 100 } }
+pipelines:
+  main: { from: readings, transforms: [parse_json: {}], to: topics }
+sinks:
+  topics: { mqtt: { servers: "127.0.0.1:1883", topic: "sensors/{room}" } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.servers.check();
+        mistakes.extend(self.encode.mistakes());
+        mistakes.extend(self.mistake_of_properties());
+        mistakes.extend(ServerOptions::mistake_of_client_id(self.client_id.as_ref()));
+        if self.topic.is_constant() && !is_topic(self.topic.prefix()) {
+            let mistake = Mistake::new("topic", format!("`{}` is no topic.", self.topic.prefix()));
+            mistakes.push(mistake.help(format!("A topic is {TOPIC_RULE}.")));
+        }
+        if self.keeps_session() && self.client_id.is_none() {
+            let mistake = Mistake::new("client_id", "With `qos: 2`, the session has a name.");
+            mistakes.push(mistake.help("Give another one to each run, for example `sender-1`."));
+        }
+        if self.timeout.duration().is_zero() {
+            let mistake = Mistake::new("timeout", "No server can confirm a message in no time.");
+            mistakes.push(mistake.help("For example `30s`."));
+        }
+        mistakes
+    }
+}
+
+impl SinkConfig for MqttSink {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
+        self.encode.encoder()
+    }
+
+    fn fields(&self) -> Vec<String> {
+        let optional = [&self.content_type, &self.response_topic].into_iter().flatten();
+        let templates = std::iter::once(&self.topic).chain(optional).chain(self.properties.values());
+        templates.flat_map(Template::fields).collect()
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(Mqtt {
+            memory: context.memory.clone(),
+            rows: Rows::new(self),
+            client_id: self.client_id.clone().unwrap_or_else(random_client_id),
+            config: self.clone(),
+            connection: None,
+            pending: Pending::default(),
+            has_session: false,
+            is_sending: false,
+            window: usize::MAX,
+        }))
+    }
+}
+
+struct Mqtt {
+    config: MqttSink,
+    memory: Share,
+    rows: Rows,
+    client_id: String,
+    connection: Option<Connection>,
+    pending: Pending,
+    /// True if the server may have a session that this run began, and of which it knows the numbers.
+    has_session: bool,
+    /// True during a call that sends.
+    is_sending: bool,
+    /// The number of messages that may be without an answer. Some servers answer a message that they refuse
+    /// and then end the connection. The answer may be lost if further messages have arrived behind it. So
+    /// after a call without any progress, this is one, and it doubles with each answer.
+    window: usize,
+}
+
+impl Mqtt {
+    /// Connects to one of the servers, unless that is done.
+    async fn connect(&mut self) -> Result<(), Error> {
+        if self.connection.as_ref().is_some_and(|connection| !connection.writer.is_broken()) {
+            return Ok(());
+        }
+        self.connection = None;
+        let keeps_session = self.config.keeps_session();
+        let mut session = Session {
+            client_id: &self.client_id,
+            is_clean: true,
+            expiry: Duration::ZERO,
+            receive_maximum: None,
+            payload_limit: 0,
+        };
+        if keeps_session && !self.has_session {
+            // The server would take a message for one of an earlier run that has the same number.
+            Connection::open(&self.config.servers, &session).await?.close().await;
+        }
+        (session.is_clean, session.expiry) =
+            (!keeps_session, if keeps_session { SESSION } else { Duration::ZERO });
+        let connection = Connection::open(&self.config.servers, &session).await?;
+        self.check(&connection)?;
+        self.pending.send_again(keeps_session && connection.has_session);
+        (self.connection, self.has_session) = (Some(connection), keeps_session);
+        Ok(())
+    }
+
+    /// Checks that the server can do what the options want.
+    fn check(&self, connection: &Connection) -> Result<(), Error> {
+        let (limits, qos) = (connection.limits, self.config.qos.0 as u8);
+        if qos > limits.qos {
+            let message = format!("the server takes no message with `qos: {qos}`, but with {}", limits.qos);
+            return Err(Error::permanent(message));
+        }
+        if self.config.retain && !limits.takes_retained {
+            return Err(Error::permanent("the server takes no message with `retain: true`"));
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, batch: &Batch) -> Result<(), Error> {
+        // A call that was dropped may have left messages that were not written.
+        if std::mem::replace(&mut self.is_sending, true) {
+            self.connection = None;
+        }
+        let before = self.pending.since();
+        let sent = self.send_over_connection(batch).await;
+        self.is_sending = false;
+        if sent.is_err() {
+            if self.pending.since() == before {
+                self.window = 1;
+            }
+            // Nothing tells what the server has taken of that which it has not confirmed.
+            self.connection = None;
+            if self.config.qos.0 == Qos::AtMostOnce {
+                self.pending.forget_unconfirmed();
+            }
+        }
+        sent
+    }
+
+    async fn send_over_connection(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.connect().await?;
+        let Some(connection) = &mut self.connection else {
+            return Err(Error::permanent("the sink `mqtt` was not opened"));
+        };
+        let mut sending = Sending {
+            most: self.config.max_pending.min(connection.limits.pending),
+            qos: self.config.qos.0,
+            timeout: self.config.timeout.duration(),
+            window: &mut self.window,
+            bound: self.rows.bind(batch),
+            pending: &mut self.pending,
+            connection,
+            out: Vec::new(),
+            progress: Instant::now(),
+            pause_until: None,
+            reason: None,
+        };
+        sending.send().await
+    }
+
+    /// True if the server has confirmed nothing for as long as messages may wait.
+    fn is_late(&self) -> bool {
+        let since = self.pending.since();
+        self.config.give_up.is_some_and(|most| since.is_some_and(|since| since.elapsed() >= most.duration()))
+    }
+
+    /// Forgets the connection and its session: the numbers of the batch are not used any more.
+    fn abandon(&mut self) {
+        (self.connection, self.has_session) = (None, false);
+    }
+}
+
+/// A batch that is sent over a connection.
+struct Sending<'a> {
+    /// The most messages that the options and the server allow to be without an answer.
+    most: usize,
+    window: &'a mut usize,
+    qos: Qos,
+    /// How long the server may be without progress.
+    timeout: Duration,
+    bound: Bound<'a>,
+    pending: &'a mut Pending,
+    connection: &'a mut Connection,
+    /// Packets that are not written yet.
+    out: Vec<u8>,
+    progress: Instant,
+    pause_until: Option<Instant>,
+    /// Why a message is to be sent again.
+    reason: Option<Reason>,
+}
+
+impl Sending<'_> {
+    /// Sends all messages, and waits for the answers.
+    ///
+    /// # Errors
+    /// If the connection breaks, or some messages have no answer in time.
+    async fn send(&mut self) -> Result<(), Error> {
+        loop {
+            let has_more = self.fill();
+            self.connection.writer.write(&self.out).await?;
+            self.out.clear();
+            if self.pending.is_done() {
+                break;
+            }
+            // While there is more to send, only answers that have arrived are taken.
+            let mut wait = if has_more { Duration::ZERO } else { LOOK };
+            while let Some(packet) = self.connection.reader.next(wait).await? {
+                self.take(&packet);
+                wait = Duration::ZERO;
+            }
+            self.check_time()?;
+        }
+        match self.qos {
+            Qos::AtMostOnce => self.round_trip().await,
+            Qos::AtLeastOnce | Qos::ExactlyOnce => Ok(()),
+        }
+    }
+
+    /// Makes packets of the next messages. Returns true if there may be more.
+    fn fill(&mut self) -> bool {
+        if self.pause_until.is_some_and(|until| Instant::now() < until) {
+            return false;
+        }
+        let version = self.connection.writer.version;
+        let largest = self.connection.limits.packet.min(LARGEST);
+        while self.out.len() < CHUNK {
+            match self.pending.next(self.qos, self.most.min(*self.window)) {
+                None => return false,
+                Some(Step::Release(id)) => self.release(id),
+                Some(Step::Message(row, id, is_duplicate)) => match self.bound.message(row, largest) {
+                    Ok(message) => wire::publish(version, &message, id, is_duplicate, &mut self.out),
+                    Err(reason) => self.pending.refuse(row, reason),
+                },
+            }
+        }
+        true
+    }
+
+    fn release(&mut self, id: u16) {
+        wire::ack(self.connection.writer.version, AckKind::PubRel, id, Reason::SUCCESS, &mut self.out);
+    }
+
+    /// Takes a packet of the server.
+    fn take(&mut self, packet: &Packet) {
+        let answered = match packet {
+            Packet::PubAck(ack) => self.pending.answer(AckKind::PubAck, ack),
+            Packet::PubRec(ack) => self.pending.answer(AckKind::PubRec, ack),
+            Packet::PubComp(ack) => self.pending.answer(AckKind::PubComp, ack),
+            // The session has no subscription.
+            _ => return,
+        };
+        match answered {
+            Answered::Progress => self.note_progress(),
+            Answered::Release(id) => {
+                self.note_progress();
+                self.release(id);
+            }
+            Answered::Later(reason) => {
+                self.pause_until = Some(Instant::now() + PAUSE.mul_f64(0.5 + fastrand::f64()));
+                self.reason = Some(reason);
+            }
+            Answered::Unknown => {}
+        }
+    }
+
+    fn note_progress(&mut self) {
+        self.progress = Instant::now();
+        *self.window = self.window.saturating_mul(2);
+    }
+
+    fn check_time(&mut self) -> Result<(), Error> {
+        if self.progress.elapsed() < self.timeout {
+            return Ok(());
+        }
+        let (missing, seconds) = (self.pending.missing(), self.timeout.as_secs_f64());
+        let error = Error::overloaded(format!("{missing} messages were not confirmed within {seconds} s"));
+        Err(match self.reason.take() {
+            Some(reason) => error.caused_by(reason.to_string()),
+            None => error,
+        })
+    }
+
+    /// Waits until the server has taken all that was written.
+    async fn round_trip(&mut self) -> Result<(), Error> {
+        let number = self.connection.writer.ask().await?;
+        let begun = Instant::now();
+        while !self.connection.reader.has_answered(number) {
+            self.connection.reader.next(LOOK).await?;
+            if begun.elapsed() >= self.timeout {
+                let seconds = self.timeout.as_secs_f64();
+                return Err(Error::overloaded(format!(
+                    "the server did not take messages within {seconds} s"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sink for Mqtt {
+    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
+        self.connect().await
+    }
+
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        let bytes = batch.rows() * MESSAGE + 2 * CHUNK;
+        self.pending.begin(batch, || self.memory.claim(bytes));
+        match self.send(batch).await {
+            Err(error) if error.kind().is_temporary() && self.is_late() => {
+                self.abandon();
+                let span = self.config.give_up.map_or(0.0, |span| span.duration().as_secs_f64());
+                self.pending.refuse_rest(&format!(
+                    "the server did not confirm it within {span} s (`give_up`): {}",
+                    error.full()
+                ));
+            }
+            sent => sent?,
+        }
+        for (row, reason) in self.pending.finish() {
+            rejects.reject(row, reason);
+        }
+        Ok(WriteOutcome::Durable)
+    }
+
+    fn drop_batch(&mut self) {
+        self.abandon();
+        self.pending = Pending::default();
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        if let Some(connection) = self.connection.take() {
+            connection.close().await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! The messages of a batch on their way to the server.
+//!
+//! After a temporary error, the engine calls the sink with the same batch. Messages that the server has
+//! confirmed are not sent again then. The others are, in their order. With QoS 2 they keep their numbers, by
+//! which the server knows them again, as long as it has the session.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use arrow_array::{Array, BinaryViewArray};
+use thalweg_record::{Batch, Lease, is_same_payload};
+
+use crate::wire::{Ack, AckKind, Qos, Reason, Remedy};
+
+/// The outcome of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Row {
+    /// To be sent.
+    Unsent,
+    /// Sent under this number, without an answer. False if it is to be sent again over a new connection.
+    Sent(u16, bool),
+    /// As `Sent`, and the server has stored it, but not passed it on.
+    Received(u16, bool),
+    /// Confirmed.
+    Done,
+    /// Never taken.
+    Refused(String),
+}
+
+/// The next packet to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The message of a row, under this number. True if it may have been sent before.
+    Message(usize, u16, bool),
+    /// The news that the number is to be released.
+    Release(u16),
+}
+
+/// The meaning of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// A message has its outcome, or is a step further.
+    Progress,
+    /// As `Progress`; this is to be sent now.
+    Release(u16),
+    /// The server takes no message for now.
+    Later(Reason),
+    /// Nothing that was sent has the number.
+    Unknown,
+}
+
+/// The messages of a batch.
+#[derive(Default)]
+pub(super) struct Pending {
+    payload: Option<BinaryViewArray>,
+    rows: Vec<Row>,
+    /// The rows of the numbers that are in use.
+    ids: HashMap<u16, usize>,
+    last_id: u16,
+    /// The number of messages that were sent over the present connection and have no outcome.
+    waiting: usize,
+    /// No row before this one is to be sent over the present connection.
+    next: usize,
+    /// When the batch began, or a message had its outcome last.
+    since: Option<Instant>,
+    /// Covers the memory of the rows, and the packets.
+    memory: Option<Lease>,
+}
+
+impl Row {
+    /// True if it was sent over the present connection and has no outcome.
+    fn is_waiting(&self) -> bool {
+        matches!(self, Row::Sent(_, true) | Row::Received(_, true))
+    }
+}
+
+impl Pending {
+    /// Begins a batch, or continues it if it is the same as before.
+    pub(super) fn begin(&mut self, batch: &Batch, claim: impl FnOnce() -> Lease) {
+        let payload = batch.payload();
+        let is_known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
+        if !is_known {
+            self.finish();
+            self.payload = Some(payload.clone());
+            self.rows = vec![Row::Unsent; payload.len()];
+            (self.memory, self.since) = (Some(claim()), Some(Instant::now()));
+        }
+    }
+
+    /// Ends the batch. Returns the refused rows in order.
+    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
+        let rows = std::mem::take(&mut self.rows);
+        *self = Self { last_id: self.last_id, ..Self::default() };
+        let refused = rows.into_iter().enumerate().filter_map(|(number, row)| match row {
+            Row::Refused(reason) => Some((number as u32, reason)),
+            _ => None,
+        });
+        refused.collect()
+    }
+
+    /// When the batch began, or a message had its outcome last.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Begins a new connection: what has no answer is sent again. `has_session` says whether the server knows
+    /// the numbers of the earlier one.
+    pub(super) fn send_again(&mut self, has_session: bool) {
+        (self.next, self.waiting) = (0, 0);
+        for row in &mut self.rows {
+            match row {
+                Row::Sent(_, is_sent) | Row::Received(_, is_sent) if has_session => *is_sent = false,
+                // The server has forgotten them, or they are sent as others.
+                Row::Sent(..) | Row::Received(..) => *row = Row::Unsent,
+                _ => {}
+            }
+        }
+        if !has_session {
+            self.ids.clear();
+        }
+    }
+
+    /// True if all messages have an outcome.
+    pub(super) fn is_done(&self) -> bool {
+        self.next == self.rows.len() && self.ids.is_empty()
+    }
+
+    /// Returns the next step, if fewer than `most` messages are without an answer. Messages of QoS 0 have no
+    /// number and no answer.
+    pub(super) fn next(&mut self, qos: Qos, most: usize) -> Option<Step> {
+        let is_full = self.waiting >= most;
+        while let Some(row) = self.rows.get_mut(self.next) {
+            let place = self.next;
+            match row {
+                Row::Sent(_, false) | Row::Received(_, false) if is_full => return None,
+                Row::Sent(id, is_sent @ false) => {
+                    *is_sent = true;
+                    self.waiting += 1;
+                    return Some(Step::Message(place, *id, true));
+                }
+                Row::Received(id, is_sent @ false) => {
+                    *is_sent = true;
+                    self.waiting += 1;
+                    return Some(Step::Release(*id));
+                }
+                Row::Unsent if qos == Qos::AtMostOnce => {
+                    // It counts when the server has answered what is sent after it.
+                    *row = Row::Done;
+                    return Some(Step::Message(place, 0, false));
+                }
+                Row::Unsent => {
+                    if is_full || self.ids.len() >= usize::from(u16::MAX) {
+                        return None;
+                    }
+                    let id = self.new_id(place);
+                    self.rows[place] = Row::Sent(id, true);
+                    self.waiting += 1;
+                    return Some(Step::Message(place, id, false));
+                }
+                _ => self.next += 1,
+            }
+        }
+        None
+    }
+
+    /// Returns a number that is not in use. There is one: fewer than 65,535 are.
+    fn new_id(&mut self, place: usize) -> u16 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            if !self.ids.contains_key(&self.last_id) {
+                self.ids.insert(self.last_id, place);
+                return self.last_id;
+            }
+        }
+    }
+
+    /// Notes that a message cannot be sent.
+    pub(super) fn refuse(&mut self, place: usize, reason: String) {
+        if let Some(row) = self.rows.get_mut(place) {
+            self.waiting -= usize::from(row.is_waiting());
+            if let Row::Sent(id, _) | Row::Received(id, _) = *row {
+                self.ids.remove(&id);
+            }
+            *row = Row::Refused(reason);
+        }
+    }
+
+    /// Notes that all messages without an outcome are refused.
+    pub(super) fn refuse_rest(&mut self, reason: &str) {
+        for row in &mut self.rows {
+            if matches!(row, Row::Unsent | Row::Sent(..) | Row::Received(..)) {
+                *row = Row::Refused(reason.to_owned());
+            }
+        }
+        self.ids.clear();
+        self.waiting = 0;
+    }
+
+    /// Sends all messages of QoS 0 again: the connection broke, or they were not all taken.
+    pub(super) fn forget_unconfirmed(&mut self) {
+        self.rows.iter_mut().filter(|row| **row == Row::Done).for_each(|row| *row = Row::Unsent);
+        self.next = 0;
+    }
+
+    /// Notes an answer.
+    pub(super) fn answer(&mut self, kind: AckKind, ack: &Ack) -> Answered {
+        let Some(&place) = self.ids.get(&ack.id) else {
+            // A server that has forgotten the number still waits for nothing.
+            return Answered::Unknown;
+        };
+        let row = &mut self.rows[place];
+        let is_known = matches!(
+            (kind, &*row),
+            (AckKind::PubAck | AckKind::PubRec, Row::Sent(..)) | (AckKind::PubComp, Row::Received(..))
+        ) || (kind == AckKind::PubRec && matches!(row, Row::Received(..)));
+        if !is_known {
+            return Answered::Unknown;
+        }
+        self.waiting -= usize::from(row.is_waiting());
+        match ack.reason.remedy() {
+            Remedy::None if kind == AckKind::PubRec => {
+                *row = Row::Received(ack.id, true);
+                self.waiting += 1;
+                self.since = Some(Instant::now());
+                return Answered::Release(ack.id);
+            }
+            // The number was released before, and the answer to that was lost.
+            _ if kind == AckKind::PubComp => *row = Row::Done,
+            Remedy::None => *row = Row::Done,
+            Remedy::Change => {
+                *row = Row::Refused(format!("the server refuses the message: {}", ack.reason));
+            }
+            Remedy::Retry | Remedy::Wait => {
+                *row = Row::Unsent;
+                self.next = self.next.min(place);
+                self.ids.remove(&ack.id);
+                return Answered::Later(ack.reason.clone());
+            }
+        }
+        self.ids.remove(&ack.id);
+        self.since = Some(Instant::now());
+        Answered::Progress
+    }
+
+    /// The number of messages without an outcome.
+    pub(super) fn missing(&self) -> usize {
+        self.rows.iter().filter(|row| !matches!(row, Row::Done | Row::Refused(_))).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use thalweg_engine::testing::{batch, context};
+
+    fn begun(count: usize) -> Pending {
+        let mut pending = Pending::default();
+        pending.begin(&batch(vec!["x"; count]), || context().memory.claim(1));
+        pending
+    }
+
+    fn steps(pending: &mut Pending, most: usize) -> Vec<Step> {
+        std::iter::from_fn(|| pending.next(Qos::AtLeastOnce, most)).collect()
+    }
+
+    fn ack(id: u16, code: u8) -> Ack {
+        Ack { id, reason: Reason::new(code) }
+    }
+
+    #[test]
+    fn messages_are_sent_in_order_and_no_more_than_may_be_without_an_answer() {
+        let mut pending = begun(3);
+        assert_eq!(steps(&mut pending, 2), [Step::Message(0, 1, false), Step::Message(1, 2, false)]);
+        assert_eq!(pending.answer(AckKind::PubAck, &ack(2, 0)), Answered::Progress);
+        assert_eq!(steps(&mut pending, 2), [Step::Message(2, 3, false)]);
+        assert_eq!(pending.answer(AckKind::PubAck, &ack(9, 0)), Answered::Unknown);
+        assert!(!pending.is_done());
+        for id in [1, 3] {
+            assert_eq!(pending.answer(AckKind::PubAck, &ack(id, 0x10)), Answered::Progress);
+        }
+        assert!(pending.is_done() && pending.finish().is_empty());
+    }
+
+    #[test]
+    fn what_a_server_refuses_has_its_reason_and_what_it_cannot_take_now_is_sent_again() {
+        let mut pending = begun(2);
+        steps(&mut pending, 10);
+        assert_eq!(pending.answer(AckKind::PubAck, &ack(1, 0x87)), Answered::Progress);
+        let quota = Reason::new(0x97);
+        assert_eq!(pending.answer(AckKind::PubAck, &ack(2, 0x97)), Answered::Later(quota));
+        assert_eq!(steps(&mut pending, 10), [Step::Message(1, 3, false)]);
+        assert_eq!(pending.answer(AckKind::PubAck, &ack(3, 0)), Answered::Progress);
+        let reason = "the server refuses the message: not authorized (0x87)".to_owned();
+        assert_eq!(pending.finish(), [(0, reason)]);
+    }
+
+    #[test]
+    fn a_new_connection_sends_no_more_at_once_than_it_may() {
+        let mut pending = begun(3);
+        steps(&mut pending, 3);
+        pending.send_again(true);
+        assert_eq!(steps(&mut pending, 1), [Step::Message(0, 1, true)]);
+        assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0x87)), Answered::Progress);
+        assert_eq!(steps(&mut pending, 2), [Step::Message(1, 2, true), Step::Message(2, 3, true)]);
+    }
+
+    #[test]
+    fn a_new_connection_continues_the_session_or_begins_again() {
+        for (has_session, expected) in [
+            (true, [Step::Release(1), Step::Message(1, 2, true)]),
+            (false, [Step::Message(0, 3, false), Step::Message(1, 4, false)]),
+        ] {
+            let mut pending = begun(2);
+            steps(&mut pending, 10);
+            assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0)), Answered::Release(1));
+            pending.send_again(has_session);
+            assert_eq!(steps(&mut pending, 10), expected);
+            let Step::Release(id) = expected[0] else { continue };
+            // The server has released it before.
+            assert_eq!(pending.answer(AckKind::PubComp, &ack(id, 0x92)), Answered::Progress);
+            assert_eq!(pending.answer(AckKind::PubRec, &ack(2, 0)), Answered::Release(2));
+            assert_eq!(pending.answer(AckKind::PubComp, &ack(2, 0)), Answered::Progress);
+            assert!(pending.is_done());
+        }
+    }
+
+    proptest! {
+        /// With any answers of a server, each message is done or refused once all have an answer.
+        #[test]
+        fn any_answers_lead_to_an_end(
+            answers in prop::collection::vec((0..3_usize, 1..12_u16, 0..4_usize), 0..60),
+            most in 1..10_usize,
+        ) {
+            let (kinds, codes) = ([AckKind::PubAck, AckKind::PubRec, AckKind::PubComp], [0, 0x10, 0x80, 0x97]);
+            let mut pending = begun(8);
+            steps(&mut pending, most);
+            for (kind, id, code) in answers {
+                pending.answer(kinds[kind], &ack(id, codes[code]));
+                steps(&mut pending, most);
+                let waiting = pending.rows.iter().filter(|row| row.is_waiting()).count();
+                prop_assert!(pending.waiting == waiting && waiting <= most);
+                prop_assert_eq!(pending.is_done(), pending.missing() == 0);
+            }
+        }
+    }
+}

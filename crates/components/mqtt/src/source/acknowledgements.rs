@@ -1,0 +1,112 @@
+//! Acknowledgements: sent when messages are settled.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_record::Settlement;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+
+use super::deliveries::Deliveries;
+use crate::connection::Writer;
+use crate::wire::{self, Reason};
+
+/// How often the keeper looks after the end of the source.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
+/// Both count from the last progress.
+const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+
+/// News of the task that sends messages on.
+pub(super) enum News {
+    /// Messages with these keys were sent on.
+    Sent(Vec<u64>, Settled),
+    /// A message came again that is settled.
+    Due,
+}
+
+/// The acknowledgements of a session, over all connections of the source.
+#[derive(Default)]
+pub(super) struct Acknowledgements {
+    pub(super) deliveries: Arc<Mutex<Deliveries>>,
+    /// The batches that are on their way, each with the keys of its messages.
+    settling: JoinSet<(Vec<u64>, Settlement)>,
+}
+
+impl Acknowledgements {
+    /// Acknowledges what is settled, until the news have ended and all is acknowledged.
+    ///
+    /// # Errors
+    /// If messages failed, or the connection breaks: another connection makes the server send them again.
+    pub(super) async fn keep(
+        &mut self,
+        writer: &Writer,
+        out: &SourceOutput,
+        mut news: mpsc::UnboundedReceiver<News>,
+    ) -> Result<(), Error> {
+        let (mut has_news, mut moved) = (true, Instant::now());
+        loop {
+            tokio::select! {
+                new = news.recv(), if has_news => match new {
+                    Some(News::Sent(keys, settled)) => {
+                        self.settling.spawn(async move { (keys, settled.await) });
+                    }
+                    Some(News::Due) => self.acknowledge(writer).await?,
+                    None => (has_news, moved) = (false, Instant::now()),
+                },
+                Some(done) = self.settling.join_next() => {
+                    moved = Instant::now();
+                    self.settled(out, done)?;
+                    self.acknowledge(writer).await?;
+                }
+                () = tokio::time::sleep(LOOK), if !has_news => {
+                    // Messages are settled after a checkpoint.
+                    out.save_soon();
+                }
+            }
+            if !has_news && self.is_over(out, moved) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True if the source need not wait any longer.
+    fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
+        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        self.settling.is_empty() || moved.elapsed() >= wait
+    }
+
+    fn settled(
+        &self,
+        out: &SourceOutput,
+        done: Result<(Vec<u64>, Settlement), JoinError>,
+    ) -> Result<(), Error> {
+        let Ok((keys, settlement)) = done else { return Ok(()) };
+        if settlement.outcome.is_safe() {
+            self.deliveries.lock().settle(&keys);
+            return Ok(());
+        }
+        // Messages without an acknowledgement do not come again.
+        if out.is_dry() || keys.is_empty() {
+            return Ok(());
+        }
+        // The protocol has no other way to ask for them.
+        self.deliveries.lock().fail(&keys);
+        Err(Error::temporary(
+            "messages were not delivered; the server sends them again over a new connection",
+        )
+        .caused_by(settlement.reason.unwrap_or_else(|| "no reason is known".to_owned())))
+    }
+
+    /// Sends the acknowledgements that are due.
+    async fn acknowledge(&self, writer: &Writer) -> Result<(), Error> {
+        let due = self.deliveries.lock().take_due();
+        let mut out = Vec::new();
+        for (kind, id) in due {
+            wire::ack(writer.version, kind, id, Reason::SUCCESS, &mut out);
+        }
+        writer.write(&out).await
+    }
+}

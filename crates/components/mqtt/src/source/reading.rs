@@ -1,0 +1,242 @@
+//! The messages of one connection: read, and sent on.
+//!
+//! One task reads and waits for memory and the pipelines, so that messages which find no room stay with the
+//! server. A second one acknowledges: [`Acknowledgements`].
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use thalweg_engine::{Error, SourceOutput};
+use tokio::sync::mpsc;
+
+use super::acknowledgements::{Acknowledgements, News};
+use super::deliveries::{Arrival, Deliveries};
+use super::messages::{Incoming, Messages};
+use super::{MqttSource, POLL};
+use crate::connection::{Connection, Reader, Session, Writer};
+use crate::options::random_client_id;
+use crate::wire::{self, AckKind, Packet, Publish, Qos, Remedy, SubAck, Version};
+
+/// The number of the subscription.
+const SUBSCRIPTION: u16 = 1;
+/// The most messages that are sent on together, and that a server may leave without an acknowledgement.
+const MOST: usize = 4096;
+const MOST_OPEN: usize = u16::MAX as usize;
+
+/// Reads the topics of a server.
+pub(super) struct Topics {
+    pub(super) config: MqttSource,
+    pub(super) messages: Messages,
+    /// The size of the messages that are read before they are sent on.
+    pub(super) read_bytes: usize,
+    /// How many messages the server may send without an acknowledgement.
+    pub(super) receive_maximum: u16,
+    /// The acknowledgements of all connections.
+    pub(super) kept: Acknowledgements,
+    /// True if the server has accepted the subscription in the present session.
+    pub(super) is_subscribed: bool,
+}
+
+impl Topics {
+    /// Reads until the source is to end, and waits until what it sent is acknowledged.
+    ///
+    /// # Errors
+    /// If there is no connection, or nothing takes the messages.
+    pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let mut connection = self.connect().await?;
+        self.kept.deliveries.lock().begin(connection.has_session);
+        let has_subscription = connection.has_session && self.is_subscribed;
+        let writer = connection.writer.clone();
+        // MQTT 3.1.1 would send all retained messages again.
+        if !(has_subscription && writer.version == Version::V3) {
+            self.is_subscribed = false;
+            let mut packet = Vec::new();
+            let filters = self.config.topics.iter().map(String::as_str);
+            wire::subscribe(writer.version, SUBSCRIPTION, filters, self.config.qos.0, &mut packet);
+            writer.write(&packet).await?;
+        }
+        // Messages that were read, and those before them that are being sent on.
+        let _read = out.claim(self.read_bytes * 2);
+        let mut positions = out.clone();
+        positions.end();
+        let (tell, news) = mpsc::unbounded_channel();
+        let deliveries = self.kept.deliveries.clone();
+        let reading = Reading {
+            config: &self.config,
+            messages: &self.messages,
+            read_bytes: self.read_bytes,
+            receive_maximum: usize::from(self.receive_maximum),
+            is_subscribed: &mut self.is_subscribed,
+            deliveries: &deliveries,
+            writer: &writer,
+            tell,
+        };
+        let keeping = self.kept.keep(&writer, &positions, news);
+        let ended = tokio::try_join!(reading.run(&mut connection.reader, out), keeping);
+        ended?;
+        connection.close().await;
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<Connection, Error> {
+        let config = &self.config;
+        let random = random_client_id();
+        let session = Session {
+            client_id: config.client_id.as_deref().unwrap_or(&random),
+            // Without a name of its own, nothing would ever continue the session.
+            is_clean: config.client_id.is_none(),
+            expiry: match config.client_id {
+                Some(_) => config.session_timeout.duration(),
+                None => Duration::ZERO,
+            },
+            receive_maximum: Some(self.receive_maximum),
+            // One byte more shows that a message is too large.
+            payload_limit: config.max_message_bytes.as_usize().saturating_add(1),
+        };
+        Connection::open(&config.servers, &session).await
+    }
+}
+
+/// Reads the messages of a connection.
+struct Reading<'a> {
+    config: &'a MqttSource,
+    messages: &'a Messages,
+    read_bytes: usize,
+    receive_maximum: usize,
+    is_subscribed: &'a mut bool,
+    deliveries: &'a Mutex<Deliveries>,
+    writer: &'a Writer,
+    tell: mpsc::UnboundedSender<News>,
+}
+
+impl Reading<'_> {
+    /// Reads until the source is to end.
+    async fn run(mut self, reader: &mut Reader, out: &mut SourceOutput) -> Result<(), Error> {
+        let (mut active, mut incoming, mut bytes) = (Instant::now(), Vec::new(), 0);
+        let mut asked = None;
+        while !out.is_stopping() {
+            // Messages that have arrived leave together.
+            let wait = if incoming.is_empty() { POLL } else { Duration::ZERO };
+            match reader.next(wait).await? {
+                Some(Packet::PingResp) => {}
+                Some(packet) => {
+                    (active, asked) = (Instant::now(), None);
+                    let new = self.take(packet).await?;
+                    bytes += new.as_ref().map_or(0, Incoming::bytes);
+                    incoming.extend(new);
+                }
+                None if incoming.is_empty() => {
+                    match asked {
+                        _ if !self.is_idle(active) => {}
+                        // The answer comes after the messages that the server has now.
+                        None => asked = Some(self.writer.ask().await?),
+                        Some(number) if reader.has_answered(number) => break,
+                        Some(_) => {}
+                    }
+                }
+                None => bytes = usize::MAX,
+            }
+            if bytes >= self.read_bytes || incoming.len() >= MOST {
+                self.send(std::mem::take(&mut incoming), out).await?;
+                bytes = 0;
+            }
+        }
+        self.send(incoming, out).await?;
+        // Some messages are settled only when the input has ended.
+        out.end();
+        Ok(())
+    }
+
+    /// True if the source is to end, if the server has nothing for it.
+    fn is_idle(&self, active: Instant) -> bool {
+        let Some(idle) = self.config.end_after_idle else { return false };
+        // A server that waits for acknowledgements may have more. With MQTT 3.1.1, it alone knows how many.
+        let most = if self.writer.version == Version::V5 { self.receive_maximum } else { 1 };
+        *self.is_subscribed && active.elapsed() >= idle.duration() && self.deliveries.lock().open() < most
+    }
+
+    /// Takes a packet. Returns a message that is to be sent on.
+    async fn take(&mut self, packet: Packet) -> Result<Option<Incoming>, Error> {
+        match packet {
+            Packet::Publish(message) => return self.arrive(message),
+            Packet::PubRel(release) => {
+                let reason = self.deliveries.lock().release(release.id);
+                let mut answer = Vec::new();
+                wire::ack(self.writer.version, AckKind::PubComp, release.id, reason, &mut answer);
+                self.writer.write(&answer).await?;
+            }
+            Packet::SubAck(answer) => self.subscribed(&answer)?,
+            // Nothing was sent that these answer, and a second answer to the connection says nothing.
+            Packet::PubAck(_) | Packet::PubRec(_) | Packet::PubComp(_) | Packet::ConnAck(_) => {}
+            Packet::PingResp | Packet::Disconnect(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn arrive(&self, message: Publish) -> Result<Option<Incoming>, Error> {
+        if message.qos == Qos::AtMostOnce {
+            return Ok(Some(Incoming { message, key: None }));
+        }
+        let mut deliveries = self.deliveries.lock();
+        if deliveries.open() >= MOST_OPEN {
+            return Err(Error::temporary("the server sends more messages than it has numbers for"));
+        }
+        match deliveries.arrive(message.id, message.qos, message.is_duplicate) {
+            Arrival::New(key) => return Ok(Some(Incoming { message, key: Some(key) })),
+            Arrival::OnItsWay => {}
+            Arrival::Settled => self.tell(News::Due),
+        }
+        Ok(None)
+    }
+
+    /// Takes the answer to the subscription.
+    fn subscribed(&mut self, answer: &SubAck) -> Result<(), Error> {
+        for (filter, reason) in self.config.topics.iter().zip(answer.reasons()) {
+            let refused = format!("the server refuses the subscription to `{filter}`");
+            match reason.remedy() {
+                Remedy::Change => return Err(Error::permanent(refused).caused_by(reason.to_string())),
+                Remedy::Retry | Remedy::Wait => {
+                    return Err(Error::temporary(refused).caused_by(reason.to_string()));
+                }
+                Remedy::None if reason.code < self.config.qos.0 as u8 => {
+                    return Err(Error::permanent(format!(
+                        "the server grants `{filter}` only with `qos: {}`; set it, or use another server",
+                        reason.code
+                    )));
+                }
+                Remedy::None => {}
+            }
+        }
+        *self.is_subscribed = true;
+        Ok(())
+    }
+
+    /// Sends messages on, as many as the source may.
+    async fn send(&self, incoming: Vec<Incoming>, out: &mut SourceOutput) -> Result<(), Error> {
+        let mut rest = &incoming[..];
+        while !rest.is_empty() && out.left() > 0 {
+            let count = self.messages.batch(rest, out.batch_bytes()).min(out.left());
+            let (batch, after) = rest.split_at(count);
+            self.send_batch(batch, out).await?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    async fn send_batch(&self, batch: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
+        let received = self.messages.received(batch, out).await?;
+        let keys: Vec<u64> = batch.iter().filter_map(|incoming| incoming.key).collect();
+        let settled = match self.messages.rejected(batch) {
+            None => out.send_acked(received).await?,
+            Some(reason) => out.reject_acked(received, vec![reason]).await?,
+        };
+        self.deliveries.lock().send(&keys);
+        self.tell(News::Sent(keys, settled));
+        Ok(())
+    }
+
+    fn tell(&self, news: News) {
+        // The other task ends after this one.
+        let _ = self.tell.send(news);
+    }
+}
