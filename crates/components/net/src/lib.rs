@@ -1,7 +1,7 @@
 //! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
 //!
 //! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
-//! receives files; `requests` sends messages by HTTP. A component depends on these modules, on the engine's
+//! receives files; `requests` sends messages by HTTP; [`progress`] tracks what of a batch was sent. A component depends on these modules, on the engine's
 //! traits and on the codec, never on another component.
 //!
 //! See docs/decisions/051-components-are-families-of-crates.md.
@@ -10,7 +10,7 @@ pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod net;
-mod progress;
+pub mod progress;
 mod replies;
 mod requests;
 pub mod sinks;

@@ -1,0 +1,588 @@
+//! Acknowledgements: what is settled is taken off the server, while the other task of the source reads on.
+//!
+//! The keeper has a connection of its own, because the reading one waits for messages. It connects again by
+//! itself. An acknowledgement of entries may be repeated, so one without a reply is sent again. The removal of
+//! an element of a list may not: it would remove another element of the same content, which may be on its way.
+//! What such a removal was for is found out from the list itself ([`Shared::is_stale`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use arrow_array::{Array, BinaryViewArray};
+use parking_lot::Mutex;
+use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_record::Settlement;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
+
+use crate::connection::{Connection, Servers, pause, refused};
+use crate::id::Id;
+use crate::resp::{Commands, Limits, Reply};
+
+/// How often the keeper looks after what is due, and after the end of the source.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often it asks how far the source is behind.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// The number of batches that are acknowledged at once.
+const AT_ONCE: usize = 16;
+/// The number of ids in a command.
+const IDS: usize = 1000;
+/// How many entries of other consumers are looked at in a step, and how many ids may wait to be read.
+const SCAN: &str = "100";
+const WAITING: usize = 1000;
+/// How long the source waits at its end until all is settled: the first value if the run is being stopped.
+/// Both count from the last progress.
+const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+
+/// Where the messages come from.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// A stream, read by a consumer of a group.
+    Stream { key: String, group: String, consumer: String, claim_after: Duration },
+    /// A list, whose elements are moved to the list of those that are being processed.
+    List { key: String, processing: String },
+}
+
+/// Messages that were sent on together.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// Entries of a stream.
+    Entries(Vec<Id>),
+    /// Elements of a list.
+    Elements(BinaryViewArray),
+    /// The first element of the list of those being processed. No other is on its way.
+    Head,
+}
+
+/// News of the task that reads.
+pub(super) enum News {
+    /// Messages were sent on.
+    Sent(Sent, Settled),
+    /// Entries are pending that are deleted.
+    Gone(Vec<Id>),
+    /// The task has failed: it begins again later.
+    Failed,
+}
+
+/// What the two tasks of a source know of its messages.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The entries that were received and not acknowledged.
+    pub(super) open: BTreeSet<Id>,
+    /// The entries to read again, which are pending at the server.
+    pub(super) again: BTreeSet<Id>,
+    /// Those that failed, each with the time from which on they may be read again.
+    later: Vec<(Instant, Vec<Id>)>,
+    /// The batches of elements that were sent on and not removed.
+    pub(super) batches: usize,
+    /// True if the list of those being processed has elements that are not on their way.
+    pub(super) is_stale: bool,
+    /// They may be read again from this time on.
+    pub(super) stale_until: Option<Instant>,
+    /// Why the source cannot go on.
+    pub(super) failed: Option<Error>,
+}
+
+impl Shared {
+    /// Notes that an entry was received. False if it is on its way already.
+    pub(super) fn arrive(&mut self, id: Id) -> bool {
+        self.again.remove(&id);
+        self.open.insert(id)
+    }
+
+    /// Forgets entries that were received and not sent on, so that they are read again.
+    pub(super) fn give_back(&mut self, ids: impl IntoIterator<Item = Id>) {
+        for id in ids {
+            self.open.remove(&id);
+            self.again.insert(id);
+        }
+    }
+
+    /// True if nothing is on its way or waits to be read again.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+            && self.again.is_empty()
+            && self.later.is_empty()
+            && self.batches == 0
+            && !self.is_stale
+    }
+
+    /// Notes that messages are off the server.
+    fn done(&mut self, sent: &Sent) {
+        match sent {
+            Sent::Entries(ids) => {
+                for id in ids {
+                    self.open.remove(id);
+                }
+            }
+            Sent::Elements(_) | Sent::Head => self.batches = self.batches.saturating_sub(1),
+        }
+    }
+
+    /// Notes that messages failed, and may be sent on again after `delay`.
+    fn fail(&mut self, sent: Sent, delay: Duration) {
+        let until = Instant::now() + delay;
+        self.done(&sent);
+        match sent {
+            Sent::Entries(ids) => self.later.push((until, ids)),
+            Sent::Elements(_) | Sent::Head => (self.is_stale, self.stale_until) = (true, Some(until)),
+        }
+    }
+
+    /// Lets entries be read again whose time has come.
+    fn wake(&mut self) {
+        let now = Instant::now();
+        for (_, ids) in self.later.extract_if(.., |(until, _)| *until <= now) {
+            self.again.extend(ids);
+        }
+    }
+}
+
+/// The acknowledgements of a source, over all its connections.
+pub(super) struct Keeper {
+    pub(super) shared: Arc<Mutex<Shared>>,
+    place: Place,
+    retry_delay: Duration,
+    /// The messages that the source has not read yet.
+    lag: Arc<AtomicU64>,
+    /// The batches that are on their way.
+    settling: JoinSet<(Sent, Settlement)>,
+    /// Those that are settled, and not off the server.
+    settled: Vec<Sent>,
+    due: Due,
+}
+
+/// When something is to be done next.
+#[derive(Debug)]
+struct Due {
+    beat: Instant,
+    watch: Instant,
+    scan: Instant,
+    /// Where the search for entries of dead consumers continues.
+    cursor: String,
+}
+
+impl Keeper {
+    pub(super) fn new(place: Place, retry_delay: Duration, lag: Arc<AtomicU64>) -> Self {
+        let now = Instant::now();
+        Self {
+            shared: Arc::default(),
+            place,
+            retry_delay,
+            lag,
+            settling: JoinSet::new(),
+            settled: Vec::new(),
+            due: Due { beat: now, watch: now, scan: now, cursor: "0-0".to_owned() },
+        }
+    }
+
+    /// Acknowledges what is settled, until the news have ended and all is acknowledged.
+    pub(super) async fn keep(
+        &mut self,
+        servers: Servers,
+        out: &SourceOutput,
+        news: mpsc::UnboundedReceiver<News>,
+    ) {
+        let mut link = Link { servers, connection: None, failures: 0, not_before: Instant::now() };
+        if let Err(error) = self.attend(&mut link, out, news).await {
+            self.shared.lock().failed = Some(error);
+        }
+        self.lag.store(0, Relaxed);
+    }
+
+    async fn attend(
+        &mut self,
+        link: &mut Link,
+        out: &SourceOutput,
+        mut news: mpsc::UnboundedReceiver<News>,
+    ) -> Result<(), Error> {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut has_news, mut moved) = (true, Instant::now());
+        loop {
+            tokio::select! {
+                new = news.recv(), if has_news => match new {
+                    Some(News::Sent(sent, settled)) => {
+                        self.settling.spawn(async move { (sent, settled.await) });
+                    }
+                    Some(News::Gone(ids)) => self.settled.push(Sent::Entries(ids)),
+                    Some(News::Failed) => return Ok(()),
+                    None => (has_news, moved) = (false, Instant::now()),
+                },
+                Some(done) = self.settling.join_next() => {
+                    moved = Instant::now();
+                    self.note(done, out);
+                    while let Some(done) = self.settling.try_join_next() {
+                        self.note(done, out);
+                    }
+                    self.acknowledge(link).await?;
+                }
+                _ = look.tick() => {
+                    self.acknowledge(link).await?;
+                    self.shared.lock().wake();
+                    self.look_after(link).await?;
+                    if !has_news && self.is_over(out, moved) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if the source need not wait any longer.
+    fn is_over(&self, out: &SourceOutput, moved: Instant) -> bool {
+        // Messages are acknowledged after a checkpoint.
+        out.save_soon();
+        let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
+        // A later run reads again what the server does not let go now.
+        let removed = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
+        (self.settling.is_empty() && self.settled.is_empty()) || moved.elapsed() >= wait.min(removed)
+    }
+
+    /// Notes how a batch was settled.
+    fn note(&mut self, done: Result<(Sent, Settlement), JoinError>, out: &SourceOutput) {
+        let Ok((sent, settlement)) = done else { return };
+        if settlement.outcome.is_safe() {
+            self.settled.push(sent);
+        } else if !out.is_dry() {
+            self.shared.lock().fail(sent, self.retry_delay);
+        }
+    }
+
+    /// Takes off the server what is settled, as far as the server takes it.
+    async fn acknowledge(&mut self, link: &mut Link) -> Result<(), Error> {
+        while !self.settled.is_empty()
+            && let Some(connection) = link.connection().await?
+        {
+            let rest = self.settled.split_off(self.settled.len().min(AT_ONCE));
+            let taken = std::mem::replace(&mut self.settled, rest);
+            let mut commands = Commands::default();
+            let counts: Vec<usize> =
+                taken.iter().map(|sent| self.place.removal(sent, &mut commands)).collect();
+            let mut replies = Replies::new(connection, commands.count());
+            let mut failed = replies.send(&commands).await.err();
+            let mut refusals = Vec::new();
+            for (sent, count) in taken.into_iter().zip(counts) {
+                let mut is_refused = false;
+                for _ in 0..count {
+                    match replies.next().await {
+                        Ok(Reply::Error(error)) => {
+                            is_refused = true;
+                            refusals.push(error);
+                        }
+                        Ok(_) => {}
+                        Err(error) => failed = failed.or(Some(error)),
+                    }
+                }
+                match is_refused || failed.is_some() {
+                    true => self.not_removed(sent),
+                    false => self.shared.lock().done(&sent),
+                }
+            }
+            for refusal in refusals {
+                link.servers.follow(&refusal);
+                let error = refused("messages cannot be acknowledged", &refusal);
+                if !error.kind().is_temporary() {
+                    return Err(error);
+                }
+                failed = failed.or(Some(error));
+            }
+            if let Some(error) = failed {
+                link.lost(&error);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that nobody knows whether messages are off the server.
+    fn not_removed(&mut self, sent: Sent) {
+        match sent {
+            Sent::Entries(_) => self.settled.push(sent),
+            Sent::Elements(_) | Sent::Head => self.shared.lock().fail(sent, Duration::ZERO),
+        }
+    }
+
+    /// Does what is due by the clock.
+    async fn look_after(&mut self, link: &mut Link) -> Result<(), Error> {
+        let now = Instant::now();
+        let Some(connection) = link.connection().await? else { return Ok(()) };
+        let mut done = Ok(());
+        if let Place::Stream { claim_after, .. } = self.place {
+            if self.due.beat <= now {
+                self.due.beat = now + claim_after / 3;
+                done = self.beat(connection).await;
+            }
+            if done.is_ok() && self.due.scan <= now {
+                self.due.scan = now + (claim_after / 2).min(Duration::from_secs(10));
+                done = self.scan(connection).await;
+            }
+        }
+        if done.is_ok() && self.due.watch <= now {
+            self.due.watch = now + WATCH_EVERY;
+            done = self.watch(connection).await;
+        }
+        match done {
+            Err(error) if error.kind().is_temporary() => {
+                link.lost(&error);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Says of all entries on their way that they are still being processed, so that no other consumer claims
+    /// them.
+    async fn beat(&self, connection: &mut Connection) -> Result<(), Error> {
+        let Place::Stream { key, group, consumer, .. } = &self.place else { return Ok(()) };
+        let open: Vec<String> = self.shared.lock().open.iter().map(ToString::to_string).collect();
+        for ids in open.chunks(IDS) {
+            let mut words = vec![&b"XCLAIM"[..], key.as_bytes(), group.as_bytes(), consumer.as_bytes(), b"0"];
+            words.extend(ids.iter().map(String::as_bytes));
+            words.push(b"JUSTID");
+            accepted(connection.call(&words, Limits::SMALL).await?)?;
+        }
+        Ok(())
+    }
+
+    /// Claims entries that another consumer has had for long, and lets them be read.
+    async fn scan(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        let Place::Stream { key, group, consumer, claim_after } = &self.place else { return Ok(()) };
+        let idle = claim_after.as_millis().to_string();
+        while self.shared.lock().again.len() < WAITING {
+            let words = [
+                &b"XAUTOCLAIM"[..],
+                key.as_bytes(),
+                group.as_bytes(),
+                consumer.as_bytes(),
+                idle.as_bytes(),
+                self.due.cursor.as_bytes(),
+                b"COUNT",
+                SCAN.as_bytes(),
+                b"JUSTID",
+            ];
+            let reply = accepted(connection.call(&words, Limits::SMALL).await?)?;
+            let mut values = reply.list().unwrap_or_default().values.into_iter();
+            let cursor = values.next().and_then(|cursor| Id::read(cursor.text()?));
+            let ids = values.next().and_then(Reply::list).unwrap_or_default().values;
+            let mut shared = self.shared.lock();
+            for id in ids.iter().filter_map(|id| Id::read(id.text()?)) {
+                if !shared.open.contains(&id) {
+                    shared.again.insert(id);
+                }
+            }
+            self.due.cursor = cursor.map_or_else(|| "0-0".to_owned(), |cursor| cursor.to_string());
+            if self.due.cursor == "0-0" {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how many messages the source has not read yet.
+    async fn watch(&self, connection: &mut Connection) -> Result<(), Error> {
+        let lag = match &self.place {
+            Place::Stream { key, group, .. } => {
+                let reply = connection.call(&[b"XINFO", b"GROUPS", key.as_bytes()], Limits::SMALL).await?;
+                lag_of(reply, group.as_bytes())
+            }
+            Place::List { key, .. } => {
+                match connection.call(&[b"LLEN", key.as_bytes()], Limits::SMALL).await? {
+                    Reply::Number(number) => u64::try_from(number).ok(),
+                    _ => None,
+                }
+            }
+        };
+        // A server that does not know it, or does not tell it to this user, leaves the last value.
+        if let Some(lag) = lag {
+            self.lag.store(lag, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the lag of a group from the reply of the server about all groups.
+fn lag_of(reply: Reply, group: &[u8]) -> Option<u64> {
+    for described in reply.list()?.values {
+        let values = described.list()?.values;
+        let value = |name: &[u8]| {
+            let place = values.iter().step_by(2).position(|value| value.text() == Some(name))?;
+            values.get(2 * place + 1)
+        };
+        if value(b"name").and_then(Reply::text) == Some(group) {
+            let Some(Reply::Number(lag)) = value(b"lag") else { return None };
+            return u64::try_from(*lag).ok();
+        }
+    }
+    None
+}
+
+/// Returns a reply that is no error.
+fn accepted(reply: Reply) -> Result<Reply, Error> {
+    match reply {
+        Reply::Error(error) => Err(refused("pending entries cannot be claimed", &error)),
+        reply => Ok(reply),
+    }
+}
+
+impl Place {
+    /// Adds the commands that take messages off the server. Returns how many they are.
+    fn removal(&self, sent: &Sent, commands: &mut Commands) -> usize {
+        let before = commands.count();
+        match (self, sent) {
+            (Self::Stream { key, group, .. }, Sent::Entries(ids)) => {
+                for ids in ids.chunks(IDS) {
+                    commands.begin(3 + ids.len());
+                    [&b"XACK"[..], key.as_bytes(), group.as_bytes()]
+                        .iter()
+                        .for_each(|word| commands.word(word));
+                    ids.iter().for_each(|id| commands.word(id.to_string().as_bytes()));
+                }
+            }
+            (Self::List { processing, .. }, Sent::Elements(elements)) => {
+                for row in 0..elements.len() {
+                    commands.push(&[b"LREM", processing.as_bytes(), b"1", elements.value(row)]);
+                }
+            }
+            (Self::List { processing, .. }, Sent::Head) => {
+                commands.push(&[b"LTRIM", processing.as_bytes(), b"1", b"-1"]);
+            }
+            // A stream has no elements, and a list no entries.
+            _ => {}
+        }
+        commands.count() - before
+    }
+}
+
+/// The connection of a keeper, if there is one.
+struct Link {
+    servers: Servers,
+    connection: Option<Connection>,
+    failures: u32,
+    /// No attempt to connect is made before.
+    not_before: Instant,
+}
+
+impl Link {
+    /// Returns the connection, or a new one. `None` if there is none at the moment.
+    ///
+    /// # Errors
+    /// If there will never be one.
+    async fn connection(&mut self) -> Result<Option<&mut Connection>, Error> {
+        if self.connection.is_none() {
+            if Instant::now() < self.not_before {
+                return Ok(None);
+            }
+            match self.servers.connect().await {
+                Ok(connection) => (self.connection, self.failures) = (Some(connection), 0),
+                Err(error) if error.kind().is_temporary() => self.lost(&error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.connection.as_mut())
+    }
+
+    /// Drops the connection. The next attempt is made after a pause.
+    fn lost(&mut self, error: &Error) {
+        tracing::debug!("acknowledgements wait for a connection: {}", error.full());
+        self.connection = None;
+        self.not_before = Instant::now() + pause(self.failures);
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// The replies to commands, none after an error.
+struct Replies<'a> {
+    connection: &'a mut Connection,
+    left: usize,
+}
+
+impl<'a> Replies<'a> {
+    fn new(connection: &'a mut Connection, left: usize) -> Self {
+        Self { connection, left }
+    }
+
+    async fn send(&mut self, commands: &Commands) -> Result<(), Error> {
+        let sent = self.connection.send(commands).await;
+        if sent.is_err() {
+            self.left = 0;
+        }
+        sent
+    }
+
+    async fn next(&mut self) -> Result<Reply, Error> {
+        if self.left == 0 {
+            return Err(Error::temporary("the connection broke"));
+        }
+        self.left -= 1;
+        let reply = self.connection.reply(Limits::SMALL).await;
+        if reply.is_err() {
+            self.left = 0;
+        }
+        reply
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> Id {
+        Id { milliseconds: number, number: 0 }
+    }
+
+    #[test]
+    fn entries_that_failed_wait_and_are_read_again() {
+        let mut shared = Shared::default();
+        assert!(shared.arrive(id(1)) && shared.arrive(id(2)) && !shared.arrive(id(2)));
+        shared.fail(Sent::Entries(vec![id(1)]), Duration::from_secs(1000));
+        shared.wake();
+        assert!(shared.again.is_empty() && !shared.is_idle());
+        shared.fail(Sent::Entries(vec![id(2)]), Duration::ZERO);
+        shared.wake();
+        assert_eq!(shared.again.iter().copied().collect::<Vec<_>>(), [id(2)]);
+        assert!(shared.arrive(id(2)) && shared.again.is_empty());
+        shared.done(&Sent::Entries(vec![id(2)]));
+        assert!(shared.open.is_empty());
+    }
+
+    #[test]
+    fn what_is_settled_is_taken_off_the_server() {
+        let stream = Place::Stream {
+            key: "s".to_owned(),
+            group: "g".to_owned(),
+            consumer: "c".to_owned(),
+            claim_after: Duration::ZERO,
+        };
+        let list = Place::List { key: "l".to_owned(), processing: "p".to_owned() };
+        let elements = BinaryViewArray::from_iter_values([b"a", b"b"]);
+        let mut commands = Commands::default();
+        assert_eq!(stream.removal(&Sent::Entries(vec![id(1), id(2)]), &mut commands), 1);
+        assert_eq!(list.removal(&Sent::Elements(elements), &mut commands), 2);
+        assert_eq!(list.removal(&Sent::Head, &mut commands), 1);
+        let text = String::from_utf8(commands.bytes().to_vec()).unwrap();
+        let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
+        assert_eq!(words.join(" "), "XACK s g 1-0 2-0 LREM p 1 a LREM p 1 b LTRIM p 1 -1 ");
+    }
+
+    #[test]
+    fn the_lag_is_that_of_the_group() {
+        let text = |text: &str| Reply::Status(text.to_owned());
+        let group = |name: &str, lag| {
+            Reply::List(crate::resp::List {
+                values: vec![text("name"), text(name), text("lag"), lag],
+                is_cut: false,
+            })
+        };
+        let groups = |last| {
+            let values = vec![group("other", Reply::Number(7)), group("g", last)];
+            Reply::List(crate::resp::List { values, is_cut: false })
+        };
+        assert_eq!(lag_of(groups(Reply::Number(5)), b"g"), Some(5));
+        assert_eq!(lag_of(groups(Reply::Null), b"g"), None);
+        assert_eq!(lag_of(Reply::Error("ERR no such key".to_owned()), b"g"), None);
+    }
+}
