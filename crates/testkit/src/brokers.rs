@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Kafka, Nats, NatsMessage, Record};
+use thalweg_testbed::{Kafka, Nats, NatsMessage, Record, Redis};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -25,6 +25,15 @@ pub fn nats() -> io::Result<Arc<Nats>> {
     shared(&SERVER, Nats::start)
 }
 
+/// Returns the server of Redis, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn redis() -> io::Result<Arc<Redis>> {
+    static SERVER: Mutex<Weak<Redis>> = Mutex::new(Weak::new());
+    shared(&SERVER, Redis::start)
+}
+
 fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> io::Result<Arc<T>> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = known.upgrade() {
@@ -35,7 +44,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
     Ok(server)
 }
 
-/// A topic of its own: of Kafka, with one partition, or a stream of NATS, with one subject of the same name.
+/// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; or a
+/// stream or a list of Redis.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -45,6 +55,9 @@ pub struct Topic {
 enum Broker {
     Kafka(Arc<Kafka>),
     Nats(Arc<Nats>),
+    /// A stream.
+    Redis(Arc<Redis>),
+    RedisList(Arc<Redis>),
 }
 
 impl Topic {
@@ -66,11 +79,28 @@ impl Topic {
         Ok(Self { broker: Broker::Nats(nats), name })
     }
 
+    /// Returns a stream of Redis without entries.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_redis() -> io::Result<Self> {
+        Ok(Self { broker: Broker::Redis(redis()?), name: name() })
+    }
+
+    /// Returns a list of Redis without elements.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_redis_list() -> io::Result<Self> {
+        Ok(Self { broker: Broker::RedisList(redis()?), name: name() })
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.address().to_string(),
             Broker::Nats(nats) => nats.address().to_string(),
+            Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
         }
     }
 
@@ -83,6 +113,14 @@ impl Topic {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.store(lines.map(|line| Record::new(name, line))),
             Broker::Nats(nats) => nats.store(lines.map(|line| NatsMessage::new(name, line))),
+            Broker::Redis(redis) => {
+                let lines: Vec<String> = lines.collect();
+                redis.call_all(lines.iter().map(|line| vec!["XADD", name, "*", "payload", line]))
+            }
+            Broker::RedisList(redis) => {
+                let lines: Vec<String> = lines.collect();
+                redis.call_all(lines.iter().map(|line| vec!["RPUSH", name, line]))
+            }
         }
     }
 
@@ -102,6 +140,13 @@ impl Topic {
                 records.iter().for_each(|record| add(record.value.as_deref().unwrap_or_default()));
             }
             Broker::Nats(nats) => nats.messages(&self.name)?.iter().for_each(|message| add(&message.payload)),
+            Broker::Redis(redis) => {
+                redis.payloads(&self.name)?.iter().for_each(|payload| add(payload.as_bytes()));
+            }
+            Broker::RedisList(redis) => {
+                let elements = redis.call(&["LRANGE", &self.name, "0", "-1"])?;
+                elements.texts().iter().for_each(|element| add(element.as_bytes()));
+            }
         }
         Ok(lines)
     }

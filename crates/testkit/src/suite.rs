@@ -12,7 +12,7 @@ use std::time::Instant;
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{broker, nats};
+use crate::brokers::{broker, nats, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -164,7 +164,7 @@ fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet,
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
     let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
-    let _brokers = (needs("kafka").then(broker), needs("nats").then(nats));
+    let _brokers = (needs("kafka").then(broker), needs("nats").then(nats), needs("redis").then(redis));
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {

@@ -40,6 +40,8 @@ mod network;
 mod one_line;
 mod pipes;
 mod planted;
+#[cfg(feature = "redis")]
+mod redis;
 mod running;
 mod secrets;
 mod serving;

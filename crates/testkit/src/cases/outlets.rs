@@ -274,6 +274,16 @@ pub fn of_brokers() -> Vec<Outlet> {
             server: Some(Server::stream),
             ..server("nats, stream", "nats")
         },
+        Outlet {
+            sinks: "out: { redis: { servers: '{address}', command: xadd, key: '{topic}', timeout: 5s } }",
+            server: Some(Server::redis_stream),
+            ..server("redis, stream", "redis")
+        },
+        Outlet {
+            sinks: "out: { redis: { servers: '{address}', command: rpush, key: '{topic}', timeout: 5s } }",
+            server: Some(Server::redis_list),
+            ..server("redis, list", "redis")
+        },
     ]
 }
 

@@ -49,8 +49,8 @@ pub(super) enum Place {
 /// Messages that were sent on together.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// Entries of a stream.
-    Entries(Vec<Id>),
+    /// Entries of a stream, and the partition of the checkpoint that has their ids, until they are acknowledged.
+    Entries { ids: Vec<Id>, partition: Option<Arc<str>> },
     /// Elements of a list.
     Elements(BinaryViewArray),
     /// The first element of the list of those being processed. No other is on its way.
@@ -113,7 +113,7 @@ impl Shared {
     /// Notes that messages are off the server.
     fn done(&mut self, sent: &Sent) {
         match sent {
-            Sent::Entries(ids) => {
+            Sent::Entries { ids, .. } => {
                 for id in ids {
                     self.open.remove(id);
                 }
@@ -127,7 +127,7 @@ impl Shared {
         let until = Instant::now() + delay;
         self.done(&sent);
         match sent {
-            Sent::Entries(ids) => self.later.push((until, ids)),
+            Sent::Entries { ids, .. } => self.later.push((until, ids)),
             Sent::Elements(_) | Sent::Head => (self.is_stale, self.stale_until) = (true, Some(until)),
         }
     }
@@ -179,6 +179,12 @@ impl Keeper {
         }
     }
 
+    /// Notes entries that the checkpoint of an earlier run covers. They are acknowledged, and not sent on again.
+    pub(super) fn know(&mut self, ids: Vec<Id>, partition: Arc<str>) {
+        self.shared.lock().open.extend(ids.iter().copied());
+        self.settled.push(Sent::Entries { ids, partition: Some(partition) });
+    }
+
     /// Acknowledges what is settled, until the news have ended and all is acknowledged.
     pub(super) async fn keep(
         &mut self,
@@ -208,7 +214,7 @@ impl Keeper {
                     Some(News::Sent(sent, settled)) => {
                         self.settling.spawn(async move { (sent, settled.await) });
                     }
-                    Some(News::Gone(ids)) => self.settled.push(Sent::Entries(ids)),
+                    Some(News::Gone(ids)) => self.settled.push(Sent::Entries { ids, partition: None }),
                     Some(News::Failed) => return Ok(()),
                     None => (has_news, moved) = (false, Instant::now()),
                 },
@@ -218,10 +224,10 @@ impl Keeper {
                     while let Some(done) = self.settling.try_join_next() {
                         self.note(done, out);
                     }
-                    self.acknowledge(link).await?;
+                    self.acknowledge(link, out).await?;
                 }
                 _ = look.tick() => {
-                    self.acknowledge(link).await?;
+                    self.acknowledge(link, out).await?;
                     self.shared.lock().wake();
                     self.look_after(link).await?;
                     if !has_news && self.is_over(out, moved) {
@@ -239,7 +245,7 @@ impl Keeper {
         let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
         // A later run reads again what the server does not let go now.
         let removed = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
-        (self.settling.is_empty() && self.settled.is_empty()) || moved.elapsed() >= wait.min(removed)
+        (self.settling.is_empty() && (self.settled.is_empty() || out.is_dry())) || moved.elapsed() >= wait.min(removed)
     }
 
     /// Notes how a batch was settled.
@@ -247,14 +253,19 @@ impl Keeper {
         let Ok((sent, settlement)) = done else { return };
         if settlement.outcome.is_safe() {
             self.settled.push(sent);
-        } else if !out.is_dry() {
+        } else if out.is_dry() {
+            // It stays at the server, for the next run.
+            self.shared.lock().done(&sent);
+        } else {
             self.shared.lock().fail(sent, self.retry_delay);
         }
     }
 
     /// Takes off the server what is settled, as far as the server takes it.
-    async fn acknowledge(&mut self, link: &mut Link) -> Result<(), Error> {
+    async fn acknowledge(&mut self, link: &mut Link, out: &SourceOutput) -> Result<(), Error> {
+        // A dry run leaves to the next one what an earlier one did not acknowledge.
         while !self.settled.is_empty()
+            && !out.is_dry()
             && let Some(connection) = link.connection().await?
         {
             let rest = self.settled.split_off(self.settled.len().min(AT_ONCE));
@@ -279,7 +290,7 @@ impl Keeper {
                 }
                 match is_refused || failed.is_some() {
                     true => self.not_removed(sent),
-                    false => self.shared.lock().done(&sent),
+                    false => self.removed(&sent, out),
                 }
             }
             for refusal in refusals {
@@ -298,10 +309,18 @@ impl Keeper {
         Ok(())
     }
 
+    /// Notes that messages are off the server. A later run need not know them.
+    fn removed(&self, sent: &Sent, out: &SourceOutput) {
+        self.shared.lock().done(sent);
+        if let Sent::Entries { partition: Some(partition), .. } = sent {
+            out.forget(partition);
+        }
+    }
+
     /// Notes that nobody knows whether messages are off the server.
     fn not_removed(&mut self, sent: Sent) {
         match sent {
-            Sent::Entries(_) => self.settled.push(sent),
+            Sent::Entries { .. } => self.settled.push(sent),
             Sent::Elements(_) | Sent::Head => self.shared.lock().fail(sent, Duration::ZERO),
         }
     }
@@ -433,7 +452,7 @@ impl Place {
     fn removal(&self, sent: &Sent, commands: &mut Commands) -> usize {
         let before = commands.count();
         match (self, sent) {
-            (Self::Stream { key, group, .. }, Sent::Entries(ids)) => {
+            (Self::Stream { key, group, .. }, Sent::Entries { ids, .. }) => {
                 for ids in ids.chunks(IDS) {
                     commands.begin(3 + ids.len());
                     [&b"XACK"[..], key.as_bytes(), group.as_bytes()]
@@ -534,18 +553,22 @@ mod tests {
         Id { milliseconds: number, number: 0 }
     }
 
+    fn entries(numbers: &[u64]) -> Sent {
+        Sent::Entries { ids: numbers.iter().map(|number| id(*number)).collect(), partition: None }
+    }
+
     #[test]
     fn entries_that_failed_wait_and_are_read_again() {
         let mut shared = Shared::default();
         assert!(shared.arrive(id(1)) && shared.arrive(id(2)) && !shared.arrive(id(2)));
-        shared.fail(Sent::Entries(vec![id(1)]), Duration::from_secs(1000));
+        shared.fail(entries(&[1]), Duration::from_secs(1000));
         shared.wake();
         assert!(shared.again.is_empty() && !shared.is_idle());
-        shared.fail(Sent::Entries(vec![id(2)]), Duration::ZERO);
+        shared.fail(entries(&[2]), Duration::ZERO);
         shared.wake();
         assert_eq!(shared.again.iter().copied().collect::<Vec<_>>(), [id(2)]);
         assert!(shared.arrive(id(2)) && shared.again.is_empty());
-        shared.done(&Sent::Entries(vec![id(2)]));
+        shared.done(&entries(&[2]));
         assert!(shared.open.is_empty());
     }
 
@@ -560,7 +583,7 @@ mod tests {
         let list = Place::List { key: "l".to_owned(), processing: "p".to_owned() };
         let elements = BinaryViewArray::from_iter_values([b"a", b"b"]);
         let mut commands = Commands::default();
-        assert_eq!(stream.removal(&Sent::Entries(vec![id(1), id(2)]), &mut commands), 1);
+        assert_eq!(stream.removal(&entries(&[1, 2]), &mut commands), 1);
         assert_eq!(list.removal(&Sent::Elements(elements), &mut commands), 2);
         assert_eq!(list.removal(&Sent::Head, &mut commands), 1);
         let text = String::from_utf8(commands.bytes().to_vec()).unwrap();

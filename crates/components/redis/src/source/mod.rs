@@ -43,8 +43,8 @@ const PENDING: [usize; 2] = [1000, 50_000];
 /// acknowledged when it is delivered, or rejected and kept with its reason. Run the same configuration several
 /// times, each with its own `consumer`, and the server divides the entries among the runs. A run that is
 /// started again first reads what it had not acknowledged. The entries of a run that does not come back go to
-/// the others after `claim_after`. So none is lost, and those that were not acknowledged come again. This
-/// needs Redis 6.2 or later.
+/// the others after `claim_after`. So none is lost. With `--state`, an entry that the checkpoint covers
+/// and that the server delivers again is not sent on a second time. This needs Redis 6.2 or later.
 ///
 /// With `list`, each element is moved to a list of this `consumer` (`processing_list`), and removed from there
 /// when it is delivered. A run that is started again first reads what it finds there. No other run does: start
@@ -331,6 +331,11 @@ impl SourceConfig for RedisSource {
         false
     }
 
+    // It acknowledges only what a saved checkpoint covers, and a checkpoint has what is not acknowledged.
+    fn rereads(&self) -> bool {
+        self.kind() == Kind::Stream
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let fetch_bytes = self.fetch_bytes(context);
         let most = (context.memory.budget().limit() / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
@@ -359,6 +364,7 @@ impl SourceConfig for RedisSource {
                 most,
                 servers: None,
                 keeper,
+                next: None,
             })));
         }
         if let Some(key) = &self.list {

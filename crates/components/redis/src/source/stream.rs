@@ -4,12 +4,16 @@
 //! restarted; or from a consumer that is dead. The server tells the ids of the last two kinds, and a command
 //! reads entries by their ids ([`Reader::claim`]). That command also reads what failed, and what had no room
 //! in a reply.
+//!
+//! A checkpoint has the ids of the entries that it covers and that the server may deliver again. A resumed run
+//! acknowledges them without sending them on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use thalweg_engine::{Error, SourceOutput};
+use serde_json::Value;
+use thalweg_engine::{Checkpoint, Error, SourceOutput};
 use tokio::sync::mpsc;
 
 use super::keeper::{Keeper, News, Sent, Shared};
@@ -43,6 +47,8 @@ pub(super) struct Stream {
     pub(super) most: usize,
     pub(super) servers: Option<Servers>,
     pub(super) keeper: Keeper,
+    /// The number of the next partition. None before the first run.
+    pub(super) next: Option<u64>,
 }
 
 impl Stream {
@@ -60,8 +66,23 @@ impl Stream {
         ended
     }
 
+    /// Notes what the checkpoint of an earlier run covers. Returns the number of the first partition of this
+    /// run, which is at random: partitions of other runs may be left.
+    fn recall(&mut self, out: &SourceOutput) -> u64 {
+        let prefix = prefix(self.key.as_bytes(), self.group.as_bytes());
+        for partition in out.partitions().into_iter().filter(|partition| partition.starts_with(&prefix)) {
+            let saved = out.saved(&partition);
+            let texts = saved.as_ref().and_then(Value::as_array).into_iter().flatten();
+            let ids = texts.filter_map(|text| text.as_str()?.parse().ok()).collect();
+            self.keeper.know(ids, partition);
+        }
+        fastrand::u64(..)
+    }
+
     async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
         let connection = servers.connect().await?;
+        let first = self.next.take().unwrap_or_else(|| self.recall(out));
+        let next = self.next.insert(first);
         let (tell, news) = mpsc::unbounded_channel();
         let mut positions = out.clone();
         positions.end();
@@ -83,6 +104,7 @@ impl Stream {
             average: FIRST,
             alone: 0,
             own: Some(Id { milliseconds: 0, number: 0 }),
+            next,
         };
         let keeping = self.keeper.keep(for_keeper, &positions, news);
         tokio::join!(reader.run(out), keeping).0
@@ -108,6 +130,8 @@ struct Reader<'a> {
     alone: usize,
     /// The pending entries of this consumer are looked up from this id on. None if all are known.
     own: Option<Id>,
+    /// The number of the next partition of the checkpoint.
+    next: &'a mut u64,
 }
 
 impl Reader<'_> {
@@ -132,7 +156,7 @@ impl Reader<'_> {
             if !entries.is_empty() {
                 self.pass_on(&entries, out).await?;
                 active = Instant::now();
-            } else if self.is_done(active).await? {
+            } else if self.is_done(active, out).await? {
                 break;
             }
         }
@@ -353,7 +377,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn pass_on(&self, entries: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
+    async fn pass_on(&mut self, entries: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
         let mut rest = entries;
         let mut sent = Ok(());
         while !rest.is_empty() && !out.is_stopping() {
@@ -370,26 +394,30 @@ impl Reader<'_> {
         sent
     }
 
-    async fn send(&self, batch: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
-        let received = self.messages.received(batch, out).await?;
+    async fn send(&mut self, batch: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
+        let mut received = self.messages.received(batch, out).await?;
+        let ids: Vec<Id> = batch.iter().filter_map(|message| message.id).collect();
+        let partition: Arc<str> = format!("{}{:016x}", prefix(self.key, self.group), *self.next).into();
+        *self.next = self.next.wrapping_add(1);
+        let offset = ids.iter().map(ToString::to_string).collect();
+        received.reading.checkpoint = Some(Checkpoint { partition: partition.clone(), offset });
         let settled = match self.messages.rejected(batch) {
             None => out.send_acked(received).await?,
             Some(reason) => out.reject_acked(received, vec![reason]).await?,
         };
-        let ids = batch.iter().filter_map(|message| message.id).collect();
-        self.tell(News::Sent(Sent::Entries(ids), settled));
+        self.tell(News::Sent(Sent::Entries { ids, partition: Some(partition) }, settled));
         Ok(())
     }
 
     /// True if the source is to end: the group has delivered all, and all is acknowledged.
-    async fn is_done(&mut self, active: Instant) -> Result<bool, Error> {
-        let is_idle = |idle: Duration| active.elapsed() >= idle;
-        if !self.config.end_after_idle.is_some_and(|idle| is_idle(idle.duration())) {
+    async fn is_done(&mut self, active: Instant, out: &SourceOutput) -> Result<bool, Error> {
+        if !self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= idle.duration()) {
             return Ok(false);
         }
-        let is_known = self.own.is_none() && self.shared.lock().is_idle();
-        if !is_known {
-            return Ok(false);
+        let is_idle = self.own.is_none() && self.shared.lock().is_idle();
+        // A dry run acknowledges nothing.
+        if !is_idle || out.is_dry() {
+            return Ok(is_idle);
         }
         let words: [&[u8]; 3] = [b"XPENDING", self.key, self.group];
         let pending = self.call(&words, Limits::SMALL).await?;
@@ -400,6 +428,12 @@ impl Reader<'_> {
         // The other task ends after this one.
         let _ = self.tell.send(news);
     }
+}
+
+/// Returns the beginning of the names of partitions. Each batch is a partition of its own, because batches are
+/// acknowledged in any order.
+fn prefix(key: &[u8], group: &[u8]) -> String {
+    format!("{}/{}/", String::from_utf8_lossy(key), String::from_utf8_lossy(group))
 }
 
 /// What was read of an entry.
