@@ -44,8 +44,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
     Ok(server)
 }
 
-/// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; or a
-/// stream or a list of Redis.
+/// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; or
+/// a stream or a list of Redis.
 pub struct Topic {
     broker: Broker,
     /// Its name.

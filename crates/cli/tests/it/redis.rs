@@ -129,7 +129,7 @@ fn a_sink_waits_for_a_redis_server_that_is_down_without_loss_and_within_the_memo
     let ended = common::said(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let stored = redis.call(&["LRANGE", "l", "0", "-1"]).unwrap().texts();
-    // What was sent when a connection broke is there twice.
+    // A message that was sent when a connection broke may be there twice.
     let mut seen = BTreeSet::new();
     let numbers = stored.iter().map(|line| line[..8].parse::<u32>().unwrap());
     let first: Vec<u32> = numbers.filter(|number| seen.insert(*number)).collect();

@@ -1,7 +1,7 @@
 //! A connection to a server, and the servers to which one may be opened.
 //!
-//! Commands are written and their replies read in order. After an error the connection is of no use any more:
-//! nobody knows to which command the next reply belongs. Its holder drops it and connects again.
+//! Commands are written and their replies read in order. After an error no client knows to which command the
+//! next reply belongs. So the connection is of no use any more: its holder drops it and connects again.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Servers {
         Ok(Self { dials: options.dials()?, options: options.clone(), node: None })
     }
 
-    /// Connects to the node that [`Self::follow`] was told, or to the first server that answers.
+    /// Connects to the node that [`Self::follow`] learned, or to the first server that answers.
     ///
     /// # Errors
     /// If none answers, or the user is refused.

@@ -33,8 +33,8 @@ pub struct ServerOptions {
     /// The name of this program in the server's list of clients. The default is `thalweg`.
     #[serde(default = "thalweg")]
     pub(crate) client_id: String,
-    /// How long connecting may take, and how long the server may take for an answer. After that the
-    /// component connects again. The default is 30 s.
+    /// How long connecting may take, and how long the server may take for an answer. After that the component
+    /// connects again. The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     pub(crate) timeout: TimeSpan,
 }

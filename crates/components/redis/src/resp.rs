@@ -136,7 +136,7 @@ impl Reply {
     }
 }
 
-/// What is kept of a reply.
+/// The parts of a reply that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// The longest text, in bytes. Of a longer one the first [`KEPT`] bytes are kept.

@@ -26,7 +26,7 @@ pub(super) const TARGET: Target = Target {
     run,
 };
 
-/// What is kept of a reply: of a text, and of all.
+/// The bytes that are kept of a text, and of a reply.
 const LIMITS: [(usize, usize); 3] = [(1 << 20, 1 << 20), (8, 400), (0, 0)];
 
 fn run(bytes: &[u8]) {

@@ -3,8 +3,8 @@
 //! A batch of the engine is sent as a whole, in pipelines. It is durable when the server has answered each of
 //! its commands. One batch is on its way at a time, so order is kept.
 //!
-//! One component with a `command` was preferred to one for each: keys, values, users and failures are the same
-//! for all. A list of words as the command, with columns in them, was rejected: most commands cannot be
+//! One component with a `command` was preferred to one for each: keys, values, users and failures are the
+//! same for all. A list of words as the command, with columns in them, was rejected: most commands cannot be
 //! repeated, or have answers that say nothing of a single message.
 
 mod answer;

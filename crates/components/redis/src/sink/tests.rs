@@ -93,7 +93,12 @@ async fn each_command_writes_its_kind_of_value_and_what_is_refused_has_the_reaso
         ("command: rpush, key: 'r{k}'", None, &["LRANGE", "ra", "0", "-1"], &["1", "3"]),
         ("command: lpush, key: 'l{k}'", None, &["LRANGE", "la", "0", "-1"], &["3", "1"]),
         ("command: sadd, key: '{k}', value: 'v{k}'", Some(wrong), &["GET", "text"], &["x"]),
-        ("command: zadd, key: z, score: '{payload}', value: '{k}'", None, &["ZRANGE", "z", "0", "-1"], &["text", "a"]),
+        (
+            "command: zadd, key: z, score: '{payload}', value: '{k}'",
+            None,
+            &["ZRANGE", "z", "0", "-1"],
+            &["text", "a"],
+        ),
         ("command: xadd, key: x, fields: { n: '{k}' }, max_length: 100", None, &["XLEN", "x"], &[]),
     ] {
         let yaml = format!("{{ servers: '{}', {options} }}", redis.address());
@@ -180,6 +185,20 @@ async fn a_batch_waits_for_a_server_that_is_away_and_is_stored_in_order() {
     let mut seen = BTreeSet::new();
     let first: Vec<String> = stored.into_iter().filter(|line| seen.insert(line.clone())).collect();
     assert_eq!(first, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_published_message_is_at_its_subscribers_when_it_is_acknowledged() {
+    let redis = Redis::start().unwrap();
+    let mut subscriber = redis.client().unwrap();
+    block_in_place(|| subscriber.call(&["SUBSCRIBE", "a"]).unwrap());
+    let yaml = format!("{{ servers: '{}', command: publish, key: '{{k}}' }}", redis.address());
+    let rows = [("a", "first"), ("b", "not heard"), ("a", "last")];
+    assert!(testing::write_all::<RedisSink>(&yaml, [batch_of(&rows)]).await.unwrap().is_empty());
+    for expected in ["first", "last"] {
+        let message = block_in_place(|| subscriber.answer().unwrap());
+        assert_eq!(message.texts(), ["message", "a", expected]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

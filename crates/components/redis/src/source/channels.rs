@@ -111,8 +111,8 @@ impl Channels {
         Ok(messages)
     }
 
-    /// Returns the message in a reply: `message`, the channel and the payload; or `pmessage`, the pattern, the
-    /// channel and the payload.
+    /// Returns the message in a reply: `message`, the channel and the payload; or `pmessage`, the pattern,
+    /// the channel and the payload.
     fn message(&self, reply: Reply) -> Option<Incoming> {
         let mut values = reply.list()?.values.into_iter();
         let kind = values.next()?;

@@ -1,9 +1,10 @@
-//! Acknowledgements: what is settled is taken off the server, while the other task of the source reads on.
+//! Acknowledgements: messages that are settled are taken off the server, while the other task of the source
+//! reads on.
 //!
 //! The keeper has a connection of its own, because the reading one waits for messages. It connects again by
-//! itself. An acknowledgement of entries may be repeated, so one without a reply is sent again. The removal of
-//! an element of a list may not: it would remove another element of the same content, which may be on its way.
-//! What such a removal was for is found out from the list itself ([`Shared::is_stale`]).
+//! itself. An acknowledgement of entries may be repeated, so one without a reply is sent again. The removal
+//! of an element of a list may not: it would remove another element of the same content, which may be on its
+//! way. The list itself then tells whether the element was removed ([`Shared::is_stale`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ pub(super) enum Place {
 /// Messages that were sent on together.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// Entries of a stream, and the partition of the checkpoint that has their ids, until they are acknowledged.
+    /// Entries of a stream, and the partition of the checkpoint that has their ids, until they are
+    /// acknowledged.
     Entries { ids: Vec<Id>, partition: Option<Arc<str>> },
     /// Elements of a list.
     Elements(BinaryViewArray),
@@ -67,7 +69,7 @@ pub(super) enum News {
     Failed,
 }
 
-/// What the two tasks of a source know of its messages.
+/// The messages of a source, as its two tasks know them.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// The entries that were received and not acknowledged.
@@ -179,7 +181,8 @@ impl Keeper {
         }
     }
 
-    /// Notes entries that the checkpoint of an earlier run covers. They are acknowledged, and not sent on again.
+    /// Notes entries that the checkpoint of an earlier run covers. They are acknowledged, and not sent on
+    /// again.
     pub(super) fn know(&mut self, ids: Vec<Id>, partition: Arc<str>) {
         self.shared.lock().open.extend(ids.iter().copied());
         self.settled.push(Sent::Entries { ids, partition: Some(partition) });
@@ -245,7 +248,8 @@ impl Keeper {
         let wait = SETTLE_WAIT[usize::from(!out.is_stopping())];
         // A later run reads again what the server does not let go now.
         let removed = if self.settling.is_empty() { SETTLE_WAIT[0] } else { wait };
-        (self.settling.is_empty() && (self.settled.is_empty() || out.is_dry())) || moved.elapsed() >= wait.min(removed)
+        (self.settling.is_empty() && (self.settled.is_empty() || out.is_dry()))
+            || moved.elapsed() >= wait.min(removed)
     }
 
     /// Notes how a batch was settled.
@@ -317,7 +321,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that nobody knows whether messages are off the server.
+    /// Notes that messages may or may not be off the server.
     fn not_removed(&mut self, sent: Sent) {
         match sent {
             Sent::Entries { .. } => self.settled.push(sent),

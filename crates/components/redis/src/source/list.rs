@@ -1,7 +1,7 @@
 //! The elements of a list, each of which is moved to a second list until it is settled.
 //!
-//! The second list belongs to this consumer alone. After a restart, and whenever nobody knows what became of an
-//! element, that list is read from its beginning before any further element is taken: see
+//! The second list belongs to this consumer alone. After a restart, and whenever the fate of an element is
+//! unknown, that list is read from its beginning before any further element is taken: see
 //! [`Reader::recover`]. It has then only what is not on its way.
 
 use std::sync::Arc;
@@ -246,8 +246,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Sends on what the list of those being processed has, part by part: the next part when the one before is
-    /// off the server. An element that is too large is a part of its own.
+    /// Sends on what the list of those being processed has, part by part: the next part when the one before
+    /// is off the server. An element that is too large is a part of its own.
     async fn recover(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut is_alone = false;
         while self.is_quiet(out).await {

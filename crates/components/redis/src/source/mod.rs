@@ -40,19 +40,21 @@ const PENDING: [usize; 2] = [1000, 50_000];
 /// Reads messages of Redis or Valkey: a stream, a list, or channels.
 ///
 /// With `stream`, the source is a consumer of a `group`, which is created unless it exists. An entry is
-/// acknowledged when it is delivered, or rejected and kept with its reason. Run the same configuration several
-/// times, each with its own `consumer`, and the server divides the entries among the runs. A run that is
-/// started again first reads what it had not acknowledged. The entries of a run that does not come back go to
-/// the others after `claim_after`. So none is lost. With `--state`, an entry that the checkpoint covers
+/// acknowledged when it is delivered, or rejected and kept with its reason. Run the same configuration
+/// several times, each with its own `consumer`, and the server divides the entries among the runs. A run that
+/// is started again first reads what it had not acknowledged. The entries of a run that does not come back go
+/// to the others after `claim_after`. So none is lost. With `--state`, an entry that the checkpoint covers
 /// and that the server delivers again is not sent on a second time. This needs Redis 6.2 or later.
 ///
-/// With `list`, each element is moved to a list of this `consumer` (`processing_list`), and removed from there
-/// when it is delivered. A run that is started again first reads what it finds there. No other run does: start
-/// a dead one again under the same name. No two runs may have the same name. This needs Redis 6.2 or later.
+/// With `list`, each element is moved to a list of this `consumer` (`processing_list`), and removed from
+/// there when it is delivered. A run that is started again first reads what it finds there. No other run
+/// does: start a dead one again under the same name. No two runs may have the same name. This needs Redis 6.2
+/// or later.
 ///
 /// With `channels` or `patterns`, the source subscribes to them. Such messages are delivered at most once:
-/// those are lost that are sent while the source does not run or has no connection, that are on their way when
-/// it is killed, or that arrive so much faster than they are delivered that the server cuts the connection.
+/// those are lost that are sent while the source does not run or has no connection, that are on their way
+/// when it is killed, or that arrive so much faster than they are delivered that the server cuts the
+/// connection.
 ///
 /// `meta.path` is the key of the stream or list, or the channels. If the server is a node of a cluster that
 /// does not have the key, the source goes to the node that has it.
@@ -79,8 +81,8 @@ pub struct RedisSource {
     /// should have the same value. The default is 1 minute.
     #[serde(default = "one_minute")]
     claim_after: TimeSpan,
-    /// The field of an entry that is the payload. An entry without it has all its fields as payload, as a JSON
-    /// object. The default is `payload`.
+    /// The field of an entry that is the payload. An entry without it has all its fields as payload, as a
+    /// JSON object. The default is `payload`.
     #[serde(default = "payload")]
     payload_field: String,
     /// The key of the list to read.
@@ -321,7 +323,7 @@ impl SourceConfig for RedisSource {
         false
     }
 
-    // What was not acknowledged, or not removed from the second list, is read again.
+    // Messages that were not acknowledged, or not removed from the second list, are read again.
     fn resends(&self) -> bool {
         self.kind() != Kind::Channels
     }

@@ -5,8 +5,8 @@
 //! reads entries by their ids ([`Reader::claim`]). That command also reads what failed, and what had no room
 //! in a reply.
 //!
-//! A checkpoint has the ids of the entries that it covers and that the server may deliver again. A resumed run
-//! acknowledges them without sending them on.
+//! A checkpoint has the ids of the entries that it covers and that the server may deliver again. A resumed
+//! run acknowledges them without sending them on.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,7 +31,7 @@ const ENTRY: usize = 512;
 const FIRST: usize = 1 << 10;
 /// The number of pending entries that are looked up at once.
 const PAGE: usize = 1000;
-/// What the server writes as the id of entries that no consumer has had.
+/// The id that stands for all entries that no consumer has had.
 const NEW: &[u8] = b">";
 
 /// Reads a stream.
@@ -430,13 +430,13 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the beginning of the names of partitions. Each batch is a partition of its own, because batches are
-/// acknowledged in any order.
+/// Returns the beginning of the names of partitions. Each batch is a partition of its own, because batches
+/// are acknowledged in any order.
 fn prefix(key: &[u8], group: &[u8]) -> String {
     format!("{}/{}/", String::from_utf8_lossy(key), String::from_utf8_lossy(group))
 }
 
-/// What was read of an entry.
+/// An entry as it was read.
 enum Read {
     Message(Incoming),
     /// It is deleted, and still pending.

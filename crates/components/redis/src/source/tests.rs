@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use thalweg_engine::{Component, Error, Source, SourceConfig, SourceOutput};
 use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, refused, rows};
+use thalweg_engine::{Component, Error, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Redis, RedisValue};
 
@@ -115,10 +115,16 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ servers: h, list: l, group: g }", "Only a stream has groups."),
         ("{ servers: h, channels: c, take_from: right }", "Only a list has two sides."),
         ("{ servers: h, list: l, start: new }", "Only a group of a stream has a beginning."),
-        ("{ servers: h, list: l, processing_list: l }", "The elements on their way are in a list of their own."),
+        (
+            "{ servers: h, list: l, processing_list: l }",
+            "The elements on their way are in a list of their own.",
+        ),
         ("{ servers: h, channels: c, processing_list: l }", "Only elements of a list are moved."),
         ("{ servers: h, channels: c, fields: [id] }", "A message has no `id`."),
-        ("{ servers: h, stream: s, group: g, claim_after: 1ms }", "A consumer needs more time for a sign of life."),
+        (
+            "{ servers: h, stream: s, group: g, claim_after: 1ms }",
+            "A consumer needs more time for a sign of life.",
+        ),
     ] {
         assert_eq!(messages(options::<RedisSource>(yaml).check()), [expected], "{yaml}");
     }
@@ -128,10 +134,12 @@ fn options_that_cannot_work_are_mistakes() {
 
 #[test]
 fn elements_on_their_way_are_where_a_cluster_keeps_the_list() {
-    let processing = |list: &str| {
-        options::<RedisSource>("{ servers: h, list: l, consumer: c }").processing(list).unwrap()
-    };
-    assert_eq!((processing("a"), processing("{a}b")), ("{a}:processing:c".into(), "{a}b:processing:c".into()));
+    let processing =
+        |list: &str| options::<RedisSource>("{ servers: h, list: l, consumer: c }").processing(list).unwrap();
+    assert_eq!(
+        (processing("a"), processing("{a}b")),
+        ("{a}:processing:c".into(), "{a}b:processing:c".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,8 +222,10 @@ async fn only_settled_entries_are_acknowledged_and_others_are_not_claimed_meanwh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again() {
     let redis = numbered(3);
-    let yaml =
-        format!("{{ servers: '{}', stream: s, group: g, consumer: a, end_after_idle: 300ms }}", redis.address());
+    let yaml = format!(
+        "{{ servers: '{}', stream: s, group: g, consumer: a, end_after_idle: 300ms }}",
+        redis.address()
+    );
     let source = start(&yaml, 1 << 16);
     let batch = take(&source, Duration::from_secs(30)).await.unwrap();
     assert_eq!(numbers_of(&batch), [0, 1, 2]);
@@ -244,8 +254,10 @@ async fn entries_that_have_no_room_beside_others_are_read_and_deleted_ones_are_l
         redis.call_all(large.iter().map(|text| vec!["RPUSH", "l", text])).unwrap();
     });
     for input in ["stream: s, group: g, claim_after: 1s", "list: l"] {
-        let yaml =
-            format!("{{ servers: '{}', {input}, fetch_size: 16KiB, end_after_idle: 300ms }}", redis.address());
+        let yaml = format!(
+            "{{ servers: '{}', {input}, fetch_size: 16KiB, end_after_idle: 300ms }}",
+            redis.address()
+        );
         let sent = testing::read_all::<RedisSource>(&yaml, 1 << 16).await;
         assert!(sent.result.is_none(), "{input}: {:?}", sent.result);
         let mut found = sent.payloads();
@@ -354,7 +366,7 @@ async fn processes_that_share_a_list_lose_no_element() {
     let input = |run| format!("list: l, consumer: 'c{run}'");
     let (redis, repeated) = disturbed(redis, input, count).await;
     assert!(repeated < count, "{repeated}");
-    // What a broken connection left there is read by a later run.
+    // Elements that a broken connection left there are read by a later run.
     for run in 0..2 {
         let yaml = format!(
             "{{ servers: '{}', list: l, consumer: 'c{run}', end_after_idle: 100ms }}",
@@ -376,22 +388,27 @@ async fn channels_are_heard_while_the_source_runs_also_after_the_server_was_away
     for round in 0..2_u32 {
         // The server says how many subscribers a channel has.
         let begun = Instant::now();
-        while call(&redis, &["PUBSUB", "NUMSUB", "a"]) != RedisValue::List(vec![text("a"), RedisValue::Number(1)])
+        while call(&redis, &["PUBSUB", "NUMSUB", "a"])
+            != RedisValue::List(vec![text("a"), RedisValue::Number(1)])
             || call(&redis, &["PUBSUB", "NUMPAT"]) != RedisValue::Number(1)
         {
             assert!(begun.elapsed() < Duration::from_secs(60), "the source does not subscribe");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let channels = ["a", "b", "news.x", "other"];
-        let sent: Vec<(String, &str)> =
-            (0..40).map(|number| ((100 * round + number).to_string(), channels[number as usize % 4])).collect();
+        let sent: Vec<(String, &str)> = (0..40)
+            .map(|number| ((100 * round + number).to_string(), channels[number as usize % 4]))
+            .collect();
         block_in_place(|| {
-            redis.call_all(sent.iter().map(|(number, channel)| vec!["PUBLISH", *channel, number.as_str()])).unwrap();
+            redis
+                .call_all(sent.iter().map(|(number, channel)| vec!["PUBLISH", *channel, number.as_str()]))
+                .unwrap();
         });
         let mut found = Vec::new();
         while found.len() < 30 {
             let batch = take(&source, Duration::from_secs(30)).await.unwrap();
-            let shown = rows(batch.fields()).into_iter().map(|row| row["channel"].as_str().unwrap().to_owned());
+            let shown =
+                rows(batch.fields()).into_iter().map(|row| row["channel"].as_str().unwrap().to_owned());
             found.extend(payloads(&batch).into_iter().zip(shown));
             batch.settle(Outcome::Delivered);
         }
