@@ -52,8 +52,8 @@ impl Nodes {
             Some(at) => self.others.remove(at),
         };
         let usable = match known {
-            Some(mut known) if known.is_usable().await => Some(known),
-            _ => None,
+            Some(mut known) => known.is_usable().await.then_some(known),
+            None => None,
         };
         match (at, usable) {
             (None, Some(usable)) => Ok(self.first.insert(usable)),

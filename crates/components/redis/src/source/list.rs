@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use thalweg_engine::{Error, SourceOutput};
 use tokio::sync::mpsc;
 
-use super::keeper::{Keeper, News, Sent, Shared};
+use super::keeper::{Keeper, News};
 use super::messages::{Incoming, Messages};
+use super::pending::{Sent, Shared};
 use super::{POLL, RedisSource};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};

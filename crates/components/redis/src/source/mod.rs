@@ -7,6 +7,7 @@ mod channels;
 mod keeper;
 mod list;
 mod messages;
+mod pending;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,9 +25,10 @@ use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, So
 use crate::id::Id;
 use crate::options::ServerOptions;
 use channels::Channels;
-use keeper::{Keeper, Place};
+use keeper::Keeper;
 use list::Elements;
 use messages::{Field, Kind, Messages};
+use pending::Place;
 use stream::Stream;
 
 /// How long the source waits for messages before it looks whether it is to end.

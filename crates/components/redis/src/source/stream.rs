@@ -16,8 +16,9 @@ use serde_json::Value;
 use thalweg_engine::{Checkpoint, Error, SourceOutput};
 use tokio::sync::mpsc;
 
-use super::keeper::{Keeper, News, Sent, Shared};
+use super::keeper::{Keeper, News};
 use super::messages::{Incoming, Messages};
+use super::pending::{Sent, Shared};
 use super::{POLL, RedisSource};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;

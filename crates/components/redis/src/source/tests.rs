@@ -244,7 +244,7 @@ async fn what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_that_have_no_room_beside_others_are_read_and_deleted_ones_are_left_out() {
     let redis = Redis::start().unwrap();
-    let large: Vec<String> = (0..20).map(|number| format!("{number:0100000}")).collect();
+    let large: Vec<String> = (0..20).map(|number| format!("{number:060000}")).collect();
     block_in_place(|| {
         redis.call(&["XADD", "s", "1-1", "payload", "deleted"]).unwrap();
         redis.call(&["XGROUP", "CREATE", "s", "g", "0"]).unwrap();
