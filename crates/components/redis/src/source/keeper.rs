@@ -172,6 +172,7 @@ impl Keeper {
         // A dry run leaves to the next one what an earlier one did not acknowledge.
         while !self.settled.is_empty()
             && !out.is_dry()
+            && !self.shared.lock().is_held
             && let Some(connection) = link.connection().await?
         {
             let rest = self.settled.split_off(self.settled.len().min(AT_ONCE));

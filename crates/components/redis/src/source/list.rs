@@ -22,6 +22,9 @@ use crate::resp::{Commands, Limits, Reply, Text};
 const ELEMENTS: usize = 1024;
 /// The memory of an element beside its text.
 const ELEMENT: usize = 256;
+/// How many times as much as is read at once may be on its way of the list of those being processed, before
+/// some of it is off the server: a quarter of the memory by default.
+const AT_ONCE: usize = 8;
 /// The size that elements are thought to have before one was read.
 const FIRST: usize = 1 << 10;
 
@@ -80,6 +83,12 @@ impl Elements {
         let keeping = self.keeper.keep(for_keeper, &positions, news);
         tokio::join!(reader.run(out), keeping).0
     }
+}
+
+/// Whether the list of those being processed has elements that were not sent on.
+enum Unfinished {
+    None,
+    Some,
 }
 
 /// Passes on the elements of a list.
@@ -200,8 +209,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Sends elements on, as far as they are whole. The others are read again, and those after them.
-    async fn pass_on(&mut self, elements: Vec<Text>, out: &mut SourceOutput) -> Result<(), Error> {
+    /// Sends elements on, as far as they are whole. Returns how many were. The others are read again, and
+    /// those after them.
+    async fn pass_on(&mut self, elements: Vec<Text>, out: &mut SourceOutput) -> Result<usize, Error> {
         let (all, limit) = (elements.len(), self.messages.limit());
         let is_plain = |message: &Incoming| message.too_large.is_none();
         let read = elements.into_iter().map_while(|text| Incoming::of_text(text, limit).filter(is_plain));
@@ -216,7 +226,7 @@ impl Reader<'_> {
             self.send(batch, out).await?;
             rest = after;
         }
-        Ok(())
+        Ok(messages.len())
     }
 
     async fn send(&self, batch: &[Incoming], out: &mut SourceOutput) -> Result<(), Error> {
@@ -247,46 +257,71 @@ impl Reader<'_> {
         }
     }
 
-    /// Sends on what the list of those being processed has, part by part: the next part when the one before
-    /// is off the server. An element that is too large is a part of its own.
+    /// Sends on what the list of those being processed has, when nothing is on its way: as much as a part of
+    /// the memory holds, and the rest when that is off the server.
     async fn recover(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut is_alone = false;
         while self.is_quiet(out).await {
-            let elements = self.unfinished(is_alone).await?;
             {
                 let mut shared = self.shared.lock();
                 if let Some(error) = shared.failed.take() {
                     return Err(error);
                 }
-                (shared.is_stale, shared.stale_until) = (false, None);
+                (shared.is_held, shared.is_stale, shared.stale_until) = (true, false, None);
             }
-            let limit = self.messages.limit();
-            let Some(first) = elements.first() else { return Ok(()) };
-            if first.length > limit {
-                let first = elements.into_iter().next().and_then(|text| Incoming::of_text(text, limit));
-                if let Some(first) = first {
-                    self.send(&[first], out).await?;
-                }
-                is_alone = false;
-            } else if first.is_whole() {
-                self.pass_on(elements, out).await?;
-                is_alone = false;
-            } else {
-                is_alone = true;
+            let read = self.read_unfinished(out).await;
+            let mut shared = self.shared.lock();
+            shared.is_held = false;
+            match read {
+                Ok(Unfinished::None) => return Ok(()),
+                Ok(Unfinished::Some) => shared.is_stale = true,
+                Err(error) => return Err(error),
             }
-            self.shared.lock().is_stale = true;
         }
         Ok(())
     }
 
-    /// Reads the first elements of the list of those being processed: one if it needs all the room.
-    async fn unfinished(&mut self, is_alone: bool) -> Result<Vec<Text>, Error> {
+    /// Reads the list of those being processed from its beginning. Nothing of it is on its way.
+    async fn read_unfinished(&mut self, out: &mut SourceOutput) -> Result<Unfinished, Error> {
         let limit = self.messages.limit();
-        let (last, all) = match is_alone {
-            true => ("0".to_owned(), limit.saturating_add(1 << 20)),
-            false => ((self.count() - 1).to_string(), self.fetch_bytes * 2),
+        let (mut sent, mut size) = (0, 0_usize);
+        while size < self.fetch_bytes * AT_ONCE && !out.is_stopping() {
+            let mut elements = self.unfinished(sent, false).await?;
+            let is_first = sent == 0;
+            match elements.first() {
+                None => return Ok(Unfinished::None),
+                Some(first) if is_first && !first.is_whole() && first.length <= limit => {
+                    elements = self.unfinished(0, true).await?;
+                }
+                Some(_) => {}
+            }
+            // An element that is too large is removed by its place, so it is alone.
+            if is_first && elements.first().is_some_and(|first| first.length > limit) {
+                let first = elements.into_iter().next().and_then(|text| Incoming::of_text(text, limit));
+                if let Some(first) = first {
+                    self.send(&[first], out).await?;
+                }
+                return Ok(Unfinished::Some);
+            }
+            let (all, bytes) = (elements.len(), elements.iter().map(|text| text.kept.len()).sum::<usize>());
+            let passed = self.pass_on(elements, out).await?;
+            if passed < all {
+                return Ok(Unfinished::Some);
+            }
+            (sent, size) = (sent + passed, size.saturating_add(bytes + passed * ELEMENT));
+        }
+        Ok(Unfinished::Some)
+    }
+
+    /// Reads elements of the list of those being processed, behind `skipped` others: one if it needs all the
+    /// room.
+    async fn unfinished(&mut self, skipped: usize, is_alone: bool) -> Result<Vec<Text>, Error> {
+        let limit = self.messages.limit();
+        let (count, all) = match is_alone {
+            true => (1, limit.saturating_add(1 << 20)),
+            false => (self.count(), self.fetch_bytes * 2),
         };
-        let words: [&[u8]; 4] = [b"LRANGE", self.processing, b"0", last.as_bytes()];
+        let (first, last) = (skipped.to_string(), (skipped + count - 1).to_string());
+        let words: [&[u8]; 4] = [b"LRANGE", self.processing, first.as_bytes(), last.as_bytes()];
         let reply = match self.connection.call(&words, Limits { text: limit, all }).await? {
             Reply::Error(error) => return Err(self.refused(&error)),
             reply => reply.list().unwrap_or_default(),

@@ -121,9 +121,9 @@ pub struct RedisSource {
     /// 1 s.
     #[serde(default = "thalweg_net::net::defaults::one_second")]
     retry_delay: TimeSpan,
-    /// End the source after this time without messages: with `stream`, when the group has delivered all and
-    /// all is acknowledged; with `list`, when this run has delivered all. By default it reads until the run
-    /// is stopped.
+    /// End the source after this time without messages: with `stream`, when the group has delivered all, and
+    /// no other consumer has entries that are not acknowledged; with `list`, when the list is empty. By
+    /// default it reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }

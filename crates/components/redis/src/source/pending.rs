@@ -76,7 +76,9 @@ pub(super) struct Shared {
     pub(super) batches: usize,
     /// True if the list of those being processed has elements that are not on their way.
     pub(super) is_stale: bool,
-    /// They may be read again from this time on.
+    /// True while that list is read: nothing is removed from it then, so that its elements keep their places.
+    pub(super) is_held: bool,
+    /// The elements may be read again from this time on.
     pub(super) stale_until: Option<Instant>,
     /// Why the source cannot go on.
     pub(super) failed: Option<Error>,
@@ -97,13 +99,9 @@ impl Shared {
         }
     }
 
-    /// True if nothing is on its way or waits to be read again.
+    /// True if nothing waits to be read again.
     pub(super) fn is_idle(&self) -> bool {
-        self.open.is_empty()
-            && self.again.is_empty()
-            && self.later.is_empty()
-            && self.batches == 0
-            && !self.is_stale
+        self.again.is_empty() && self.later.is_empty() && !self.is_stale
     }
 
     /// Notes that messages are off the server.

@@ -410,19 +410,29 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// True if the source is to end: the group has delivered all, and all is acknowledged.
+    /// True if the source is to end: the group has delivered all, and all that is not acknowledged is on its
+    /// way here.
     async fn is_done(&mut self, active: Instant, out: &SourceOutput) -> Result<bool, Error> {
         if !self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= idle.duration()) {
             return Ok(false);
         }
-        let is_idle = self.own.is_none() && self.shared.lock().is_idle();
+        let (is_idle, open) = {
+            let shared = self.shared.lock();
+            (shared.is_idle() && self.own.is_none(), shared.open.len())
+        };
         // A dry run acknowledges nothing.
         if !is_idle || out.is_dry() {
             return Ok(is_idle);
         }
         let words: [&[u8]; 3] = [b"XPENDING", self.key, self.group];
         let pending = self.call(&words, Limits::SMALL).await?;
-        Ok(matches!(pending.values.first(), Some(Reply::Number(0))))
+        let count = match pending.values.first() {
+            Some(Reply::Number(count)) => usize::try_from(*count).unwrap_or_default(),
+            _ => 0,
+        };
+        // The others are those of other consumers. Some on their way are settled only when the input has
+        // ended.
+        Ok(count <= open)
     }
 
     fn tell(&self, news: News) {
