@@ -5,8 +5,11 @@
 //! treats multipart uploads the way the tested client does. The stores here are therefore independent
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
 //! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Mqtt`] is
-//! mosquitto. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port of loopback
-//! while its value lives. Dropping the value stops the process and removes its folder. Keep the value in a
+//! mosquitto, [`Redis`] is
+//! redis-server. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port of
+//! loopback
+//! while its value lives. Dropping the value stops the process and removes its folder. Keep the
+//! value in a
 //! test, not in a `static`: statics are never dropped, and the program would keep running.
 //!
 //! Real servers rarely fail on demand. [`Proxy`] is between a client and any of them, passes bytes unchanged
@@ -34,6 +37,7 @@ mod nats;
 mod patience;
 mod program;
 mod proxy;
+mod redis;
 mod relay;
 mod s3;
 mod tools;
@@ -49,6 +53,7 @@ pub use mqtt::{Mqtt, MqttMessage};
 pub use nats::{ConsumerState, Nats, NatsMessage};
 pub use patience::Patience;
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
+pub use redis::{Redis, RedisClient, RedisValue};
 pub use s3::S3;
 pub use tools::Tools;
 pub use web::WebFiles;

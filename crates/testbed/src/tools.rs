@@ -65,6 +65,11 @@ impl Tools {
         self.program(name, &format!("mosquitto/usr/{folder}/{name}"))
     }
 
+    /// Returns the path of the Redis server.
+    pub fn redis_server(&self) -> io::Result<PathBuf> {
+        self.program("redis-server", "redis-server/usr/bin/redis-server")
+    }
+
     /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
     /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Kafka, Mqtt, Nats, NatsMessage, Record};
+use thalweg_testbed::{Kafka, Mqtt, Nats, NatsMessage, Record, Redis};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -34,6 +34,15 @@ pub fn mqtt() -> io::Result<Arc<Mqtt>> {
     shared(&SERVER, Mqtt::start)
 }
 
+/// Returns the server of Redis, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn redis() -> io::Result<Arc<Redis>> {
+    static SERVER: Mutex<Weak<Redis>> = Mutex::new(Weak::new());
+    shared(&SERVER, Redis::start)
+}
+
 fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> io::Result<Arc<T>> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = known.upgrade() {
@@ -44,8 +53,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
     Ok(server)
 }
 
-/// A topic of its own: of Kafka, with one partition, a stream of NATS, with one subject of the same name, or
-/// a topic of MQTT, with a session of the same name that has its messages.
+/// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
+/// topic of MQTT, with a session of the same name that has its messages; or a stream or a list of Redis.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -60,6 +69,9 @@ enum Broker {
         /// The messages that were taken from the session.
         lines: Mutex<Vec<u8>>,
     },
+    /// A stream.
+    Redis(Arc<Redis>),
+    RedisList(Arc<Redis>),
 }
 
 impl Topic {
@@ -91,12 +103,29 @@ impl Topic {
         Ok(Self { broker: Broker::Mqtt { server, lines: Mutex::default() }, name })
     }
 
+    /// Returns a stream of Redis without entries.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_redis() -> io::Result<Self> {
+        Ok(Self { broker: Broker::Redis(redis()?), name: name() })
+    }
+
+    /// Returns a list of Redis without elements.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_redis_list() -> io::Result<Self> {
+        Ok(Self { broker: Broker::RedisList(redis()?), name: name() })
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.address().to_string(),
             Broker::Nats(nats) => nats.address().to_string(),
             Broker::Mqtt { server, .. } => server.address().to_string(),
+            Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
         }
     }
 
@@ -110,6 +139,14 @@ impl Topic {
             Broker::Kafka(kafka) => kafka.store(lines.map(|line| Record::new(name, line))),
             Broker::Nats(nats) => nats.store(lines.map(|line| NatsMessage::new(name, line))),
             Broker::Mqtt { server, .. } => server.publish(name, lines),
+            Broker::Redis(redis) => {
+                let lines: Vec<String> = lines.collect();
+                redis.call_all(lines.iter().map(|line| vec!["XADD", name, "*", "payload", line]))
+            }
+            Broker::RedisList(redis) => {
+                let lines: Vec<String> = lines.collect();
+                redis.call_all(lines.iter().map(|line| vec!["RPUSH", name, line]))
+            }
         }
     }
 
@@ -136,6 +173,13 @@ impl Topic {
                     taken.push(b'\n');
                 }
                 return Ok(taken.clone());
+            }
+            Broker::Redis(redis) => {
+                redis.payloads(&self.name)?.iter().for_each(|payload| add(payload.as_bytes()));
+            }
+            Broker::RedisList(redis) => {
+                let elements = redis.call(&["LRANGE", &self.name, "0", "-1"])?;
+                elements.texts().iter().for_each(|element| add(element.as_bytes()));
             }
         }
         Ok(lines)

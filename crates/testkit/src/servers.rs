@@ -200,6 +200,22 @@ impl Server {
         Self::of_topic(Topic::of_mqtt()?)
     }
 
+    /// Returns a stream of Redis.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn redis_stream() -> io::Result<Self> {
+        Self::of_topic(Topic::of_redis()?)
+    }
+
+    /// Returns a list of Redis.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn redis_list() -> io::Result<Self> {
+        Self::of_topic(Topic::of_redis_list()?)
+    }
+
     fn of_topic(topic: Topic) -> io::Result<Self> {
         let address = topic.address().parse().map_err(io::Error::other)?;
         Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })

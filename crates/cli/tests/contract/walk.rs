@@ -74,6 +74,7 @@ const WITHOUT_CHARSET: &[(&str, &str)] = &[
     ("mqtt", "the messages of a server are not cut"),
     ("nats", "the messages of a server are not cut"),
     ("proxy", "passes bytes on as they are"),
+    ("redis", "the messages of a server are not cut"),
 ];
 
 #[test]
@@ -122,6 +123,9 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("prometheus_scrape", "{ url: x }", false, true),
     ("prometheus_scrape", "{ url: x, every: 1m }", false, false),
     ("proxy", "{ address: 'tcp://:1' }", false, false),
+    ("redis", "{ servers: x, stream: s, group: g }", true, false),
+    ("redis", "{ servers: x, list: l }", true, false),
+    ("redis", "{ servers: x, channels: c }", false, false),
     ("remote_files", "{ url: 'http://localhost/x' }", true, true),
     ("socket", "{ address: 'tcp://:1' }", false, false),
     ("socket", "{ address: 'tcp://:1', acknowledge: '+' }", true, false),

@@ -102,6 +102,7 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
     const KAFKA: &str = "127.0.0.1:9092";
     const MQTT: &str = "127.0.0.1:1883";
     const NATS: &str = "127.0.0.1:4222";
+    const REDIS: &str = "127.0.0.1:6379";
     if cfg!(feature = "kafka") && example.contains(KAFKA) {
         let kafka = thalweg_testbed::Kafka::start(2).unwrap();
         let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
@@ -119,6 +120,12 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
         let event = |number| thalweg_testbed::NatsMessage::new("events.shop", format!("event {number}"));
         nats.store((0..100).map(event)).unwrap();
         return (example.replace(NATS, &nats.address().to_string()), Some(Box::new(nats)));
+    }
+    if cfg!(feature = "redis") && example.contains(REDIS) {
+        let redis = thalweg_testbed::Redis::start().unwrap();
+        let event = |_| vec!["XADD", "events", "*", "payload", "event", "service", "shop"];
+        redis.call_all((0..100).map(event)).unwrap();
+        return (example.replace(REDIS, &redis.address().to_string()), Some(Box::new(redis)));
     }
     (example.to_owned(), None)
 }

@@ -47,6 +47,8 @@ mod one_line;
 mod pipes;
 mod planted;
 mod prometheus;
+#[cfg(feature = "redis")]
+mod redis;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,8 @@
 //! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
 //!
 //! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
-//! receives files; `requests` sends messages by HTTP; [`give_up`] limits how long a sink tries. A component
+//! receives files; `requests` sends messages by HTTP; [`give_up`] limits how long a sink tries; [`progress`] tracks what of a batch was sent. A
+//! component
 //! depends on these modules, on the engine's traits and on the codec, never on another component.
 //!
 //! See docs/decisions/051-components-are-families-of-crates.md.
@@ -11,7 +12,7 @@ pub mod fetch;
 pub mod fuzzing;
 pub mod give_up;
 pub mod net;
-mod progress;
+pub mod progress;
 mod replies;
 mod requests;
 pub mod sinks;

@@ -12,11 +12,11 @@ use thalweg_record::is_same_payload;
 
 /// The pause before a sink sends the rest of a batch after an error, if it has sent a part of it. The
 /// engine's pauses grow with each failed write of the same batch, as if nothing had been sent.
-pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// Tracks which messages of the current batch are done.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub struct Progress {
     payload: Option<BinaryViewArray>,
     done: Vec<bool>,
     /// The number of messages that were done when [`has_advanced`](Self::has_advanced) was called last.
@@ -27,7 +27,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Starts a batch, or resumes it if it is the same batch as before. Returns true if it is another one.
-    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) -> bool {
+    pub fn begin(&mut self, payload: &BinaryViewArray) -> bool {
         let known = self.payload.as_ref().is_some_and(|known| is_same_payload(known, payload));
         if !known {
             self.payload = Some(payload.clone());
@@ -40,23 +40,23 @@ impl Progress {
     }
 
     /// True if the message of this row is done.
-    pub(crate) fn is_done(&self, row: usize) -> bool {
+    pub fn is_done(&self, row: usize) -> bool {
         self.done.get(row).copied().unwrap_or(false)
     }
 
     /// Returns the first row whose message is not done, or the number of rows.
-    pub(crate) fn first(&self) -> usize {
+    pub fn first(&self) -> usize {
         self.done.iter().position(|done| !done).unwrap_or(self.done.len())
     }
 
     /// True if more messages were sent than at the last call. Rejected ones were not sent.
-    pub(crate) fn has_advanced(&mut self) -> bool {
+    pub fn has_advanced(&mut self) -> bool {
         let done = self.done.iter().filter(|done| **done).count() - self.rejected.len();
         std::mem::replace(&mut self.seen, done) < done
     }
 
     /// Marks a message as done.
-    pub(crate) fn done(&mut self, row: usize) {
+    pub fn done(&mut self, row: usize) {
         if let Some(done) = self.done.get_mut(row) {
             *done = true;
         }
@@ -64,7 +64,7 @@ impl Progress {
 
     /// Records that a message can never be sent. A sink that checks its messages again after an error may
     /// call this again: a message is rejected once.
-    pub(crate) fn reject(&mut self, row: usize, reason: String) {
+    pub fn reject(&mut self, row: usize, reason: String) {
         if !self.is_done(row) {
             self.done(row);
             self.rejected.push((row as u32, reason));
@@ -72,12 +72,12 @@ impl Progress {
     }
 
     /// Forgets the batch, which will not be retried.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Self::default();
     }
 
     /// Ends the batch, all of whose messages are done. Returns the rejected rows in order.
-    pub(crate) fn finish(&mut self) -> Vec<(u32, String)> {
+    pub fn finish(&mut self) -> Vec<(u32, String)> {
         self.payload = None;
         self.done.clear();
         let mut rejected = std::mem::take(&mut self.rejected);

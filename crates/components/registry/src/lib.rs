@@ -32,6 +32,8 @@ pub fn registry() -> Registry {
     let registry = thalweg_mqtt::register(registry);
     #[cfg(feature = "nats")]
     let registry = thalweg_nats::register(registry);
+    #[cfg(feature = "redis")]
+    let registry = thalweg_redis::register(registry);
     registry
 }
 

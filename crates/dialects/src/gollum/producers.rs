@@ -44,6 +44,7 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
         "producer.InfluxDB" => ("influxdb", stores::influxdb(settings, writing.report)),
         "producer.Kafka" => ("kafka", writing.kafka(stream)),
         "producer.Proxy" => ("proxy", writing.proxy()),
+        "producer.Redis" => ("redis", stores::redis(settings, writing.report)),
         "producer.Socket" => ("socket", writing.socket()),
         "producer.StatsdMetrics" => ("statsd", writing.statsd(stream)),
         "producer.Websocket" => ("websocket", writing.websocket()),

@@ -4,6 +4,7 @@ use thalweg_config::Node;
 
 use super::gotime::{Purpose, strftime};
 use super::made::{self, Made};
+use super::modulators::column;
 use super::producers::field_of;
 use super::report::Report;
 use super::settings::{self, Settings};
@@ -111,6 +112,73 @@ pub(super) fn influxdb(settings: &Settings, report: &mut Report) -> Made {
         options.text("retention_policy", policy, settings.at("RetentionPolicy"));
     }
     options.text("precision", "ms", settings.span);
+    options
+}
+
+/// Returns the options of the sink of `producer.Redis`.
+pub(super) fn redis(settings: &Settings, report: &mut Report) -> Made {
+    let mut options = Made::new(settings.span);
+    let address = settings.text_or("Address", ":6379");
+    let address = address.strip_prefix("tcp://").unwrap_or(&address);
+    // Go takes an address without a host for this machine.
+    let address = if address.starts_with(':') { format!("localhost{address}") } else { address.to_owned() };
+    options.text("servers", address, settings.at("Address"));
+    if let Some(password) = settings.text("Password").filter(|password| !password.is_empty()) {
+        let mut auth = Made::new(settings.at("Password"));
+        auth.text("password", password, settings.at("Password"));
+        options.put("auth", auth.done());
+    }
+    if let Some(database) = settings.number("Database").filter(|database| *database > 0) {
+        options.number("database", database, settings.at("Database"));
+    }
+    let place = |name: &str, report: &mut Report| {
+        let path = settings.text(name).filter(|path| !path.is_empty())?;
+        Some(format!("{{{}}}", column(&path, settings.at(name), report)))
+    };
+    let key = place("KeyFrom", report);
+    let literal = settings.text_or("Key", "default").replace('{', "{{").replace('}', "}}");
+    if key.is_none() && !settings.has("Key") {
+        report.remark(settings.span, "Without `KeyFrom`, all values go to the key `default`.".to_owned());
+    }
+    let field = place("FieldFrom", report);
+    let storage = settings.text_or("Storage", "hash").to_ascii_lowercase();
+    let command = match storage.as_str() {
+        "hash" => "hset",
+        "list" => "rpush",
+        "set" => "sadd",
+        "sortedset" => "zadd",
+        "string" => "set",
+        other => {
+            let message = format!("`{other}` is not a storage, so values are strings, as in gollum.");
+            report.remark(settings.at("Storage"), message);
+            "set"
+        }
+    };
+    options.text("command", command, settings.at("Storage"));
+    options.text("key", key.unwrap_or(literal), settings.at("KeyFrom"));
+    let at = settings.at("FieldFrom");
+    match (command, field) {
+        ("hset", Some(field)) => {
+            options.text("field", field, at);
+        }
+        ("hset", None) => {
+            let message = "Without `FieldFrom`, a value replaces the one before, as in gollum 0.5 and later.";
+            report.remark(settings.span, message.to_owned());
+            options.text("field", "", at);
+        }
+        ("zadd", Some(score)) => {
+            options.text("score", score, at);
+        }
+        ("zadd", None) => {
+            report
+                .mistake(settings.at("Storage"), "A member of a sorted set has a score.".to_owned())
+                .help("`FieldFrom` is the field that has it. gollum drops messages without a score.");
+        }
+        (_, Some(_)) => {
+            report.remark(at, format!("`FieldFrom` has no effect with `Storage: {storage}`."));
+        }
+        (_, None) => {}
+    }
     options
 }
 

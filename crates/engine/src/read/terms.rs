@@ -164,7 +164,20 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("enrich", None, "There is no lookup in a table yet; `geoip` looks addresses up."),
     ("cache", None, "`dedupe` remembers keys. There is no other cache."),
     // Systems.
-    ("redis", None, "There is no connector for Redis yet."),
+    ("redis", None, "This program was built without Redis, its feature `redis`."),
+    ("valkey", None, "Use `redis`, which is for Valkey too."),
+    (
+        "redis_streams",
+        None,
+        "Use `redis`: a source with `stream` and `group`, or a sink with `command: xadd`.",
+    ),
+    ("redis_list", None, "Use `redis`: a source with `list`, or a sink with `command: rpush`."),
+    (
+        "redis_pubsub",
+        None,
+        "Use `redis`: a source with `channels` or `patterns`, or a sink with `command: publish`.",
+    ),
+    ("redis_hash", None, "Use the sink `redis` with `command: hset`."),
     ("nats", None, "This program was built without NATS, its feature `nats`."),
     ("jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
     ("nats_jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),

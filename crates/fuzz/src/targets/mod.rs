@@ -53,6 +53,7 @@ targets! {
     protobuf,
     raw_request,
     redact,
+    redis,
     saved_state,
     sparse,
     split_fields,

@@ -206,6 +206,25 @@ pub fn of_brokers() -> Vec<Feed> {
             prepare: |_, records| session(records),
             ..READER
         },
+        Feed {
+            name: "redis, stream",
+            component: "redis",
+            // Entries that were not acknowledged are read again before or after others.
+            keeps_order: false,
+            prepare: |_, records| {
+                redis(records, Topic::of_redis()?, "stream: {name}, group: g, claim_after: 1s")
+            },
+            ..READER
+        },
+        Feed {
+            name: "redis, list",
+            component: "redis",
+            // Elements that were not removed are read again, also if a checkpoint covers them.
+            keeps_order: false,
+            remembers: false,
+            prepare: |_, records| redis(records, Topic::of_redis_list()?, "list: {name}"),
+            ..READER
+        },
     ]
 }
 
@@ -298,6 +317,14 @@ fn session(records: Records) -> io::Result<Prepared> {
         topic.address(),
         name = topic.name,
     );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+/// Each run has the name of the machine, so that one finds what another had not acknowledged.
+fn redis(records: Records, topic: Topic, input: &str) -> io::Result<Prepared> {
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let (servers, input) = (topic.address(), input.replace("{name}", &topic.name));
+    let source = format!("redis: {{ servers: '{servers}', {input}, end_after_idle: 50ms }}");
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 

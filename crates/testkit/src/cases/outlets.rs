@@ -306,6 +306,16 @@ pub fn of_brokers() -> Vec<Outlet> {
             server: Some(Server::session),
             ..server("mqtt", "mqtt")
         },
+        Outlet {
+            sinks: "out: { redis: { servers: '{address}', command: xadd, key: '{topic}', timeout: 5s } }",
+            server: Some(Server::redis_stream),
+            ..server("redis, stream", "redis")
+        },
+        Outlet {
+            sinks: "out: { redis: { servers: '{address}', command: rpush, key: '{topic}', timeout: 5s } }",
+            server: Some(Server::redis_list),
+            ..server("redis, list", "redis")
+        },
     ]
 }
 

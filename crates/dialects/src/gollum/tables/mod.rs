@@ -112,6 +112,10 @@ pub(super) const fn idle(name: &'static str, takes: Takes, why: &'static str) ->
     OptionRule { name, takes, support: OptionSupport::Idle(why) }
 }
 
+pub(super) const fn refused(name: &'static str, takes: Takes, instead: &'static str) -> OptionRule {
+    OptionRule { name, takes, support: OptionSupport::Refused(instead) }
+}
+
 /// All types, in the order of the page.
 pub fn kinds() -> impl Iterator<Item = &'static PluginKind> {
     [consumers::KINDS, routers::KINDS, filters::KINDS, formatters::KINDS, producers::KINDS]

@@ -2,7 +2,7 @@
 
 use super::Takes::{Flag, Groups, List, Map, Number, Plugins, Text};
 use super::cluster::CLUSTER;
-use super::{OptionRule, PluginKind, Role, idle, used};
+use super::{OptionRule, PluginKind, Role, idle, refused, used};
 
 const COMMON: &[OptionRule] = &[
     used("Streams", List, "the pipelines of these streams lead to the sink"),
@@ -193,7 +193,26 @@ pub(super) const KINDS: &[PluginKind] = &[
         ],
         &[COMMON, BUFFERED],
     ),
-    without("producer.Redis", "thalweg has no sink for Redis yet; it comes with the connectors."),
+    producer(
+        "producer.Redis",
+        "sink `redis`",
+        &[
+            used("Address", Text, "`servers`"),
+            used("Database", Number, "`database`"),
+            used("Password", Text, "`auth: { password: … }`"),
+            used(
+                "Storage",
+                Text,
+                "`command`: `hset` (`hash`), `rpush` (`list`), `sadd` (`set`), `zadd` (`sortedset`), or `set`",
+            ),
+            used("Key", Text, "`key`, unless there is `KeyFrom`; gollum reads it in 0.4 only"),
+            used("KeyFrom", Text, "`key`"),
+            used("FieldFrom", Text, "`field` of a hash, `score` of a sorted set"),
+            refused("FieldFormatter", Text, "write `FieldFrom`, and a formatter that makes that field"),
+            refused("FieldAfterFormat", Flag, "write `FieldFrom`, and a formatter that makes that field"),
+        ],
+        &[COMMON, BUFFERED],
+    ),
     without(
         "producer.Scribe",
         "thalweg has no sink for Scribe, which is no longer maintained; use the sink `socket` or `http`.",

@@ -165,6 +165,36 @@ Points: { Type: producer.InfluxDB, Streams: points, Host: "db:8086", Database: s
 }
 
 #[test]
+fn values_of_redis() {
+    let written = converted(
+        r#"
+In: { Type: consumer.Console, Streams: [users, scores, queue] }
+Users: { Type: producer.Redis, Streams: users, Address: "db:6379", Password: secret, Database: 2, KeyFrom: user, FieldFrom: id }
+Scores: { Type: producer.Redis, Streams: scores, Storage: sortedset, Key: top, FieldFrom: score }
+Queue: { Type: producer.Redis, Streams: queue, Storage: list, KeyFrom: name, Address: "unix:///run/redis.sock" }
+"#,
+    );
+    let plain = |text: &str| text.replace(['"', '\''], "");
+    for expected in [
+        "servers: db:6379",
+        "password: secret",
+        "database: 2",
+        "command: hset",
+        "key: {user}",
+        "field: {id}",
+        "servers: localhost:6379",
+        "command: zadd",
+        "key: top",
+        "score: {score}",
+        "servers: unix:///run/redis.sock",
+        "command: rpush",
+        "key: {name}",
+    ] {
+        assert!(plain(&written).contains(expected), "{expected}\n{written}");
+    }
+}
+
+#[test]
 fn a_producer_on_several_streams_that_looks_at_them() {
     assert_snapshot!(converted(
         r#"

@@ -31,6 +31,14 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: mqtt -> file", "message_sink: file -> mqtt"],
     ),
     shown(
+        "| `redis` with `stream` | once, as long as the consumer comes back before its entries are claimed | at least once |",
+        &["source: redis, stream -> file", "message_sink: file -> redis, stream"],
+    ),
+    shown(
+        "| `redis` with `list` | at least once: what was on its way is read again | at least once |",
+        &["source: redis, list -> file", "message_sink: file -> redis, list"],
+    ),
+    shown(
         "| `remote_files` | at least once: all that was read is read again | the same |",
         &[
             "cli: every_source_into_every_sink",
@@ -50,7 +58,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `mqtt` with `qos: 0`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `mqtt` with `qos: 0`, `redis` with `channels`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
         &[
             "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
             "cli: every_source_into_every_sink",

@@ -166,6 +166,20 @@ pub(super) const PROMISES: &[Promise] = &[
         &["mqtt: what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_reason"],
     ),
     shown(
+        "| `redis` | At least once. `set`, `hset`, `sadd` and `zadd` of the same content change nothing the second time. `xadd` with an `id` adds the entry once. | the server's answer counts: on its disk with `appendfsync always` |",
+        &[
+            "message_sink: file -> redis, stream",
+            "message_sink: file -> redis, list",
+            "redis: a_batch_waits_for_a_server_that_is_away_and_is_stored_in_order",
+            "redis: an_entry_with_an_id_is_in_the_stream_once_however_often_it_is_sent",
+            "redis: each_command_writes_its_kind_of_value_and_what_is_refused_has_the_reason_of_the_server",
+        ],
+    ),
+    shown(
+        "| `redis` with `publish` | At least once, as far as the server took it. Nothing tells whether a subscriber got it. | - |",
+        &["redis: a_published_message_is_at_its_subscribers_when_it_is_acknowledged"],
+    ),
+    shown(
         "| `socket` with `acknowledge`, `proxy` | at least once | the server's answer counts |",
         &[
             "message_sink: file -> socket, acknowledge",

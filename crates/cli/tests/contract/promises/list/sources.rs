@@ -97,6 +97,24 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `redis` with `stream` | The server delivers entries again that were not acknowledged; those of the checkpoint are not sent on. Entries are acknowledged when a checkpoint covers them. Another consumer of the group may have delivered what this one had not acknowledged. | reads what was added |",
+        &[
+            "source: redis, stream -> file",
+            "redis: only_settled_entries_are_acknowledged_and_others_are_not_claimed_meanwhile",
+            "redis: what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again",
+            "redis: processes_that_share_a_group_lose_no_entry",
+            "cli: processes_that_share_a_group_and_are_killed_lose_no_entry",
+        ],
+    ),
+    shown(
+        "| `redis` with `list` | Elements that were not removed are read again, also if a checkpoint covers them: those on their way when the run was killed. | reads what was added |",
+        &[
+            "source: redis, list -> file",
+            "redis: elements_stay_in_a_second_list_until_they_are_settled_and_a_restarted_run_reads_them_first",
+            "redis: processes_that_share_a_list_lose_no_element",
+        ],
+    ),
+    shown(
         "| `generate` | continues with its next message | sends nothing |",
         &["source: generate -> file", "local: a_later_run_makes_what_was_still_to_come"],
     ),
@@ -130,6 +148,10 @@ pub(super) const PROMISES: &[Promise] = &[
     shown(
         "| `mqtt` with `qos: 0` | What was received and not written is lost, and so is what is sent while no run is connected. | - |",
         &["mqtt: messages_of_qos_0_are_read_while_the_source_runs"],
+    ),
+    shown(
+        "| `redis` with `channels` | What was received and not written is lost, and so is what is sent while no run is connected. | - |",
+        &["redis: channels_are_heard_while_the_source_runs_also_after_the_server_was_away"],
     ),
     shown(
         "| `stdin` | What was read and not written is lost. If it is a named pipe, a record that was read in part is torn: the next run takes its rest for the first record. | - |",

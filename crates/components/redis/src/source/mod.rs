@@ -1,0 +1,423 @@
+//! `redis`: reads a stream as a member of a group, a list, or channels.
+//!
+//! [`stream`] and [`list`] acknowledge what is settled, by a task of their own ([`keeper`]); [`channels`] are
+//! delivered at most once. The three are one component, because a user thinks of a server and a key first.
+
+mod channels;
+mod keeper;
+mod list;
+mod messages;
+mod pending;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, List, TimeSpan};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+
+use crate::id::Id;
+use crate::options::ServerOptions;
+use channels::Channels;
+use keeper::Keeper;
+use list::Elements;
+use messages::{Field, Kind, Messages};
+use pending::Place;
+use stream::Stream;
+
+/// How long the source waits for messages before it looks whether it is to end.
+const POLL: Duration = Duration::from_millis(100);
+/// The least size of what is read at once.
+const LEAST_FETCH: usize = 16 << 10;
+/// An entry or a batch may be on its way for each of these bytes of the memory, between these limits.
+const BYTES_OF_PENDING: usize = 4 << 10;
+const PENDING: [usize; 2] = [1000, 50_000];
+
+/// Reads messages of Redis or Valkey: a stream, a list, or channels.
+///
+/// With `stream`, the source is a consumer of a `group`, which is created unless it exists. An entry is
+/// acknowledged when it is delivered, or rejected and kept with its reason. Run the same configuration
+/// several times, each with its own `consumer`, and the server divides the entries among the runs. A run that
+/// is started again first reads what it had not acknowledged. The entries of a run that does not come back go
+/// to the others after `claim_after`. So none is lost. With `--state`, an entry that the checkpoint covers
+/// and that the server delivers again is not sent on a second time. This needs Redis 6.2 or later.
+///
+/// With `list`, each element is moved to a list of this `consumer` (`processing_list`), and removed from
+/// there when it is delivered. A run that is started again first reads what it finds there. No other run
+/// does: start a dead one again under the same name. No two runs may have the same name. This needs Redis 6.2
+/// or later.
+///
+/// With `channels` or `patterns`, the source subscribes to them. Such messages are delivered at most once:
+/// those are lost that are sent while the source does not run or has no connection, that are on their way
+/// when it is killed, or that arrive so much faster than they are delivered that the server cuts the
+/// connection.
+///
+/// `meta.path` is the key of the stream or list, or the channels. If the server is a node of a cluster that
+/// does not have the key, the source goes to the node that has it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedisSource {
+    #[serde(flatten)]
+    servers: ServerOptions,
+    /// The key of the stream to read.
+    #[serde(default)]
+    stream: Option<String>,
+    /// The group of the stream. Needed with `stream`.
+    #[serde(default)]
+    group: Option<String>,
+    /// The name of this run. It must stay the same when the run is started again, and no other run may have
+    /// it. The default is the name of this machine.
+    #[serde(default)]
+    consumer: Option<String>,
+    /// Where a group that is created begins: `all`, `new`, or the id of an entry, after which it begins. The
+    /// default is `all`.
+    #[serde(default)]
+    start: Start,
+    /// How long a consumer may keep an entry without a sign of life, before this run claims it. The others
+    /// should have the same value. The default is 1 minute.
+    #[serde(default = "one_minute")]
+    claim_after: TimeSpan,
+    /// The field of an entry that is the payload. An entry without it has all its fields as payload, as a
+    /// JSON object. The default is `payload`.
+    #[serde(default = "payload")]
+    payload_field: String,
+    /// The key of the list to read.
+    #[serde(default)]
+    list: Option<String>,
+    /// The side of the list from which elements are taken, `left` or `right`. The default is `left`: the
+    /// oldest element of a list to which others append on the right.
+    #[serde(default)]
+    take_from: Side,
+    /// The key of the list of the elements that are on their way. By default it is made of the key of the
+    /// list and the name of the consumer: `{LIST}:processing:CONSUMER`.
+    #[serde(default)]
+    processing_list: Option<String>,
+    /// The channels to subscribe to.
+    #[serde(default)]
+    channels: List<String>,
+    /// The patterns of channels to subscribe to, such as `news.*`.
+    #[serde(default)]
+    patterns: List<String>,
+    /// Parts of the message that become fields, under the same names. Of a stream: `id`, `time` (that of the
+    /// id), `stream` (the key), and fields of the entry as `field.name`. Of a list: `list` (the key). Of
+    /// channels: `channel` and `pattern`.
+    #[serde(default)]
+    fields: List<String>,
+    /// The largest message, in bytes: of an entry, all its fields together. Of a larger one, the first 4 KiB
+    /// leave by the `errors` output.
+    #[serde(default = "thalweg_net::net::defaults::limit")]
+    max_message_bytes: ByteSize,
+    /// The size of the messages that are asked for at once. A message that is larger is still read. The
+    /// default is 1/32 of the memory, at most 2 MiB. Twice as much may be in memory.
+    #[serde(default)]
+    fetch_size: Option<ByteSize>,
+    /// How long the source waits before it reads a message again that could not be delivered. The default is
+    /// 1 s.
+    #[serde(default = "thalweg_net::net::defaults::one_second")]
+    retry_delay: TimeSpan,
+    /// End the source after this time without messages: with `stream`, when the group has delivered all, and
+    /// no other consumer has entries that are not acknowledged; with `list`, when the list is empty. By
+    /// default it reads until the run is stopped.
+    #[serde(default)]
+    end_after_idle: Option<TimeSpan>,
+}
+
+fn one_minute() -> TimeSpan {
+    TimeSpan::seconds(60)
+}
+
+fn payload() -> String {
+    "payload".to_owned()
+}
+
+/// Where a group begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+enum Start {
+    /// At the first entry.
+    #[default]
+    All,
+    /// At the next entry.
+    New,
+    /// After the entry with this id.
+    After(Id),
+}
+
+impl Start {
+    /// Returns the id after which the group begins.
+    fn id(self) -> String {
+        match self {
+            Self::All => "0".to_owned(),
+            Self::New => "$".to_owned(),
+            Self::After(id) => id.to_string(),
+        }
+    }
+}
+
+impl TryFrom<String> for Start {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "all" => Ok(Self::All),
+            "new" => Ok(Self::New),
+            other => other.parse().map(Self::After).map_err(|_| {
+                format!("`{other}` is none of `all` and `new`, and no id such as `1764230400000-0`.")
+            }),
+        }
+    }
+}
+
+impl JsonSchema for Start {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StartOfGroup".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string" })
+    }
+}
+
+/// A side of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Side {
+    /// The first element.
+    #[default]
+    Left,
+    /// The last element.
+    Right,
+}
+
+impl Side {
+    /// Returns the word of commands.
+    fn word(self) -> &'static [u8] {
+        match self {
+            Self::Left => b"LEFT",
+            Self::Right => b"RIGHT",
+        }
+    }
+}
+
+impl RedisSource {
+    fn fetch_bytes(&self, context: &Context) -> usize {
+        let default = (context.memory.budget().limit() / 32).min(2 << 20);
+        self.fetch_size.map_or(default, ByteSize::as_usize).clamp(LEAST_FETCH, 1 << 30)
+    }
+
+    fn kind(&self) -> Kind {
+        match (&self.stream, &self.list) {
+            (Some(_), _) => Kind::Stream,
+            (None, Some(_)) => Kind::List,
+            (None, None) => Kind::Channels,
+        }
+    }
+
+    /// Returns the name of this run.
+    fn consumer(&self) -> Result<String, Error> {
+        if let Some(consumer) = &self.consumer {
+            return Ok(consumer.clone());
+        }
+        let name = hostname::get().map_err(|error| {
+            Error::permanent("this machine has no name: give `consumer`").caused_by(error)
+        })?;
+        Ok(name.to_string_lossy().into_owned())
+    }
+
+    /// Returns the key of the list of elements on their way. A cluster keeps it where the list is, because of
+    /// the part in braces.
+    fn processing(&self, list: &str) -> Result<String, Error> {
+        if let Some(key) = &self.processing_list {
+            return Ok(key.clone());
+        }
+        let consumer = self.consumer()?;
+        Ok(match list.contains(['{', '}']) {
+            true => format!("{list}:processing:{consumer}"),
+            false => format!("{{{list}}}:processing:{consumer}"),
+        })
+    }
+
+    fn mistake_of_input(&self) -> Option<Mistake> {
+        let has_channels = !self.channels.is_empty() || !self.patterns.is_empty();
+        let inputs = [self.stream.is_some(), self.list.is_some(), has_channels];
+        if inputs.into_iter().filter(|is_given| *is_given).count() != 1 {
+            let mistake = Mistake::new("stream", "The source reads a stream, a list or channels.");
+            return Some(mistake.help("Give one of `stream`, `list`, and `channels` or `patterns`."));
+        }
+        let (option, message) = match self.kind() {
+            Kind::Stream if self.group.is_none() => ("group", "A stream is read by a group."),
+            Kind::List | Kind::Channels if self.group.is_some() => ("group", "Only a stream has groups."),
+            Kind::Stream | Kind::Channels if self.processing_list.is_some() => {
+                ("processing_list", "Only elements of a list are moved.")
+            }
+            Kind::Stream | Kind::Channels if self.take_from != Side::default() => {
+                ("take_from", "Only a list has two sides.")
+            }
+            Kind::List | Kind::Channels if self.start != Start::default() => {
+                ("start", "Only a group of a stream has a beginning.")
+            }
+            Kind::List if self.processing_list.is_some() && self.processing_list == self.list => {
+                ("processing_list", "The elements on their way are in a list of their own.")
+            }
+            _ => return None,
+        };
+        Some(Mistake::new(option, message).help("For example `{ stream: orders, group: archive }`."))
+    }
+
+    fn mistake_of_fields(&self) -> Option<Mistake> {
+        let wrong = self.fields.iter().find(|name| Field::new(name, self.kind()).is_none())?;
+        let mistake = Mistake::new("fields", format!("A message has no `{wrong}`."));
+        Some(mistake.help(match self.kind() {
+            Kind::Stream => "There are `id`, `time`, `stream`, and fields such as `field.name`.",
+            Kind::List => "There is `list`.",
+            Kind::Channels => "There are `channel` and `pattern`.",
+        }))
+    }
+
+    fn messages(&self, path: &str) -> Messages {
+        Messages::new(&self.fields, self.kind(), self.max_message_bytes, &self.payload_field, path)
+    }
+}
+
+impl Component for RedisSource {
+    const NAME: &'static str = "redis";
+    const EXAMPLE: &'static str = r#"
+sources:
+  events:
+    redis:
+      servers: "127.0.0.1:6379"
+      stream: events
+      group: archive
+      fields: [id, field.service]
+      end_after_idle: 1s
+pipelines:
+  main: { from: events, to: all }
+sinks:
+  all: { file: { path: out/events.jsonl, encode: json } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.servers.check();
+        mistakes.extend(self.mistake_of_input());
+        mistakes.extend(self.mistake_of_fields());
+        if self.claim_after.duration() < Duration::from_secs(1) {
+            let mistake = Mistake::new("claim_after", "A consumer needs more time for a sign of life.");
+            mistakes.push(mistake.help("The default is `1m`."));
+        }
+        mistakes
+    }
+}
+
+impl SourceConfig for RedisSource {
+    fn fields(&self) -> KnownFields {
+        let kind = self.kind();
+        let named = self.fields.iter().filter_map(|name| Some((name, Field::new(name, kind)?)));
+        named.fold(KnownFields::none(), |known, (name, field)| known.with(name, Some(field.described(name))))
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    // Messages that were not acknowledged, or not removed from the second list, are read again.
+    fn resends(&self) -> bool {
+        self.kind() != Kind::Channels
+    }
+
+    // The group goes on where it is, and elements are taken off their list.
+    fn starts_over(&self) -> bool {
+        false
+    }
+
+    // It acknowledges only what a saved checkpoint covers, and a checkpoint has what is not acknowledged.
+    fn rereads(&self) -> bool {
+        self.kind() == Kind::Stream
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let fetch_bytes = self.fetch_bytes(context);
+        let most = (context.memory.budget().limit() / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
+        let keeper = |place, help| {
+            let lag = Arc::new(AtomicU64::new(0));
+            let shown = lag.clone();
+            context.details.show_gauge("lag", help, move || shown.load(Relaxed));
+            Keeper::new(place, self.retry_delay.duration(), lag)
+        };
+        if let Some(key) = &self.stream {
+            let (group, consumer) = (self.group.clone().unwrap_or_default(), self.consumer()?);
+            let place = Place::Stream {
+                key: key.clone(),
+                group: group.clone(),
+                consumer: consumer.clone(),
+                claim_after: self.claim_after.duration(),
+            };
+            let keeper = keeper(place, "Entries that its group has not delivered yet.");
+            return Ok(Box::new(OfStream(Stream {
+                config: self.clone(),
+                key: key.clone(),
+                group,
+                consumer,
+                messages: self.messages(key),
+                fetch_bytes,
+                most,
+                servers: None,
+                keeper,
+                next: None,
+            })));
+        }
+        if let Some(key) = &self.list {
+            let processing = self.processing(key)?;
+            let place = Place::List { key: key.clone(), processing: processing.clone() };
+            let keeper = keeper(place, "Elements that its list still has.");
+            return Ok(Box::new(OfList(Elements {
+                config: self.clone(),
+                key: key.clone(),
+                processing,
+                messages: self.messages(key),
+                fetch_bytes,
+                most,
+                servers: None,
+                keeper,
+            })));
+        }
+        let names: Vec<&str> = self.channels.iter().chain(self.patterns.iter()).map(String::as_str).collect();
+        let messages = self.messages(&names.join(", "));
+        Ok(Box::new(OfChannels(Channels { config: self.clone(), messages, fetch_bytes })))
+    }
+}
+
+/// Reads a stream.
+struct OfStream(Stream);
+
+/// Reads a list.
+struct OfList(Elements);
+
+/// Reads channels.
+struct OfChannels(Channels);
+
+#[async_trait]
+impl Source for OfStream {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        self.0.run(out).await
+    }
+}
+
+#[async_trait]
+impl Source for OfList {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        self.0.run(out).await
+    }
+}
+
+#[async_trait]
+impl Source for OfChannels {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        self.0.run(out).await
+    }
+}

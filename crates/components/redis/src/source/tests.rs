@@ -1,0 +1,430 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::task::block_in_place;
+
+use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, refused, rows};
+use thalweg_engine::{Component, Error, Source, SourceConfig, SourceOutput};
+use thalweg_record::{Batch, Outcome};
+use thalweg_testbed::{Redis, RedisValue};
+
+use super::RedisSource;
+
+/// Waits for the next batch.
+async fn take(source: &RunningSource, wait: Duration) -> Option<Batch> {
+    match tokio::time::timeout(wait, source.main.take()).await.ok()?? {
+        (_, Arrived::Messages(batch)) => Some(batch),
+        (_, Arrived::Files(_)) => panic!(),
+    }
+}
+
+fn numbers_of(batch: &Batch) -> Vec<u32> {
+    payloads(batch).iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Waits for the next batch, and settles it. Returns the numbers of its messages.
+async fn numbers(source: &RunningSource, wait: Duration) -> Option<Vec<u32>> {
+    let batch = take(source, wait).await?;
+    let numbers = numbers_of(&batch);
+    batch.settle(Outcome::Delivered);
+    Some(numbers)
+}
+
+/// A source that is run again after temporary errors, as the engine does.
+struct Patient(Box<dyn Source>);
+
+#[async_trait]
+impl Source for Patient {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        loop {
+            match self.0.run(out).await {
+                Err(error) if error.kind().is_temporary() => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                ended => return ended,
+            }
+        }
+    }
+}
+
+fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
+    let mut context = testing::context();
+    context.batch_bytes = batch_bytes;
+    let source = options::<RedisSource>(yaml).build(&context).unwrap();
+    testing::start_source(Box::new(Patient(source)), batch_bytes, BTreeMap::new())
+}
+
+/// Returns the fields of messages.
+fn fields(batches: &[Batch]) -> Vec<Value> {
+    batches.iter().flat_map(|batch| rows(batch.fields())).collect()
+}
+
+/// Returns rejected messages with their reasons.
+fn rejected(batches: &[Batch]) -> Vec<(String, String)> {
+    let reasons = fields(batches).into_iter().map(|row| row["error_reason"].as_str().unwrap().to_owned());
+    batches.iter().flat_map(payloads).zip(reasons).collect()
+}
+
+/// A server with the stream `s` and the list `l`, which have messages with these numbers.
+fn numbered(count: u32) -> Redis {
+    let redis = Redis::start().unwrap();
+    let numbers: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    block_in_place(|| {
+        redis.call(&["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"]).unwrap();
+        redis.call_all(numbers.iter().map(|number| vec!["XADD", "s", "*", "payload", number])).unwrap();
+        redis.call_all(numbers.iter().map(|number| vec!["RPUSH", "l", number])).unwrap();
+    });
+    redis
+}
+
+fn call(redis: &Redis, words: &[&str]) -> RedisValue {
+    block_in_place(|| redis.call(words).unwrap())
+}
+
+/// Waits until the group `g` has this many entries without an acknowledgement.
+async fn until_pending(redis: &Redis, expected: i64) {
+    let begun = Instant::now();
+    loop {
+        let pending = block_in_place(|| redis.pending("s", "g").unwrap());
+        if pending == expected {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{pending} are pending, and not {expected}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until a key has this many elements.
+async fn until_length(redis: &Redis, key: &str, expected: i64) {
+    let begun = Instant::now();
+    while call(redis, &["LLEN", key]) != RedisValue::Number(expected) {
+        let found = call(redis, &["LRANGE", key, "0", "10"]);
+        assert!(begun.elapsed() < Duration::from_secs(60), "`{key}` has {found:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn options_that_cannot_work_are_mistakes() {
+    for (yaml, expected) in [
+        ("{ servers: h }", "The source reads a stream, a list or channels."),
+        ("{ servers: h, stream: s, group: g, list: l }", "The source reads a stream, a list or channels."),
+        ("{ servers: h, stream: s }", "A stream is read by a group."),
+        ("{ servers: h, list: l, group: g }", "Only a stream has groups."),
+        ("{ servers: h, channels: c, take_from: right }", "Only a list has two sides."),
+        ("{ servers: h, list: l, start: new }", "Only a group of a stream has a beginning."),
+        (
+            "{ servers: h, list: l, processing_list: l }",
+            "The elements on their way are in a list of their own.",
+        ),
+        ("{ servers: h, channels: c, processing_list: l }", "Only elements of a list are moved."),
+        ("{ servers: h, channels: c, fields: [id] }", "A message has no `id`."),
+        (
+            "{ servers: h, stream: s, group: g, claim_after: 1ms }",
+            "A consumer needs more time for a sign of life.",
+        ),
+    ] {
+        assert_eq!(messages(options::<RedisSource>(yaml).check()), [expected], "{yaml}");
+    }
+    let found = refused::<RedisSource>("{ servers: h, stream: s, group: g, start: now }");
+    assert!(found.contains("`now` is none of `all`"), "{found}");
+}
+
+#[test]
+fn elements_on_their_way_are_where_a_cluster_keeps_the_list() {
+    let processing =
+        |list: &str| options::<RedisSource>("{ servers: h, list: l, consumer: c }").processing(list).unwrap();
+    assert_eq!(
+        (processing("a"), processing("{a}b")),
+        ("{a}:processing:c".into(), "{a}b:processing:c".into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_entries_are_fields_and_a_later_run_continues_where_the_group_is() {
+    let redis = Redis::start().unwrap();
+    let large = "x".repeat(5000);
+    block_in_place(|| {
+        redis.call(&["XADD", "s", "1-1", "payload", "first", "trace", "t1"]).unwrap();
+        redis.call(&["XADD", "s", "2-1", "payload", &large]).unwrap();
+        redis.call(&["XADD", "s", "3-1", "a", "1", "b", "2"]).unwrap();
+    });
+    let yaml = |group: &str, more: &str| {
+        format!(
+            "{{ servers: '{}', stream: s, group: {group}, max_message_bytes: 4999, end_after_idle: 300ms, \
+             fields: [id, time, stream, field.trace]{more} }}",
+            redis.address()
+        )
+    };
+    let sent = testing::read_all::<RedisSource>(&yaml("g", ""), 1 << 16).await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    assert_eq!(sent.payloads(), ["first", r#"{"a":"1","b":"2"}"#]);
+    let shown: Vec<String> = fields(&sent.main).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shown,
+        [
+            r#"{"id":"1-1","time":1000,"stream":"s","field.trace":"t1"}"#,
+            r#"{"id":"3-1","time":3000,"stream":"s"}"#,
+        ]
+    );
+    let errors = rejected(&sent.errors);
+    let [(payload, reason)] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(payload.len(), 4096);
+    assert_eq!(reason, "the message has 5007 bytes, more than `max_message_bytes` (4999)");
+    until_pending(&redis, 0).await;
+    call(&redis, &["XADD", "s", "4-1", "payload", "new"]);
+    for (group, start, expected) in [
+        ("g", "", &["new"][..]),
+        ("h", ", start: '2-1'", &[r#"{"a":"1","b":"2"}"#, "new"]),
+        ("i", ", start: new", &[]),
+    ] {
+        let sent = testing::read_all::<RedisSource>(&yaml(group, start), 1 << 16).await;
+        assert_eq!(sent.payloads(), expected, "{start}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_settled_entries_are_acknowledged_and_others_are_not_claimed_meanwhile() {
+    let redis = numbered(100);
+    let yaml = |consumer: &str| {
+        format!(
+            "{{ servers: '{}', stream: s, group: g, consumer: {consumer}, claim_after: 1s, end_after_idle: 300ms }}",
+            redis.address()
+        )
+    };
+    let source = start(&yaml("a"), 20);
+    let mut open = Vec::new();
+    while open.iter().map(Batch::rows).sum::<usize>() < 100 {
+        open.push(take(&source, Duration::from_secs(30)).await.unwrap());
+    }
+    let second = open.remove(1);
+    let (left, expected) = (second.rows() as i64, numbers_of(&second));
+    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    until_pending(&redis, left).await;
+    // Another consumer would have claimed it several times.
+    let other = start(&yaml("b"), 20);
+    assert!(take(&other, Duration::from_secs(4)).await.is_none());
+    // A consumer that dies leaves its entries to the others.
+    source.task.abort();
+    let mut found = Vec::new();
+    while found.len() < expected.len() {
+        found.extend(numbers(&other, Duration::from_secs(30)).await.unwrap());
+    }
+    assert_eq!(found, expected);
+    second.settle(Outcome::Delivered);
+    let sent = other.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+    until_pending(&redis, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again() {
+    let redis = numbered(3);
+    let yaml = format!(
+        "{{ servers: '{}', stream: s, group: g, consumer: a, end_after_idle: 300ms }}",
+        redis.address()
+    );
+    let source = start(&yaml, 1 << 16);
+    let batch = take(&source, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(numbers_of(&batch), [0, 1, 2]);
+    source.task.abort();
+    // The checkpoint of a run whose acknowledgements the server does not have.
+    let pending = call(&redis, &["XPENDING", "s", "g", "-", "+", "10"]);
+    let RedisValue::List(pending) = pending else { panic!("{pending:?}") };
+    let ids: Vec<String> = pending.iter().map(|entry| entry.texts()[0].clone()).collect();
+    let saved = BTreeMap::from([("s/g/0123".to_owned(), json!([ids[0], ids[2]]))]);
+    let sent = testing::start::<RedisSource>(&yaml, 1 << 16, saved).finish().await;
+    assert_eq!(sent.payloads(), ["1"]);
+    until_pending(&redis, 0).await;
+    batch.settle(Outcome::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_that_have_no_room_beside_others_are_read_and_deleted_ones_are_left_out() {
+    let redis = Redis::start().unwrap();
+    let large: Vec<String> = (0..20).map(|number| format!("{number:060000}")).collect();
+    block_in_place(|| {
+        redis.call(&["XADD", "s", "1-1", "payload", "deleted"]).unwrap();
+        redis.call(&["XGROUP", "CREATE", "s", "g", "0"]).unwrap();
+        redis.call(&["XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">"]).unwrap();
+        redis.call(&["XDEL", "s", "1-1"]).unwrap();
+        redis.call_all(large.iter().map(|text| vec!["XADD", "s", "*", "payload", text])).unwrap();
+        redis.call_all(large.iter().map(|text| vec!["RPUSH", "l", text])).unwrap();
+    });
+    for input in ["stream: s, group: g, claim_after: 1s", "list: l"] {
+        let yaml = format!(
+            "{{ servers: '{}', {input}, fetch_size: 16KiB, end_after_idle: 300ms }}",
+            redis.address()
+        );
+        let sent = testing::read_all::<RedisSource>(&yaml, 1 << 16).await;
+        assert!(sent.result.is_none(), "{input}: {:?}", sent.result);
+        let mut found = sent.payloads();
+        found.sort();
+        assert!(found == large, "{input}: {} messages", found.len());
+    }
+    until_pending(&redis, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elements_stay_in_a_second_list_until_they_are_settled_and_a_restarted_run_reads_them_first() {
+    let redis = numbered(10);
+    let large = "y".repeat(5000);
+    call(&redis, &["RPUSH", "l", &large]);
+    call(&redis, &["RPUSH", "l", "10"]);
+    let yaml = format!(
+        "{{ servers: '{}', list: l, consumer: c, processing_list: p, max_message_bytes: 4999, fields: [list], \
+         end_after_idle: 300ms }}",
+        redis.address()
+    );
+    // Each batch has one message.
+    let source = start(&yaml, 1);
+    let first = take(&source, Duration::from_secs(30)).await.unwrap();
+    let second = take(&source, Duration::from_secs(30)).await.unwrap();
+    assert_eq!((numbers_of(&first), numbers_of(&second)), (vec![0], vec![1]));
+    until_length(&redis, "p", 12).await;
+    second.settle(Outcome::Delivered);
+    until_length(&redis, "p", 11).await;
+    source.task.abort();
+    first.settle(Outcome::Delivered);
+    let sent = testing::read_all::<RedisSource>(&yaml, 1 << 16).await;
+    assert_eq!(sent.payloads(), ["0", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    assert_eq!(fields(&sent.main)[0], json!({ "list": "l" }));
+    let reason = "the message has 5000 bytes, more than `max_message_bytes` (4999)".to_owned();
+    assert_eq!(rejected(&sent.errors), [("y".repeat(4096), reason)]);
+    until_length(&redis, "p", 0).await;
+    // From the other side.
+    call(&redis, &["RPUSH", "l", "1", "2"]);
+    let yaml = yaml.replace("list: l,", "list: l, take_from: right,");
+    assert_eq!(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.payloads(), ["2", "1"]);
+}
+
+/// Two runs read what another one stores, while connections are cut, runs die, and the server crashes and
+/// hangs. Returns the server, and how many messages came again.
+async fn disturbed(mut redis: Redis, input: impl Fn(usize) -> String, count: u32) -> (Redis, u32) {
+    let address = redis.relayed_address();
+    let start = |run: usize| {
+        let input = input(run);
+        let yaml = format!("{{ servers: '{address}', {input}, fetch_size: 16KiB, timeout: 1s }}");
+        start(&yaml, 64)
+    };
+    let (mut seen, mut repeated) = (BTreeSet::new(), 0);
+    let mut members = vec![start(0), start(1)];
+    let (mut step, begun) = (0, Instant::now());
+    while seen.len() < count as usize {
+        for member in &members {
+            for number in numbers(member, Duration::from_millis(20)).await.into_iter().flatten() {
+                repeated += u32::from(!seen.insert(number));
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(240), "{} of {count} after a long time", seen.len());
+        match (step, seen.len()) {
+            (0, 300..) => redis.cut(),
+            (1, 800..) => {
+                members.remove(0).task.abort();
+                members.insert(0, start(0));
+            }
+            (2, 1200..) => block_in_place(|| {
+                redis.kill().unwrap();
+                redis.restart().unwrap();
+            }),
+            (3, 1600..) => {
+                redis.hang().unwrap();
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                redis.wake().unwrap();
+            }
+            _ => continue,
+        }
+        step += 1;
+    }
+    assert!(step >= 3, "{step}");
+    for member in members {
+        member.stop.request();
+        assert!(member.finish().await.result.is_none());
+    }
+    (redis, repeated)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_share_a_group_lose_no_entry() {
+    let count = 2000;
+    let redis = numbered(count);
+    let input = |run| format!("stream: s, group: g, consumer: 'c{run}', claim_after: 1s");
+    let (redis, repeated) = disturbed(redis, input, count).await;
+    // Those repeat whose acknowledgement was lost with a process or the server.
+    assert!(repeated < count, "{repeated}");
+    let yaml = format!("{{ servers: '{}', {}, end_after_idle: 100ms }}", redis.address(), input(0));
+    assert!(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.result.is_none());
+    until_pending(&redis, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_share_a_list_lose_no_element() {
+    let count = 2000;
+    let redis = numbered(count);
+    let input = |run| format!("list: l, consumer: 'c{run}'");
+    let (redis, repeated) = disturbed(redis, input, count).await;
+    assert!(repeated < count, "{repeated}");
+    // Elements that a broken connection left there are read by a later run.
+    for run in 0..2 {
+        let yaml = format!(
+            "{{ servers: '{}', list: l, consumer: 'c{run}', end_after_idle: 100ms }}",
+            redis.address()
+        );
+        assert!(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.result.is_none());
+        until_length(&redis, &format!("{{l}}:processing:c{run}"), 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn channels_are_heard_while_the_source_runs_also_after_the_server_was_away() {
+    let mut redis = Redis::start().unwrap();
+    let yaml = format!(
+        "{{ servers: '{}', channels: [a, b], patterns: 'news.*', fields: [channel, pattern] }}",
+        redis.relayed_address()
+    );
+    let source = start(&yaml, 1 << 16);
+    for round in 0..2_u32 {
+        // The server says how many subscribers a channel has.
+        let begun = Instant::now();
+        while call(&redis, &["PUBSUB", "NUMSUB", "a"])
+            != RedisValue::List(vec![text("a"), RedisValue::Number(1)])
+            || call(&redis, &["PUBSUB", "NUMPAT"]) != RedisValue::Number(1)
+        {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the source does not subscribe");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let channels = ["a", "b", "news.x", "other"];
+        let sent: Vec<(String, &str)> = (0..40)
+            .map(|number| ((100 * round + number).to_string(), channels[number as usize % 4]))
+            .collect();
+        block_in_place(|| {
+            redis
+                .call_all(sent.iter().map(|(number, channel)| vec!["PUBLISH", *channel, number.as_str()]))
+                .unwrap();
+        });
+        let mut found = Vec::new();
+        while found.len() < 30 {
+            let batch = take(&source, Duration::from_secs(30)).await.unwrap();
+            let shown =
+                rows(batch.fields()).into_iter().map(|row| row["channel"].as_str().unwrap().to_owned());
+            found.extend(payloads(&batch).into_iter().zip(shown));
+            batch.settle(Outcome::Delivered);
+        }
+        let expected = sent.iter().filter(|(_, channel)| *channel != "other");
+        let expected: Vec<(String, String)> =
+            expected.map(|(number, channel)| (number.clone(), (*channel).to_owned())).collect();
+        assert_eq!(found, expected);
+        block_in_place(|| {
+            redis.kill().unwrap();
+            redis.restart().unwrap();
+        });
+    }
+    source.stop.request();
+    assert!(source.finish().await.result.is_none());
+}
+
+fn text(text: &str) -> RedisValue {
+    RedisValue::Text(text.to_owned())
+}
