@@ -4,7 +4,7 @@
 //! test knows only what its author knows. It accepts every signature, its conditions are never raced, and it
 //! treats multipart uploads the way the tested client does. The stores here are therefore independent
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
-//! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server. [`WebFiles`] is a
+//! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Postgres`] is PostgreSQL. [`WebFiles`] is a
 //! folder over plain HTTP, in this process. Each runs on a free port of loopback while its value lives.
 //! Dropping the value stops the process and removes its folder. Keep the value in a test, not in a `static`:
 //! statics are never dropped, and the program would keep running.
@@ -30,6 +30,7 @@ mod escape;
 mod etcd;
 mod kafka;
 mod nats;
+mod postgres;
 mod program;
 mod proxy;
 mod relay;
@@ -44,6 +45,7 @@ pub use etcd::Etcd;
 pub use kafka::{Kafka, Secured};
 pub use krafka::{ConsumerRecord, Record};
 pub use nats::{ConsumerState, Nats, NatsMessage};
+pub use postgres::Postgres;
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
 pub use s3::S3;
 pub use tools::Tools;

@@ -1,11 +1,11 @@
-//! Topics of a broker that all cases share: a broker takes seconds to start, and a suite interrupts its cases
+//! Topics of a broker, or tables of a database, that all cases share: a server takes seconds to start, and a suite interrupts its cases
 //! a hundred times.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Kafka, Nats, NatsMessage, Record};
+use thalweg_testbed::{Kafka, Nats, NatsMessage, Postgres, Record};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -25,6 +25,15 @@ pub fn nats() -> io::Result<Arc<Nats>> {
     shared(&SERVER, Nats::start)
 }
 
+/// Returns the server of PostgreSQL, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn postgres() -> io::Result<Arc<Postgres>> {
+    static SERVER: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+    shared(&SERVER, Postgres::start)
+}
+
 fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> io::Result<Arc<T>> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = known.upgrade() {
@@ -35,7 +44,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
     Ok(server)
 }
 
-/// A topic of its own: of Kafka, with one partition, or a stream of NATS, with one subject of the same name.
+/// A topic of its own: of Kafka, with one partition, or a stream of NATS, with one subject of the same name, or
+/// a table of PostgreSQL with the columns `id` and `line`.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -45,6 +55,7 @@ pub struct Topic {
 enum Broker {
     Kafka(Arc<Kafka>),
     Nats(Arc<Nats>),
+    Postgres(Arc<Postgres>),
 }
 
 impl Topic {
@@ -66,11 +77,22 @@ impl Topic {
         Ok(Self { broker: Broker::Nats(nats), name })
     }
 
+    /// Returns a table of PostgreSQL without rows.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_postgres() -> io::Result<Self> {
+        let (postgres, name) = (postgres()?, name());
+        postgres.run(&format!("CREATE TABLE \"{name}\" (id bigserial PRIMARY KEY, line text)"))?;
+        Ok(Self { broker: Broker::Postgres(postgres), name })
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.address().to_string(),
             Broker::Nats(nats) => nats.address().to_string(),
+            Broker::Postgres(postgres) => postgres.address().to_string(),
         }
     }
 
@@ -83,6 +105,13 @@ impl Topic {
         match &self.broker {
             Broker::Kafka(kafka) => kafka.store(lines.map(|line| Record::new(name, line))),
             Broker::Nats(nats) => nats.store(lines.map(|line| NatsMessage::new(name, line))),
+            Broker::Postgres(postgres) => {
+                let rows: Vec<String> =
+                    lines.map(|line| format!("('{}')", line.replace('\'', "''"))).collect();
+                rows.chunks(1000).try_for_each(|rows| {
+                    postgres.run(&format!("INSERT INTO \"{name}\" (line) VALUES {}", rows.join(", ")))
+                })
+            }
         }
     }
 
@@ -102,6 +131,10 @@ impl Topic {
                 records.iter().for_each(|record| add(record.value.as_deref().unwrap_or_default()));
             }
             Broker::Nats(nats) => nats.messages(&self.name)?.iter().for_each(|message| add(&message.payload)),
+            Broker::Postgres(postgres) => {
+                let rows = postgres.rows(&format!("SELECT line FROM \"{}\" ORDER BY id", self.name))?;
+                rows.iter().for_each(|row| add(row.concat().as_bytes()));
+            }
         }
         Ok(lines)
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{broker, nats};
+use crate::brokers::{broker, nats, postgres};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -164,7 +164,7 @@ fn each(mut pairs: Pairs, report: &mut Report<'_>, test: impl Fn(&Feed, &Outlet,
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
     let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
-    let _brokers = (needs("kafka").then(broker), needs("nats").then(nats));
+    let _brokers = (needs("kafka").then(broker), needs("nats").then(nats), needs("postgres").then(postgres));
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL {
@@ -320,7 +320,9 @@ fn large() -> Pairs {
     // Records of their own size; a configuration that contains the records; single answers.
     let is_small = |feed: &Feed| feed.most < LARGE || ["generate", "proxy"].contains(&feed.name);
     let pairs = all.into_iter().flatten();
-    pairs.filter(|(feed, _)| feed.nature != Nature::Datagrams && !is_small(feed)).collect()
+    let pairs = pairs.filter(|(feed, _)| feed.nature != Nature::Datagrams && !is_small(feed));
+    // These cases also run without a state.
+    pairs.filter(|(_, outlet)| outlet.name != outlets::EXACTLY_ONCE).collect()
 }
 
 /// The suite of large records: everything that can pass them on, with a state and without one.

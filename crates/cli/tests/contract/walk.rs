@@ -108,6 +108,8 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("nats", "{ servers: x, stream: S, consumer: c }", true, false),
     ("nats", "{ servers: x, subjects: x }", false, false),
     ("objects", "{ url: x/ }", true, true),
+    ("postgres", "{ server: x, table: x }", true, true),
+    ("postgres", "{ server: x, query: SELECT 1 }", true, true),
     ("pipe", "{ path: x }", false, false),
     ("proxy", "{ address: 'tcp://:1' }", false, false),
     ("remote_files", "{ url: 'http://localhost/x' }", true, true),

@@ -40,6 +40,8 @@ mod network;
 mod one_line;
 mod pipes;
 mod planted;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod running;
 mod secrets;
 mod serving;

@@ -57,6 +57,8 @@ fn needed(role: Role, name: &str, option: &str, schema: &Value) -> String {
         }
         (Role::Sink, "loki", "labels") => "{ job: test }".to_owned(),
         (Role::Sink, "clickhouse" | "elasticsearch", _) => "logs".to_owned(),
+        (_, "postgres", "server") => "'127.0.0.1:1'".to_owned(),
+        (_, "postgres", "table") => "logs".to_owned(),
         (_, "nats", "servers") => "'127.0.0.1:1'".to_owned(),
         (_, "nats", _) => "logs".to_owned(),
         (_, "socket" | "proxy", "address") => "'tcp://127.0.0.1:1'".to_owned(),

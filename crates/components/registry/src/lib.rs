@@ -30,6 +30,8 @@ pub fn registry() -> Registry {
     let registry = thalweg_kafka::register(registry);
     #[cfg(feature = "nats")]
     let registry = thalweg_nats::register(registry);
+    #[cfg(feature = "postgres")]
+    let registry = thalweg_postgres::register(registry);
     registry
 }
 

@@ -48,6 +48,7 @@ targets! {
     multipart,
     patterns,
     pem,
+    postgres,
     protobuf,
     raw_request,
     redact,

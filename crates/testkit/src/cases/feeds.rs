@@ -178,7 +178,7 @@ pub fn stored() -> Vec<Feed> {
     vec![Feed { name: "objects of S3, lines", component: "objects", prepare: uploaded, ..FILE_READER }]
 }
 
-/// Returns the sources that read from a broker.
+/// Returns the sources that read from a broker or database.
 pub fn of_brokers() -> Vec<Feed> {
     vec![
         Feed { name: "kafka", component: "kafka", prepare: |_, records| topic(records, "classic"), ..READER },
@@ -194,6 +194,12 @@ pub fn of_brokers() -> Vec<Feed> {
             // Messages that were not acknowledged come again after later ones.
             keeps_order: false,
             prepare: |_, records| stream(records),
+            ..READER
+        },
+        Feed {
+            name: "postgres, table",
+            component: "postgres",
+            prepare: |_, records| table(records),
             ..READER
         },
     ]
@@ -275,6 +281,17 @@ fn stream(records: Records) -> io::Result<Prepared> {
         "nats: {{ servers: '{}', stream: {name}, consumer: c, ack_timeout: 1s, end_after_idle: 50ms }}",
         topic.address(),
         name = topic.name,
+    );
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn table(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_postgres()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "postgres: {{ server: '{}', table: '{}', columns: line, payload: line }}",
+        topic.address(),
+        topic.name,
     );
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
