@@ -43,7 +43,8 @@ impl Drop for Postgres {
 
 impl Postgres {
     /// Starts a server; this takes about three seconds. The user `postgres` needs no password. The user
-    /// `thalweg` has the password of [`PASSWORD`](Self::PASSWORD), owns the database `shop`, and must give it.
+    /// `thalweg` has the password of [`PASSWORD`](Self::PASSWORD), owns the database `shop`, and must give
+    /// it.
     ///
     /// # Errors
     /// If it is not installed or does not start.

@@ -1,5 +1,5 @@
-//! Topics of a broker, or tables of a database, that all cases share: a server takes seconds to start, and a suite interrupts its cases
-//! a hundred times.
+//! Topics of a broker, or tables of a database, that all cases share: a server takes seconds to start, and a
+//! suite interrupts its cases a hundred times.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,8 +44,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
     Ok(server)
 }
 
-/// A topic of its own: of Kafka, with one partition, or a stream of NATS, with one subject of the same name, or
-/// a table of PostgreSQL with the columns `id` and `line`.
+/// A topic of its own: of Kafka, with one partition, or a stream of NATS, with one subject of the same name,
+/// or a table of PostgreSQL with the columns `id` and `line`.
 pub struct Topic {
     broker: Broker,
     /// Its name.

@@ -27,7 +27,7 @@ use crate::options::ServerOptions;
 /// Formats" of PostgreSQL's documentation).
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// What a session needs: texts of points in time, and of floats, that are read back as they were.
+/// The settings of a session: texts of points in time, and of floats, that are read back as they were.
 const SESSION: &str = "SET client_min_messages = warning; SET DateStyle = ISO; SET IntervalStyle = postgres; \
                        SET TimeZone = UTC; SET extra_float_digits = 1; SET bytea_output = hex";
 

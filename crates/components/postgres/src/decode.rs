@@ -4,8 +4,8 @@
 //! length of -1 is NULL (PostgreSQL's documentation of `COPY`, section "Binary Format"). The server sends
 //! each row in one message. Texts and bytes are not copied: columns are views of the rows.
 //!
-//! Two kinds of damage are told apart. A row that is not of the format ends the connection, because nothing
-//! that follows can be trusted. A value that has no counterpart, such as the date `infinity`, rejects its row.
+//! There are two kinds of damage. A row that is not of the format ends the connection, because nothing that
+//! follows can be trusted. A value that has no counterpart, such as the date `infinity`, rejects its row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::numeric;
 
 /// The beginning of the data: a signature, flags, and the length of an extension, which is zero.
 pub(crate) const HEADER: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// What the data ends with.
+/// The end of the data.
 pub(crate) const TRAILER: [u8; 2] = [0xff, 0xff];
 
 /// A column of the result.

@@ -1,9 +1,9 @@
 //! Columns become values in the binary format of `COPY`.
 //!
 //! A column of a batch rarely has the very type of the table's column: JSON has 64-bit numbers, and texts
-//! where the table has points in time. What is converted without loss of meaning is converted here; a value
-//! that does not fit rejects its row, with the names of both types. Columns of types that are not known here
-//! are sent as text, and the server converts them.
+//! where the table has points in time. Values that can be converted without loss of meaning are converted
+//! here; a value that does not fit rejects its row, with the names of both types. Columns of types that are
+//! not known here are sent as text, and the server converts them.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
 /// A column of a batch on its way into a column of the table.
 pub(crate) struct Encoder<'a> {
     wanted: &'a Wanted,
-    /// What the values are, for messages.
+    /// The kind of the values, for messages.
     from: Cow<'static, str>,
     nulls: Values,
     values: Form,
@@ -191,7 +191,7 @@ impl<'a> Encoder<'a> {
 enum Misfit {
     /// No value of its type does.
     Type,
-    /// What is wrong with this one.
+    /// The fault of this one.
     Value(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! What an error of the server means.
+//! The meaning of an error of the server.
 //!
 //! The code of an error (`SQLSTATE`, appendix A of PostgreSQL's documentation) tells rows that can never be
 //! stored from a server that is busy, away or set up otherwise. The text is only shown.
@@ -60,7 +60,7 @@ impl Failure {
     }
 }
 
-/// What can be done after an error.
+/// The meaning of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// A row is refused: its values, or a rule of the table.

@@ -25,7 +25,7 @@ const ALLOWANCE: u64 = 8 << 20;
 /// A message begins with its tag and its length.
 const HEADER: usize = 5;
 
-/// What the server may still send, shared by a connection and its stream.
+/// The bytes that the server may still send, shared by a connection and its stream.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowance(Arc<Shared>);
 

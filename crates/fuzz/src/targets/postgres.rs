@@ -1,5 +1,5 @@
-//! PostgreSQL: rows in the binary format of `COPY`, and the messages of a server. An input chooses the types of
-//! the columns, and has rows, each after its length.
+//! PostgreSQL: rows in the binary format of `COPY`, and the messages of a server. An input chooses the types
+//! of the columns, and has rows, each after its length.
 
 use arrow_array::Array;
 use thalweg_postgres::fuzzing::{messages, rows};

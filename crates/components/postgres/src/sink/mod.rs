@@ -1,7 +1,7 @@
 //! `postgres`: stores messages as rows of a table.
 //!
-//! A batch is one transaction, and its rows come by a binary `COPY`. Rows that the server refuses are found by
-//! dividing the batch within the transaction ([`store`]), so one bad row costs a few more statements and
+//! A batch is one transaction, and its rows come by a binary `COPY`. Rows that the server refuses are found
+//! by dividing the batch within the transaction ([`store`]), so one bad row costs a few more statements and
 //! never the others. `upsert`, and columns whose types are not known here, go through a temporary table.
 //!
 //! With `exactly_once`, the positions of messages are stored in the same transaction ([`positions`]).
@@ -43,8 +43,8 @@ use store::{Link, store};
 ///
 /// A batch is one transaction. A message leaves by `errors` if its values do not fit the table's types, or if
 /// the server refuses its row: the reason is that of the server. The other messages of the batch are stored.
-/// If 16 rows were refused one by one and none was stored, others of the batch are refused together. While the server is
-/// away, is read-only, has no room, or has no such table any more, messages wait.
+/// If 16 rows were refused one by one and none was stored, others of the batch are refused together. While
+/// the server is away, is read-only, has no room, or has no such table any more, messages wait.
 ///
 /// A message is acknowledged when its transaction is committed. A run that is killed, or whose connection
 /// breaks during a commit, may store messages a second time. `upsert` makes that harmless, and so does
@@ -53,9 +53,9 @@ use store::{Link, store};
 /// `exactly_once` needs `--state`. The sink keeps, in a table of the same database and in the same
 /// transaction, the position of the last message of each file or partition, and skips messages that come
 /// again. So the positions of messages must grow (`meta.position`): those of `postgres` with a whole number
-/// as `key`, of `kafka` with one partition or `partition_field`, of files that only grow and are not
-/// replaced under the same name, of `journald`, `generate` and file readers. Messages must come to the sink by
-/// one pipeline, in order. If positions go back, the run ends with an error.
+/// as `key`, of `kafka` with one partition or `partition_field`, of files that only grow and are not replaced
+/// under the same name, of `journald`, `generate` and file readers. Messages must come to the sink by one
+/// pipeline, in order. If positions go back, the run ends with an error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {
@@ -72,7 +72,7 @@ pub struct PostgresSink {
     /// `key`. The default is `copy`.
     #[serde(default)]
     mode: Mode,
-    /// What `insert` does with a row that is there already, by a unique column: `refuse`, or `nothing`. The
+    /// How `insert` treats a row that is there already, by a unique column: `refuse`, or `nothing`. The
     /// default is `refuse`.
     #[serde(default)]
     on_conflict: OnConflict,
@@ -121,7 +121,7 @@ enum Mode {
     Upsert,
 }
 
-/// What becomes of a row that is there already.
+/// The fate of a row that is there already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OnConflict {
@@ -236,7 +236,7 @@ struct Current {
     /// The same batch has the same payload. It is held, so that no other batch is at its place.
     payload: BinaryViewArray,
     since: Instant,
-    /// What is stored of it, with `exactly_once`.
+    /// The messages of it that are stored, with `exactly_once`.
     plan: Option<Plan>,
 }
 
@@ -348,7 +348,7 @@ impl Sink for Postgres {
                 refused.into_iter().for_each(|(row, reason)| rejects.reject(row, reason));
             }
             Err(error) => {
-                // What the server has of the transaction is not known.
+                // The transaction may have been committed or not.
                 self.link = None;
                 let Some(span) = self.gives_up(since).filter(|_| error.kind().is_temporary()) else {
                     return Err(error);

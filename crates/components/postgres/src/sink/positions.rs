@@ -1,26 +1,26 @@
 //! The positions of stored messages, for `exactly_once`.
 //!
-//! A message has a place: its source, its file or partition, its position there, and its number among messages
-//! of the same position, which `split` makes of one. A source sends messages of a partition in the order of
-//! their places, and after a restart again from some place on, the same or later ones in the same order. So
-//! one place for each partition, that of the last message, tells which messages are stored: those up to it.
-//! It is written in the transaction that stores the messages. Neither the batches nor the checkpoints of the
-//! run matter, so a run may cut its input differently.
+//! A message has a place: its source, its file or partition, its position there, and its number among
+//! messages of the same position, which `split` makes of one. A source sends messages of a partition in the
+//! order of their places, and after a restart again from some place on, the same or later ones in the same
+//! order. So one place for each partition, that of the last message, tells which messages are stored: those
+//! up to it. It is written in the transaction that stores the messages. Neither the batches nor the
+//! checkpoints of the run matter, so a run may cut its input differently.
 //!
 //! Two things would break this rule, and are looked after:
 //!
 //! - *Refused messages* lie before the last place, but are not stored. Their dead letters are kept only with
-//!   the next checkpoint, and if the run is killed before, they come again. The places of refused messages are
-//!   therefore stored too, until a checkpoint covers them (the steps of [`Sink::uncommitted`]). Such a message
-//!   is tried again.
+//!   the next checkpoint, and if the run is killed before, they come again. The places of refused messages
+//!   are therefore stored too, until a checkpoint covers them (the steps of [`Sink::uncommitted`]). Such a
+//!   message is tried again.
 //! - *A transaction of a killed run* may be committed after the next run has looked. Each transaction takes a
 //!   lock of its sink, before anything else is sent, and so does the reading of the places.
 //!
 //! The sink is known by a random name, which the journal keeps: two runs never take each other's places,
 //! whatever their sources and files are called, and a run with a new state directory stores all again.
 //!
-//! Two alternatives were rejected. *Numbers of batches*: another run cuts batches differently. *A hash for each
-//! message*: it needs a table as long as the target.
+//! Two alternatives were rejected. *Numbers of batches*: another run cuts batches differently. *A hash for
+//! each message*: it needs a table as long as the target.
 //!
 //! [`Sink::uncommitted`]: thalweg_engine::Sink::uncommitted
 
@@ -56,7 +56,7 @@ struct Partition {
     part: Arc<str>,
 }
 
-/// What is known of a partition.
+/// The knowledge of a partition.
 #[derive(Debug, Default, Clone)]
 struct Known {
     /// The last place that is stored.
@@ -242,8 +242,8 @@ impl Positions {
         }
     }
 
-    /// Returns the statement that stores the places of a batch whose rows in `refused` are not stored. None if
-    /// nothing changes.
+    /// Returns the statement that stores the places of a batch whose rows in `refused` are not stored. None
+    /// if nothing changes.
     pub(super) fn statement(&self, plan: &Plan, refused: &[(u32, String)]) -> Option<String> {
         let mut values = Vec::new();
         for (partition, new) in self.changes(plan, refused) {
@@ -401,7 +401,7 @@ mod tests {
         plan.unstored().collect()
     }
 
-    /// What a later run knows.
+    /// Returns the positions as a later run reads them.
     fn restarted(before: &Positions) -> Positions {
         let mut after = positions();
         for (partition, known) in &before.known {

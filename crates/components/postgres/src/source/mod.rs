@@ -42,8 +42,8 @@ use select::Select;
 /// continues behind the last row that the checkpoint covers, and so does a run whose connection broke. With
 /// `partitions`, several connections read ranges of the key at the same time.
 ///
-/// With `every`, the source looks for new rows again and again: rows with a larger key, or, with `cursor`, rows
-/// with a larger value of that column, such as `updated_at`. A transaction may commit a row after others
+/// With `every`, the source looks for new rows again and again: rows with a larger key, or, with `cursor`,
+/// rows with a larger value of that column, such as `updated_at`. A transaction may commit a row after others
 /// with larger values were read, and its row would be missed. Set `delay` to a time that is longer than any
 /// transaction takes. Deleted rows are not seen.
 ///
@@ -210,7 +210,7 @@ impl SourceConfig for PostgresSource {
 struct Postgres {
     config: Arc<PostgresSource>,
     batch_bytes: usize,
-    /// What is read, once the server has said what there is.
+    /// The columns and the order, once the server has said what there is.
     select: Option<Arc<Select>>,
     /// How far each range is. They outlive a broken connection.
     ranges: Vec<Range>,

@@ -1,4 +1,4 @@
-//! What is read: the columns, and the statement that reads them.
+//! The columns, and the statement that reads them.
 
 use thalweg_engine::Error;
 use tokio_postgres::types::Kind as TypeKind;
@@ -18,7 +18,7 @@ pub(super) struct Order {
     pub(super) kind: Option<Kind>,
 }
 
-/// What is read.
+/// The columns to read, and their order.
 #[derive(Debug)]
 pub(super) struct Select {
     pub(super) columns: Vec<Column>,
