@@ -22,6 +22,7 @@ use tokio_postgres::{Client, Config, CopyInSink, CopyOutStream, NoTls, SimpleQue
 use crate::failure::{Failure, Moment};
 use crate::guard::{Allowance, Guarded, Watch};
 use crate::options::ServerOptions;
+use crate::sql::literal;
 
 /// The message that asks for TLS: its length, and a number that stands for the request (section "Message
 /// Formats" of PostgreSQL's documentation).
@@ -147,7 +148,7 @@ impl Connection {
             let next = self.answer(async { answers.as_mut().next().await.transpose() }).await?;
             match next {
                 Some(SimpleQueryMessage::Row(row)) if rows.len() < ROWS => {
-                    let value = |at| row.try_get(at).ok().flatten().map(str::to_owned);
+                    let value = |at: usize| row.try_get(at).ok().flatten().map(str::to_owned);
                     rows.push((0..row.len()).map(value).collect());
                 }
                 Some(SimpleQueryMessage::Row(_)) => {
@@ -157,6 +158,22 @@ impl Connection {
                 None => return Ok(rows),
             }
         }
+    }
+
+    /// Returns the columns of the primary key of a table, whose name is as SQL has it. A table without one
+    /// has none.
+    ///
+    /// # Errors
+    /// If there is no such table.
+    pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<String>, Failure> {
+        let query = format!(
+            "SELECT a.attname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a \
+             ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) \
+             WHERE i.indisprimary AND i.indrelid = {}::regclass",
+            literal(table)
+        );
+        let rows = self.rows(&query).await?;
+        Ok(rows.into_iter().filter_map(|mut row| row.pop().flatten()).collect())
     }
 
     /// Prepares a statement: its columns are then known.

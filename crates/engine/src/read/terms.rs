@@ -176,7 +176,11 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("postgres", None, "This program was built without PostgreSQL, its feature `postgres`."),
     ("postgresql", None, "Use `postgres`."),
     ("pgsql", None, "Use `postgres`."),
-    ("sql_select", None, "Use the source `postgres` with `table` or `query`. There are no other SQL databases yet."),
+    (
+        "sql_select",
+        None,
+        "Use the source `postgres` with `table` or `query`. There are no other SQL databases yet.",
+    ),
     ("sql_raw", None, "Use the source `postgres` with `query`. There are no other SQL databases yet."),
     ("sql_insert", None, "Use the sink `postgres`. There are no other SQL databases yet."),
     ("jdbc", None, "Use `postgres`. There are no other SQL databases yet."),

@@ -156,8 +156,9 @@ impl Positions {
                 path: path.as_str().into(),
                 part: part.as_str().into(),
             };
-            let places = position.parse().ok().zip(number.parse().ok());
-            let (Some(last), Ok(refused)) = (places, serde_json::from_str(refused)) else {
+            let last: Option<Place> = position.parse().ok().zip(number.parse().ok());
+            let refused = serde_json::from_str::<BTreeSet<Place>>(refused);
+            let (Some(last), Ok(refused)) = (last, refused) else {
                 return Err(Error::permanent(format!("the table {table} has a row that is damaged")));
             };
             let known = self.known.entry(partition).or_default();

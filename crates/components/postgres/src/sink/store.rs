@@ -127,7 +127,7 @@ impl Pieces<'_> {
         let mut refused = Vec::new();
         let mut alone = 0;
         // The next piece is the last.
-        let mut left = vec![0..self.encoded.len()];
+        let mut left: Vec<Range<usize>> = iter::once(0..self.encoded.len()).collect();
         while let Some(piece) = left.pop() {
             let failure = match self.send(piece.clone()).await {
                 Ok(()) => {

@@ -69,7 +69,7 @@ impl Table {
             columns.push(Wanted { name: name.clone(), shown: shown.clone(), kind });
         }
         let key = match (config.mode, config.key.is_empty()) {
-            (Mode::Upsert, true) => primary_key(connection, &name).await.map_err(unreadable)?,
+            (Mode::Upsert, true) => connection.primary_key(&name).await.map_err(unreadable)?,
             (Mode::Upsert, false) => config.key.to_vec(),
             _ => Vec::new(),
         };
@@ -87,8 +87,7 @@ impl Table {
             return Err(Error::permanent(message));
         }
         let has = |name: &&String| self.columns.iter().any(|column| column.name == **name);
-        let named = self.key.iter().chain(config.columns.keys());
-        match named.into_iter().find(|name| !has(name)) {
+        match self.key.iter().chain(config.columns.keys()).find(|name| !has(name)) {
             Some(name) => {
                 Err(Error::permanent(format!("`{shown}` has no column `{name}` that can be stored")))
             }
@@ -179,17 +178,6 @@ fn columns_query(table: &str) -> String {
          ORDER BY a.attnum",
         literal(table)
     )
-}
-
-async fn primary_key(connection: &Connection, table: &str) -> Result<Vec<String>, Failure> {
-    let query = format!(
-        "SELECT a.attname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a \
-         ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) \
-         WHERE i.indisprimary AND i.indrelid = {}::regclass",
-        literal(table)
-    );
-    let rows = connection.rows(&query).await?;
-    Ok(rows.into_iter().filter_map(|mut row| row.pop().flatten()).collect())
 }
 
 #[cfg(test)]

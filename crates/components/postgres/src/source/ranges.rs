@@ -81,7 +81,7 @@ pub(super) async fn ranges(
 async fn extremes(select: &Select, connection: &Connection) -> Result<Option<(i64, i64)>, Error> {
     let Some(key) = &select.key else { return Ok(None) };
     let key = identifier(&key.name);
-    let query = format!("SELECT min({key})::text, max({key})::text FROM {} AS q", select.from());
+    let query = format!("SELECT min({key})::text, max({key})::text FROM {} AS q", select.table());
     let rows = connection.rows(&query).await;
     let rows =
         rows.map_err(|failure| failure.error(format!("cannot read `{}`", select.path), Moment::Start))?;

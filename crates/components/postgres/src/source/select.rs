@@ -93,7 +93,7 @@ impl Select {
     }
 
     /// Returns the table or query as SQL has it.
-    pub(super) fn from(&self) -> &str {
+    pub(super) fn table(&self) -> &str {
         &self.from
     }
 
@@ -194,7 +194,11 @@ async fn orders(
     let unreadable = |failure: Failure| failure.error(format!("cannot read `{path}`"), Moment::Start);
     let key = match &config.key {
         Some(key) => Some(key.clone()),
-        None => primary_key(connection, from).await.map_err(unreadable)?,
+        None => {
+            let mut key = connection.primary_key(from).await.map_err(unreadable)?;
+            // A view has none.
+            key.pop().filter(|_| key.is_empty())
+        }
     };
     let Some(key) = key else {
         return match config.cursor.is_some() || config.partitions > 1 {
@@ -217,21 +221,6 @@ async fn orders(
         )));
     }
     Ok((key, cursor))
-}
-
-/// Returns the primary key of a table, if it has one of one column. A view has none.
-async fn primary_key(connection: &Connection, table: &str) -> Result<Option<String>, Failure> {
-    let query = format!(
-        "SELECT a.attname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a \
-         ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) \
-         WHERE i.indisprimary AND i.indrelid = {}::regclass",
-        literal(table)
-    );
-    let mut rows = connection.rows(&query).await?;
-    match rows.len() {
-        1 => Ok(rows.pop().and_then(|mut row| row.pop().flatten())),
-        _ => Ok(None),
-    }
 }
 
 #[cfg(test)]
