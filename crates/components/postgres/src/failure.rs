@@ -7,7 +7,11 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use thalweg_engine::{Error, ErrorKind};
+use thalweg_redact::foreign;
 use tokio_postgres::error::DbError;
+
+/// The most of a text of the server that is shown, in bytes.
+const SHOWN: usize = 1000;
 
 /// Why something could not be done on a connection.
 #[derive(Debug)]
@@ -122,12 +126,14 @@ fn reason(error: &tokio_postgres::Error) -> String {
     text
 }
 
+/// Returns the text of an error of the server: its beginning, because it becomes the reason of many rows.
 fn of_server(error: &DbError) -> String {
     let mut text = error.message().to_owned();
     for more in [error.detail(), error.hint()].into_iter().flatten() {
         text = format!("{text}: {more}");
     }
-    format!("{text} ({})", error.code().code())
+    text.truncate(text.floor_char_boundary(SHOWN));
+    format!("{} ({})", foreign(&text), error.code().code())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use arrow_array::{Array, new_null_array};
 use arrow_schema::{DataType, Field};
 use bytes::Bytes;
+use thalweg_codec::columns::shortened;
 use thalweg_codec::values::Values;
 use thalweg_record::{Batch, PAYLOAD};
 
@@ -90,9 +91,10 @@ pub(super) fn encode(batch: &Batch, wanted: &[usize], table: &Table, config: &Po
 }
 
 fn no_column(table: &Table, name: &str) -> String {
+    let shown = shortened(name);
     match table.generated.iter().any(|generated| generated == name) {
-        true => format!("the server computes the column `{name}` of `{}`", table.shown),
-        false => format!("`{}` has no column `{name}`", table.shown),
+        true => format!("the server computes the column `{shown}` of `{}`", table.shown),
+        false => format!("`{}` has no column `{shown}`", table.shown),
     }
 }
 
