@@ -27,7 +27,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::Array;
 use thalweg_codec::values::Values;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::Batch;
