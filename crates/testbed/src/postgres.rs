@@ -28,6 +28,7 @@ const ATTEMPTS: usize = 50;
 pub struct Postgres {
     program: Program,
     relay: Relay,
+    settings: Vec<String>,
     /// True after [`kill`](Self::kill): its number may then be that of another process.
     is_killed: bool,
 }
@@ -49,30 +50,32 @@ impl Postgres {
     /// # Errors
     /// If it is not installed or does not start.
     pub fn start() -> io::Result<Self> {
-        Self::start_with(&[])
+        Self::start_with(&[], &[])
     }
 
     /// The password of the user `thalweg`.
     pub const PASSWORD: &str = "not-a-secret";
 
-    /// As [`start`](Self::start), with further settings, each as `NAME=VALUE`.
+    /// As [`start`](Self::start), with further settings, each as `NAME=VALUE`, and with files in the folder of
+    /// the data, each with its content, that only the server may read.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with(settings: &[&str]) -> io::Result<Self> {
+    pub fn start_with(settings: &[&str], files: &[(&str, &str)]) -> io::Result<Self> {
         let folder = Tools::find().postgres()?;
         let relay = Relay::start()?;
         let program = Program::start(
             NAME,
             |address, data| {
                 // The server fails, and says why, if this did.
-                let _ = initialise(&folder, data);
+                let _ = initialise(&folder, data, files);
                 run(&folder, address, data, settings)
             },
             is_ready,
         )?;
         relay.set_upstream(program.address);
-        let server = Self { program, relay, is_killed: false };
+        let settings = settings.iter().map(ToString::to_string).collect();
+        let server = Self { program, relay, settings, is_killed: false };
         server.run(&format!("CREATE ROLE thalweg LOGIN PASSWORD '{}'", Self::PASSWORD))?;
         server.run("CREATE DATABASE shop OWNER thalweg")?;
         Ok(server)
@@ -108,9 +111,10 @@ impl Postgres {
     /// If it does not start.
     pub fn restart(&mut self) -> io::Result<()> {
         let folder = Tools::find().postgres()?;
+        let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
         let mut attempt = 1;
         loop {
-            let command = |address: SocketAddr, data: &Path| run(&folder, address, data, &[]);
+            let command = |address: SocketAddr, data: &Path| run(&folder, address, data, &settings);
             match self.program.restart(NAME, command, is_ready) {
                 Err(error) if attempt == ATTEMPTS => return Err(error),
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -219,13 +223,13 @@ fn as_user(program: &Path) -> Command {
 }
 
 /// Creates the files of the databases, and the rules of access.
-fn initialise(folder: &Path, data: &Path) -> io::Result<()> {
+fn initialise(folder: &Path, data: &Path, files: &[(&str, &str)]) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         // The user must reach the folder, which only its owner can.
         if let Some(parent) = data.parent() {
             std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o711))?;
         }
-        Command::new("chown").arg("postgres").arg(data).status()?;
+        give(data)?;
     }
     let mut command = as_user(&folder.join("initdb"));
     command.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync"]);
@@ -234,7 +238,21 @@ fn initialise(folder: &Path, data: &Path) -> io::Result<()> {
         return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
     }
     let rules = "host all thalweg 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
-    std::fs::write(data.join("pg_hba.conf"), rules)
+    std::fs::write(data.join("pg_hba.conf"), rules)?;
+    files.iter().try_for_each(|(name, content)| {
+        let path = data.join(name);
+        std::fs::write(&path, content)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        give(&path)
+    })
+}
+
+/// Gives a file or folder to the user of the server.
+fn give(path: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        Command::new("chown").arg("postgres").arg(path).status()?;
+    }
+    Ok(())
 }
 
 fn run(folder: &Path, address: SocketAddr, data: &Path, settings: &[&str]) -> Command {

@@ -187,6 +187,31 @@ async fn what_the_server_lacks_at_the_start_is_named() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_stored_over_tls_if_the_certificate_is_trusted() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, &certificate).unwrap();
+    let settings = ["ssl=on", "ssl_cert_file=server.crt", "ssl_key_file=server.key"];
+    let files = [("server.crt", certificate.as_str()), ("server.key", key.as_str())];
+    let server = block_in_place(|| Postgres::start_with(&settings, &files).unwrap());
+    run(
+        &server,
+        "CREATE FUNCTION is_encrypted() RETURNS bool LANGUAGE sql
+             AS 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
+         CREATE TABLE t (id int, is_encrypted bool DEFAULT is_encrypted())",
+    );
+    let ids = || vec![batch_of(vec![("id", ints([1]))])];
+    let trusting = format!("table: t, tls: {{ ca: '{}' }}", ca.display());
+    assert!(write(&server, &trusting, ids()).await.is_empty());
+    let wrong = testing::write_all::<PostgresSink>(&yaml(&server, "table: t, tls: {}"), ids()).await;
+    let wrong = wrong.unwrap_err().full();
+    assert!(wrong.contains("TLS with the server") && wrong.contains("certificate"), "{wrong}");
+    assert_eq!(stored(&server, "SELECT id, is_encrypted FROM t"), ["1 t"]);
+}
+
 /// Opens a sink with a state that the folder keeps.
 async fn resumed(server: &Postgres, folder: &std::path::Path) -> Box<dyn Sink> {
     let store = Arc::new(Store::open(folder).unwrap());
