@@ -56,8 +56,8 @@ impl Postgres {
     /// The password of the user `thalweg`.
     pub const PASSWORD: &str = "not-a-secret";
 
-    /// As [`start`](Self::start), with further settings, each as `NAME=VALUE`, and with files in the folder of
-    /// the data, each with its content, that only the server may read.
+    /// As [`start`](Self::start), with further settings, each as `NAME=VALUE`, and with files in the folder
+    /// of the data, each with its content, that only the server may read.
     ///
     /// # Errors
     /// As [`start`](Self::start).
