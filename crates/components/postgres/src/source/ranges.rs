@@ -49,7 +49,7 @@ pub(super) async fn ranges(
                 Some((least, most)) => ends(least, most, config.partitions),
                 None => Vec::new(),
             };
-            out.checkpoint(Checkpoint { partition: ENDS.into(), offset: ends.clone().into() });
+            keep(&ends, out).await;
             ends
         }
         None => Vec::new(),
@@ -75,6 +75,19 @@ pub(super) async fn ranges(
         }
     };
     Ok((0..count).map(range).collect())
+}
+
+/// Saves the ends of ranges before anything is read. A run that was killed before its first checkpoint would
+/// be followed by one with other ranges, if the table has changed: its rows would have other paths, by which
+/// sinks recognise them.
+async fn keep(ends: &[i64], out: &SourceOutput) {
+    out.checkpoint(Checkpoint { partition: ENDS.into(), offset: ends.to_vec().into() });
+    if !out.is_dry() {
+        tokio::select! {
+            () = out.save() => {}
+            () = out.stopping() => {}
+        }
+    }
 }
 
 /// Returns the smallest and the largest key. None if there are no rows.
