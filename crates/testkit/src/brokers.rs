@@ -1,11 +1,11 @@
-//! Topics of a broker that all cases share: a broker takes seconds to start, and a suite interrupts its cases
-//! a hundred times.
+//! Topics of a broker, or tables of a database, that all cases share: a server takes seconds to start, and a
+//! suite interrupts its cases a hundred times.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use thalweg_testbed::{Kafka, Mqtt, Nats, NatsMessage, Record, Redis};
+use thalweg_testbed::{Kafka, Mqtt, Nats, NatsMessage, Postgres, Record, Redis};
 
 /// Returns the broker of Kafka, which lives as long as one of those who asked for it holds it.
 ///
@@ -43,6 +43,15 @@ pub fn redis() -> io::Result<Arc<Redis>> {
     shared(&SERVER, Redis::start)
 }
 
+/// Returns the server of PostgreSQL, in the same way.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn postgres() -> io::Result<Arc<Postgres>> {
+    static SERVER: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+    shared(&SERVER, Postgres::start)
+}
+
 fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> io::Result<Arc<T>> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = known.upgrade() {
@@ -54,7 +63,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 }
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
-/// topic of MQTT, with a session of the same name that has its messages; or a stream or a list of Redis.
+/// topic of MQTT, with a session of the same name that has its messages; or a stream or a list of Redis,
+/// or a table of PostgreSQL with the columns `id` and `line`.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -72,6 +82,7 @@ enum Broker {
     /// A stream.
     Redis(Arc<Redis>),
     RedisList(Arc<Redis>),
+    Postgres(Arc<Postgres>),
 }
 
 impl Topic {
@@ -119,6 +130,16 @@ impl Topic {
         Ok(Self { broker: Broker::RedisList(redis()?), name: name() })
     }
 
+    /// Returns a table of PostgreSQL without rows.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn of_postgres() -> io::Result<Self> {
+        let (postgres, name) = (postgres()?, name());
+        postgres.run(&format!("CREATE TABLE \"{name}\" (id bigserial PRIMARY KEY, line text)"))?;
+        Ok(Self { broker: Broker::Postgres(postgres), name })
+    }
+
     /// Returns the address of the broker.
     pub fn address(&self) -> String {
         match &self.broker {
@@ -126,6 +147,7 @@ impl Topic {
             Broker::Nats(nats) => nats.address().to_string(),
             Broker::Mqtt { server, .. } => server.address().to_string(),
             Broker::Redis(redis) | Broker::RedisList(redis) => redis.address().to_string(),
+            Broker::Postgres(postgres) => postgres.address().to_string(),
         }
     }
 
@@ -146,6 +168,13 @@ impl Topic {
             Broker::RedisList(redis) => {
                 let lines: Vec<String> = lines.collect();
                 redis.call_all(lines.iter().map(|line| vec!["RPUSH", name, line]))
+            }
+            Broker::Postgres(postgres) => {
+                let rows: Vec<String> =
+                    lines.map(|line| format!("('{}')", line.replace('\'', "''"))).collect();
+                rows.chunks(1000).try_for_each(|rows| {
+                    postgres.run(&format!("INSERT INTO \"{name}\" (line) VALUES {}", rows.join(", ")))
+                })
             }
         }
     }
@@ -180,6 +209,10 @@ impl Topic {
             Broker::RedisList(redis) => {
                 let elements = redis.call(&["LRANGE", &self.name, "0", "-1"])?;
                 elements.texts().iter().for_each(|element| add(element.as_bytes()));
+            }
+            Broker::Postgres(postgres) => {
+                let rows = postgres.rows(&format!("SELECT line FROM \"{}\" ORDER BY id", self.name))?;
+                rows.iter().for_each(|row| add(row.concat().as_bytes()));
             }
         }
         Ok(lines)

@@ -216,6 +216,14 @@ impl Server {
         Self::of_topic(Topic::of_redis_list()?)
     }
 
+    /// Returns a table of PostgreSQL.
+    ///
+    /// # Errors
+    /// If the server cannot be started.
+    pub fn table() -> io::Result<Self> {
+        Self::of_topic(Topic::of_postgres()?)
+    }
+
     fn of_topic(topic: Topic) -> io::Result<Self> {
         let address = topic.address().parse().map_err(io::Error::other)?;
         Ok(Self { address, state: Arc::default(), thread: None, store: None, topic: Some(topic) })

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{broker, mqtt, nats, redis};
+use crate::brokers::{broker, mqtt, nats, redis, postgres};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -195,7 +195,7 @@ fn each<S: Sync>(
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
     let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
-    let _brokers = (needs("kafka").then(broker), needs("mqtt").then(mqtt), needs("nats").then(nats), needs("redis").then(redis));
+    let _brokers = (needs("kafka").then(broker), needs("mqtt").then(mqtt), needs("nats").then(nats), needs("redis").then(redis), needs("postgres").then(postgres));
     let left = || Mutex::new((steps.len(), Duration::ZERO));
     let cases =
         pairs.into_iter().map(|(feed, outlet)| Case { feed, outlet, works: OnceLock::new(), left: left() });
@@ -357,7 +357,9 @@ fn large() -> Pairs {
     // Records of their own size; a configuration that contains the records; single answers.
     let is_small = |feed: &Feed| feed.most < LARGE || ["generate", "proxy"].contains(&feed.name);
     let pairs = all.into_iter().flatten();
-    pairs.filter(|(feed, _)| feed.nature != Nature::Datagrams && !is_small(feed)).collect()
+    let pairs = pairs.filter(|(feed, _)| feed.nature != Nature::Datagrams && !is_small(feed));
+    // These cases also run without a state.
+    pairs.filter(|(_, outlet)| outlet.name != outlets::EXACTLY_ONCE).collect()
 }
 
 /// The suite of large records: everything that can pass them on, with a state and without one.

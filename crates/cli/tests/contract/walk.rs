@@ -119,6 +119,8 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("nats", "{ servers: x, stream: S, consumer: c }", true, false),
     ("nats", "{ servers: x, subjects: x }", false, false),
     ("objects", "{ url: x/ }", true, true),
+    ("postgres", "{ server: x, table: x }", true, true),
+    ("postgres", "{ server: x, query: SELECT 1 }", true, true),
     ("pipe", "{ path: x }", false, false),
     ("prometheus_scrape", "{ url: x }", false, true),
     ("prometheus_scrape", "{ url: x, every: 1m }", false, false),

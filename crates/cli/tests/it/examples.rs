@@ -103,6 +103,7 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
     const MQTT: &str = "127.0.0.1:1883";
     const NATS: &str = "127.0.0.1:4222";
     const REDIS: &str = "127.0.0.1:6379";
+    const POSTGRES: &str = "127.0.0.1:5432";
     if cfg!(feature = "kafka") && example.contains(KAFKA) {
         let kafka = thalweg_testbed::Kafka::start(2).unwrap();
         let event = |number| thalweg_testbed::Record::new("events", format!("event {number}"));
@@ -126,6 +127,15 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
         let event = |_| vec!["XADD", "events", "*", "payload", "event", "service", "shop"];
         redis.call_all((0..100).map(event)).unwrap();
         return (example.replace(REDIS, &redis.address().to_string()), Some(Box::new(redis)));
+    }
+    if cfg!(feature = "postgres") && example.contains(POSTGRES) {
+        let postgres = thalweg_testbed::Postgres::start().unwrap();
+        let tables = "CREATE TABLE events (id bigserial PRIMARY KEY, name text NOT NULL, at timestamptz DEFAULT now());
+                      INSERT INTO events (name) SELECT 'event ' || n FROM generate_series(1, 100) AS n;
+                      CREATE TABLE visits (id bigint PRIMARY KEY, service text);
+                      GRANT ALL ON events, visits TO thalweg; GRANT ALL ON SCHEMA public TO thalweg";
+        postgres.run_in("shop", tables).unwrap();
+        return (example.replace(POSTGRES, &postgres.address().to_string()), Some(Box::new(postgres)));
     }
     (example.to_owned(), None)
 }

@@ -49,6 +49,8 @@ mod planted;
 mod prometheus;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]

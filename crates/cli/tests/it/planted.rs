@@ -57,6 +57,8 @@ fn needed(role: Role, name: &str, option: &str, schema: &Value) -> String {
         | (Role::Source, "prometheus_scrape", "url") => "'http://127.0.0.1:1'".to_owned(),
         (Role::Sink, "loki", "labels") => "{ job: test }".to_owned(),
         (Role::Sink, "clickhouse" | "elasticsearch", _) => "logs".to_owned(),
+        (_, "postgres", "server") => "'127.0.0.1:1'".to_owned(),
+        (_, "postgres", "table") => "logs".to_owned(),
         (_, "mqtt" | "nats", "servers") => "'127.0.0.1:1'".to_owned(),
         (_, "mqtt" | "nats", _) => "logs".to_owned(),
         (_, "redis", "servers") => "'127.0.0.1:1'".to_owned(),

@@ -34,6 +34,8 @@ pub fn registry() -> Registry {
     let registry = thalweg_nats::register(registry);
     #[cfg(feature = "redis")]
     let registry = thalweg_redis::register(registry);
+    #[cfg(feature = "postgres")]
+    let registry = thalweg_postgres::register(registry);
     registry
 }
 

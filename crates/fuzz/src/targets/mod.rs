@@ -50,6 +50,7 @@ targets! {
     multipart,
     patterns,
     pem,
+    postgres,
     protobuf,
     raw_request,
     redact,

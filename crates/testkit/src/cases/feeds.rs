@@ -178,7 +178,7 @@ pub fn stored() -> Vec<Feed> {
     vec![Feed { name: "objects of S3, lines", component: "objects", prepare: uploaded, ..FILE_READER }]
 }
 
-/// Returns the sources that read from a broker.
+/// Returns the sources that read from a broker or database.
 pub fn of_brokers() -> Vec<Feed> {
     vec![
         Feed { name: "kafka", component: "kafka", prepare: |_, records| topic(records, "classic"), ..READER },
@@ -223,6 +223,12 @@ pub fn of_brokers() -> Vec<Feed> {
             keeps_order: false,
             remembers: false,
             prepare: |_, records| redis(records, Topic::of_redis_list()?, "list: {name}"),
+            ..READER
+        },
+        Feed {
+            name: "postgres, table",
+            component: "postgres",
+            prepare: |_, records| table(records),
             ..READER
         },
     ]
@@ -325,6 +331,17 @@ fn redis(records: Records, topic: Topic, input: &str) -> io::Result<Prepared> {
     topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
     let (servers, input) = (topic.address(), input.replace("{name}", &topic.name));
     let source = format!("redis: {{ servers: '{servers}', {input}, end_after_idle: 50ms }}");
+    Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn table(records: Records) -> io::Result<Prepared> {
+    let topic = Topic::of_postgres()?;
+    topic.store((0..records.count).map(|number| records.text(number, Form::Json)))?;
+    let source = format!(
+        "postgres: {{ server: '{}', table: '{}', columns: line, payload: line }}",
+        topic.address(),
+        topic.name,
+    );
     Ok(Prepared { source, held: Some(Box::new(topic)) })
 }
 

@@ -288,7 +288,10 @@ fn several() -> Vec<Outlet> {
     ]
 }
 
-/// Returns the sinks of a broker.
+/// The name of a sink that needs a state.
+pub const EXACTLY_ONCE: &str = "postgres, exactly once";
+
+/// Returns the sinks of a broker or database.
 pub fn of_brokers() -> Vec<Outlet> {
     vec![
         Outlet {
@@ -315,6 +318,19 @@ pub fn of_brokers() -> Vec<Outlet> {
             sinks: "out: { redis: { servers: '{address}', command: rpush, key: '{topic}', timeout: 5s } }",
             server: Some(Server::redis_list),
             ..server("redis, list", "redis")
+        },
+        Outlet {
+            sinks: "out: { postgres: { server: '{address}', table: '{topic}', columns: { line: payload }, \
+                    timeout: 5s } }",
+            server: Some(Server::table),
+            ..server("postgres", "postgres")
+        },
+        Outlet {
+            sinks: "out: { postgres: { server: '{address}', table: '{topic}', columns: { line: payload }, \
+                    timeout: 5s, exactly_once: true } }",
+            delivery: Delivery::ExactlyOnce,
+            server: Some(Server::table),
+            ..server(EXACTLY_ONCE, "postgres")
         },
     ]
 }

@@ -23,6 +23,14 @@ pub(super) const PROMISES: &[Promise] = &[
         &["source: kafka -> file", "message_sink: file -> kafka"],
     ),
     shown(
+        "| `postgres` with `table` and a key | once | at least once; once to `postgres` with `exactly_once` |",
+        &[
+            "source: postgres, table -> file",
+            "message_sink: file -> postgres, exactly once",
+            "cli: a_copy_from_table_to_table_that_is_killed_ten_times_has_each_row_once",
+        ],
+    ),
+    shown(
         "| `nats` with `stream` | once, as long as no other run uses the consumer | at least once |",
         &["source: nats, stream -> file", "message_sink: file -> nats, stream"],
     ),

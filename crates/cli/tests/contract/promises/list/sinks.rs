@@ -146,6 +146,24 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `postgres` | At least once. With `mode: upsert`, a row that is stored again replaces itself. | the commit of the transaction counts |",
+        &[
+            "message_sink: file -> postgres",
+            "postgres: fields_are_converted_and_rows_that_are_refused_leave_the_others",
+            "postgres: rows_are_inserted_replaced_and_left_as_they_are",
+        ],
+    ),
+    shown(
+        "| `postgres` with `exactly_once` | once, from sources whose positions grow | positions are in the transaction of the rows |",
+        &[
+            "message_sink: file -> postgres, exactly once",
+            "postgres: each_message_is_stored_once",
+            "postgres: messages_that_come_again_are_stored_once_and_refused_ones_are_tried_again",
+            "cli: a_copy_from_table_to_table_that_is_killed_ten_times_has_each_row_once",
+            "cli: a_copy_goes_on_when_connections_break_and_the_server_crashes",
+        ],
+    ),
+    shown(
         "| `nats` with `jetstream: false` | At least once, as far as the server took it. Nothing tells whether a subscriber got it. | - |",
         &[
             "nats: subscribers_have_messages_without_a_stream_when_they_are_acknowledged",

@@ -142,6 +142,19 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `postgres` with `table` and a key | Continues in each range behind the last row of the checkpoint. Rows that were committed late are missed without `delay`. | reads what was added |",
+        &[
+            "source: postgres, table -> file",
+            "postgres: ranges_are_read_at_the_same_time_and_a_later_run_continues_in_each",
+            "postgres: a_growing_column_is_followed_over_broken_connections_and_equal_values",
+            "cli: a_copy_from_table_to_table_that_is_killed_ten_times_has_each_row_once",
+        ],
+    ),
+    shown(
+        "| `postgres` with `query`, or a table without a key | reads all again | reads all again |",
+        &["postgres: a_query_is_read_as_a_whole_and_what_the_server_lacks_is_named"],
+    ),
+    shown(
         "| `nats` without `stream` | What was received and not written is lost, and so is what is sent while no run is connected. | - |",
         &["nats: a_subscription_gets_what_is_sent_while_it_runs_also_after_the_server_was_away"],
     ),

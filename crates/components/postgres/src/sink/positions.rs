@@ -1,0 +1,521 @@
+//! The positions of stored messages, for `exactly_once`.
+//!
+//! A message has a place: its source, its file or partition, its position there, and its number among
+//! messages of the same position, which `split` makes of one. A source sends messages of a partition in the
+//! order of their places, and after a restart again from some place on, the same or later ones in the same
+//! order. So one place for each partition, that of the last message, tells which messages are stored: those
+//! up to it. It is written in the transaction that stores the messages. Neither the batches nor the
+//! checkpoints of the run matter, so a run may cut its input differently.
+//!
+//! Two things would break this rule, and are looked after:
+//!
+//! - *Refused messages* lie before the last place, but are not stored. Their dead letters are kept only with
+//!   the next checkpoint, and if the run is killed before, they come again. The places of refused messages
+//!   are therefore stored too, until a checkpoint covers them (the steps of [`Sink::uncommitted`]). Such a
+//!   message is tried again.
+//! - *A transaction of a killed run* may be committed after the next run has looked. Each transaction takes a
+//!   lock of its sink, before anything else is sent, and so does the reading of the places.
+//!
+//! The sink is known by a random name, which the journal keeps: two runs never take each other's places,
+//! whatever their sources and files are called, and a run with a new state directory stores all again.
+//!
+//! Two alternatives were rejected. *Numbers of batches*: another run cuts batches differently. *A hash for
+//! each message*: it needs a table as long as the target.
+//!
+//! [`Sink::uncommitted`]: thalweg_engine::Sink::uncommitted
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use thalweg_codec::values::Values;
+use thalweg_engine::{Error, Journal};
+use thalweg_record::Batch;
+
+use crate::connection::Connection;
+use crate::failure::{Failure, Moment};
+use crate::sql::{TableName, literal};
+
+/// The entry of the journal with the name of the sink.
+const NAME: &str = "name";
+
+/// The largest number of files or partitions.
+const MOST: usize = 4000;
+
+/// The largest number of refused messages that no checkpoint covers.
+const MOST_REFUSED: usize = 100_000;
+
+/// A position, and the number among the messages that have it.
+type Place = (u64, u64);
+
+/// A file or partition.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Partition {
+    source: Arc<str>,
+    path: Arc<str>,
+    part: Arc<str>,
+}
+
+/// The knowledge of a partition.
+#[derive(Debug, Default, Clone)]
+struct Known {
+    /// The last place that is stored.
+    last: Option<Place>,
+    /// The refused places up to it.
+    refused: BTreeSet<Place>,
+    /// Places that ended elsewhere, which no transaction has noted yet.
+    left: BTreeSet<Place>,
+    /// The last place that came in this run.
+    seen: Option<Place>,
+}
+
+impl Known {
+    /// True if a message is not to be stored again.
+    fn has(&self, place: Place) -> bool {
+        self.last.is_some_and(|last| place <= last) && !self.refused.contains(&place)
+    }
+}
+
+/// The places of the messages of a batch.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Plan {
+    partitions: Vec<Partition>,
+    /// For each row: its partition, its place, and whether it is stored already.
+    rows: Vec<(usize, Place, bool)>,
+}
+
+impl Plan {
+    /// Returns the rows that are not stored already.
+    pub(super) fn unstored(&self) -> impl Iterator<Item = usize> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter(|(_, (_, _, is_stored))| !is_stored).map(|(row, _)| row)
+    }
+}
+
+/// The stored positions of a sink.
+#[derive(Debug)]
+pub(super) struct Positions {
+    /// The name of the sink, of 32 hexadecimal digits.
+    name: String,
+    /// The number of its lock.
+    lock: i64,
+    table: TableName,
+    known: HashMap<Partition, Known>,
+    /// The refused messages that wait for a checkpoint, of each transaction.
+    steps: VecDeque<Vec<(Partition, Place)>>,
+}
+
+impl Positions {
+    /// Returns the positions of the sink that the journal belongs to.
+    ///
+    /// # Errors
+    /// If the journal cannot be read or written.
+    pub(super) fn new(table: &str, journal: &Journal) -> Result<Self, Error> {
+        let known = journal.entries(NAME)?.pop().and_then(|(_, name)| name.as_str().map(str::to_owned));
+        let name = match known {
+            Some(name) => name,
+            None => {
+                let name = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+                journal.note(NAME, &name.as_str().into())?;
+                name
+            }
+        };
+        Ok(Self::of(name, table))
+    }
+
+    fn of(name: String, table: &str) -> Self {
+        let lock = name.get(..16).and_then(|start| u64::from_str_radix(start, 16).ok()).unwrap_or_default();
+        let (known, steps) = (HashMap::new(), VecDeque::new());
+        Self { name, lock: lock.cast_signed(), table: TableName::new(table), known, steps }
+    }
+
+    /// Returns the number of the lock that each transaction takes first.
+    pub(super) fn lock(&self) -> i64 {
+        self.lock
+    }
+
+    /// Reads what is stored.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub(super) async fn load(&mut self, connection: &Connection, moment: Moment) -> Result<(), Error> {
+        let table = self.table.quoted();
+        let rows = self.read(connection).await;
+        let rows = rows.map_err(|failure| failure.error(format!("cannot use the table {table}"), moment))?;
+        for known in self.known.values_mut() {
+            (known.last, known.refused) = (None, BTreeSet::new());
+        }
+        for row in rows {
+            let [Some(source), Some(path), Some(part), Some(position), Some(number), Some(refused)] =
+                &row[..]
+            else {
+                return Err(Error::permanent(format!("the table {table} is not that of `exactly_once`")));
+            };
+            let partition = Partition {
+                source: source.as_str().into(),
+                path: path.as_str().into(),
+                part: part.as_str().into(),
+            };
+            let last: Option<Place> = position.parse().ok().zip(number.parse().ok());
+            let refused = serde_json::from_str::<BTreeSet<Place>>(refused);
+            let (Some(last), Ok(refused)) = (last, refused) else {
+                return Err(Error::permanent(format!("the table {table} has a row that is damaged")));
+            };
+            let known = self.known.entry(partition).or_default();
+            (known.last, known.refused) = (Some(last), refused);
+        }
+        Ok(())
+    }
+
+    async fn read(&self, connection: &Connection) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let (table, lock, name) = (self.table.quoted(), self.lock, literal(&self.name));
+        let create = format!(
+            "CREATE TABLE IF NOT EXISTS {table} (sink text, source text, path text, part text, \
+             position bigint NOT NULL, number bigint NOT NULL, refused text NOT NULL, \
+             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, path, part))"
+        );
+        let found = format!("SELECT pg_catalog.to_regclass({})", literal(&table));
+        // A user who may not create tables can use one that is there.
+        if !matches!(&connection.rows(&found).await?[..], [row] if row.iter().any(Option::is_some)) {
+            connection.run(&create).await?;
+        }
+        // Behind a transaction of a former run that is still being committed.
+        connection.run(&format!("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({lock})")).await?;
+        let query =
+            format!("SELECT source, path, part, position, number, refused FROM {table} WHERE sink = {name}");
+        let rows = connection.rows(&query).await?;
+        connection.run("COMMIT").await?;
+        Ok(rows)
+    }
+
+    /// Finds out which messages of a batch are stored.
+    ///
+    /// # Errors
+    /// If messages have no positions, or come again in another order.
+    pub(super) fn plan(&self, batch: &Batch, part: Option<&str>) -> Result<Plan, Error> {
+        let source = &batch.meta().source;
+        let Some(positions) = batch.positions() else {
+            let message = "have no position, which `exactly_once` needs: see its sources";
+            return Err(Error::permanent(format!("messages of `{source}` {message}")));
+        };
+        let parts = part.and_then(|name| {
+            let (place, field) = batch.field(name)?;
+            Some(Values::of(field, batch.fields().column(place)))
+        });
+        let mut plan = Plan::default();
+        // By the number of the partition in the plan.
+        let mut seen: Vec<Option<Place>> = Vec::new();
+        for row in 0..batch.rows().min(positions.len()) {
+            let partition = partition(batch, parts.as_ref(), row);
+            let last = plan.rows.last().map(|(number, ..)| *number);
+            let known = last.filter(|number| plan.partitions.get(*number) == Some(&partition));
+            let number = known.or_else(|| plan.partitions.iter().position(|known| *known == partition));
+            let number = match number {
+                Some(number) => number,
+                None => {
+                    seen.push(self.known.get(&partition).and_then(|known| known.seen));
+                    plan.partitions.push(partition);
+                    plan.partitions.len() - 1
+                }
+            };
+            let position = positions.value(row);
+            if i64::try_from(position).is_err() {
+                let message =
+                    format!("the position {position} of `{source}` is too large for `exactly_once`");
+                return Err(Error::permanent(message));
+            }
+            let place = next(seen.get(number).copied().flatten(), position)
+                .ok_or_else(|| went_back(&plan.partitions[number], position))?;
+            seen[number] = Some(place);
+            let is_stored = self.known.get(&plan.partitions[number]).is_some_and(|known| known.has(place));
+            plan.rows.push((number, place, is_stored));
+        }
+        let is_new = |partition: &&Partition| !self.known.contains_key(*partition);
+        if self.known.len() + plan.partitions.iter().filter(is_new).count() > MOST {
+            let message = "files or partitions, more than `exactly_once` keeps positions of";
+            return Err(Error::permanent(format!("there are more than {MOST} {message}")));
+        }
+        match self.known.values().map(|known| known.refused.len()).sum::<usize>() > MOST_REFUSED {
+            true => Err(Error::permanent(format!(
+                "the server refused more than {MOST_REFUSED} messages since the last checkpoint"
+            ))),
+            false => Ok(plan),
+        }
+    }
+
+    /// Returns the statement that stores the places of a batch whose rows in `refused` are not stored. None
+    /// if nothing changes.
+    pub(super) fn statement(&self, plan: &Plan, refused: &[(u32, String)]) -> Option<String> {
+        let mut values = Vec::new();
+        for (partition, new) in self.changes(plan, refused) {
+            let Some((position, number)) = new.last else { continue };
+            let known = self.known.get(&partition);
+            if known.is_some_and(|known| known.last == new.last && known.refused == new.refused) {
+                continue;
+            }
+            let list = serde_json::to_string(&new.refused).unwrap_or_default();
+            let Partition { source, path, part } = &partition;
+            let texts: [&str; 4] = [&self.name, source, path, part];
+            let texts = texts.map(literal);
+            values.push(format!("({}, {position}, {number}, {}, now())", texts.join(", "), literal(&list)));
+        }
+        (!values.is_empty()).then(|| {
+            format!(
+                "INSERT INTO {} (sink, source, path, part, position, number, refused, changed) VALUES {} \
+                 ON CONFLICT (sink, source, path, part) DO UPDATE SET position = EXCLUDED.position, \
+                 number = EXCLUDED.number, refused = EXCLUDED.refused, changed = EXCLUDED.changed",
+                self.table.quoted(),
+                values.join(", ")
+            )
+        })
+    }
+
+    /// Returns what is known of each partition of a batch once the batch is stored.
+    fn changes(&self, plan: &Plan, refused: &[(u32, String)]) -> BTreeMap<Partition, Known> {
+        let refused: BTreeSet<usize> = refused.iter().map(|(row, _)| *row as usize).collect();
+        let mut changes: BTreeMap<Partition, Known> = BTreeMap::new();
+        for (row, (number, place, is_stored)) in plan.rows.iter().enumerate() {
+            let Some(partition) = plan.partitions.get(*number) else { continue };
+            let known = changes.entry(partition.clone()).or_insert_with(|| {
+                let mut known = self.known.get(partition).cloned().unwrap_or_default();
+                if known.seen.is_none() {
+                    // A checkpoint covers what lies before the first message of a run.
+                    known.refused = known.refused.split_off(place);
+                }
+                let left = std::mem::take(&mut known.left);
+                known.refused.extend(left);
+                known
+            });
+            known.seen = Some(*place);
+            known.last = known.last.max(Some(*place));
+            if refused.contains(&row) {
+                known.refused.insert(*place);
+            } else if !is_stored {
+                known.refused.remove(place);
+            }
+        }
+        changes
+    }
+
+    /// Notes that a batch was stored, except for these rows.
+    pub(super) fn stored(&mut self, plan: &Plan, refused: &[(u32, String)]) {
+        let changes = self.changes(plan, refused);
+        self.known.extend(changes);
+        self.wait(plan, refused.iter().map(|(row, _)| *row as usize));
+    }
+
+    /// Notes that those messages of a batch that are not stored ended elsewhere.
+    pub(super) fn left(&mut self, plan: &Plan) {
+        for (number, place, is_stored) in &plan.rows {
+            let Some(partition) = plan.partitions.get(*number) else { continue };
+            let known = self.known.entry(partition.clone()).or_default();
+            known.seen = Some(*place);
+            if !is_stored {
+                known.left.insert(*place);
+            }
+        }
+        self.wait(plan, plan.unstored());
+    }
+
+    /// Lets rows wait for a checkpoint.
+    fn wait(&mut self, plan: &Plan, rows: impl Iterator<Item = usize>) {
+        let waiting = rows.filter_map(|row| {
+            let (number, place, _) = plan.rows.get(row)?;
+            Some((plan.partitions.get(*number)?.clone(), *place))
+        });
+        let waiting: Vec<(Partition, Place)> = waiting.collect();
+        if !waiting.is_empty() {
+            self.steps.push_back(waiting);
+        }
+    }
+
+    /// Returns the number of transactions with refused messages that wait for a checkpoint.
+    pub(super) fn uncommitted(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Forgets the refused messages of the first `count` of them: their dead letters are kept.
+    pub(super) fn commit(&mut self, count: usize) {
+        for (partition, place) in self.steps.drain(..count.min(self.steps.len())).flatten() {
+            if let Some(known) = self.known.get_mut(&partition) {
+                known.refused.remove(&place);
+                known.left.remove(&place);
+            }
+        }
+    }
+}
+
+fn partition(batch: &Batch, parts: Option<&Values>, row: usize) -> Partition {
+    let meta = batch.meta();
+    let mut part = Vec::new();
+    if let Some(parts) = parts {
+        parts.write_text(row, &mut part);
+    }
+    // The server has no texts with zero bytes.
+    let part = String::from_utf8_lossy(&part).replace('\0', "\u{fffd}");
+    let path = meta.path.clone().unwrap_or_else(|| "".into());
+    Partition { source: meta.source.clone(), path, part: part.into() }
+}
+
+/// Returns the place of a message at `position`, behind the one at `seen`. None if that is before it.
+fn next(seen: Option<Place>, position: u64) -> Option<Place> {
+    match seen {
+        Some((last, _)) if position < last => None,
+        Some((last, number)) if position == last => Some((position, number + 1)),
+        _ => Some((position, 0)),
+    }
+}
+
+fn went_back(partition: &Partition, position: u64) -> Error {
+    let Partition { source, path, part } = partition;
+    let part = if part.is_empty() { String::new() } else { format!(", partition `{part}`,") };
+    Error::permanent(format!(
+        "the positions of `{source}` in `{path}`{part} went back to {position}: `exactly_once` needs messages in \
+         order, by one pipeline, from files that are not replaced; partitions need `partition_field`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::UInt64Array;
+    use proptest::prelude::*;
+    use thalweg_engine::testing::batch;
+
+    fn positions() -> Positions {
+        Positions::of("00ff00000000000000000000000000ab".to_owned(), "p")
+    }
+
+    fn at(positions: &[u64]) -> Batch {
+        let messages = batch(positions.iter().map(u64::to_string));
+        messages.with_positions(UInt64Array::from(positions.to_vec())).unwrap()
+    }
+
+    fn refused(rows: &[u32]) -> Vec<(u32, String)> {
+        rows.iter().map(|row| (*row, String::new())).collect()
+    }
+
+    /// Stores a batch, except for these rows. Returns the rows that were not stored before.
+    fn store(positions: &mut Positions, places: &[u64], bad: &[u32]) -> Vec<usize> {
+        let plan = positions.plan(&at(places), None).unwrap();
+        positions.stored(&plan, &refused(bad));
+        plan.unstored().collect()
+    }
+
+    /// Returns the positions as a later run reads them.
+    fn restarted(before: &Positions) -> Positions {
+        let mut after = positions();
+        for (partition, known) in &before.known {
+            let known = Known { last: known.last, refused: known.refused.clone(), ..Known::default() };
+            after.known.insert(partition.clone(), known);
+        }
+        after
+    }
+
+    #[test]
+    fn a_later_run_skips_what_is_stored_and_cuts_batches_differently() {
+        let mut first = positions();
+        assert_eq!(store(&mut first, &[0, 5, 5, 9], &[]), [0, 1, 2, 3]);
+        let mut second = restarted(&first);
+        assert_eq!(store(&mut second, &[5, 5, 9, 9], &[]), [3]);
+        assert_eq!(store(&mut second, &[12], &[]), [0]);
+        let mut third = restarted(&second);
+        assert_eq!(store(&mut third, &[9], &[]), [0; 0]);
+        assert_eq!(store(&mut third, &[9, 12, 13], &[]), [2]);
+    }
+
+    #[test]
+    fn refused_messages_are_tried_again_until_a_checkpoint_covers_them() {
+        let mut first = positions();
+        store(&mut first, &[1, 2, 3], &[1]);
+        assert_eq!(first.uncommitted(), 1);
+        let mut second = restarted(&first);
+        assert_eq!(store(&mut second, &[1, 2, 3], &[]), [1]);
+        assert_eq!(store(&mut restarted(&second), &[1, 2, 3], &[]), [0; 0]);
+        first.commit(1);
+        assert_eq!(first.uncommitted(), 0);
+        assert_eq!(store(&mut restarted(&first), &[1, 2, 3], &[]), [0; 0]);
+    }
+
+    #[test]
+    fn messages_that_ended_elsewhere_are_tried_again_as_well() {
+        let mut first = positions();
+        let plan = first.plan(&at(&[1, 2]), None).unwrap();
+        first.left(&plan);
+        store(&mut first, &[3], &[]);
+        assert_eq!(store(&mut restarted(&first), &[1, 2, 3], &[]), [0, 1]);
+    }
+
+    #[test]
+    fn positions_that_go_back_and_missing_ones_are_errors() {
+        let mut positions = positions();
+        store(&mut positions, &[5], &[]);
+        let error = positions.plan(&at(&[4]), None).unwrap_err().to_string();
+        assert!(error.starts_with("the positions of `test` in `` went back to 4: "), "{error}");
+        let error = positions.plan(&batch(["a"]), None).unwrap_err().to_string();
+        assert_eq!(error, "messages of `test` have no position, which `exactly_once` needs: see its sources");
+    }
+
+    #[test]
+    fn the_statement_has_what_changes() {
+        let mut positions = positions();
+        let plan = positions.plan(&at(&[7, 8]), None).unwrap();
+        let statement = positions.statement(&plan, &refused(&[0])).unwrap();
+        let values =
+            "VALUES (E'00ff00000000000000000000000000ab', E'test', E'', E'', 8, 0, E'[[7,0]]', now())";
+        assert!(statement.contains(values), "{statement}");
+        assert_eq!(positions.lock(), 0x00ff_0000_0000_0000);
+        positions.stored(&plan, &refused(&[0]));
+        let again = restarted(&positions);
+        let plan = again.plan(&at(&[8]), None).unwrap();
+        // The refused place is before the first message of the run: a checkpoint covers it.
+        assert!(again.statement(&plan, &[]).unwrap().contains("E'[]'"));
+    }
+
+    proptest! {
+        /// Runs end anywhere, after a transaction that no checkpoint covers, and the next one begins at any
+        /// checkpoint before. Each message is stored once or refused, and a refused one is not forgotten
+        /// before a checkpoint covers it.
+        #[test]
+        fn each_message_is_stored_once(
+            steps in prop::collection::vec((1..4usize, any::<bool>(), any::<bool>(), 0..5u32), 1..30),
+        ) {
+            // Two messages have each position.
+            let place = |number: usize| number as u64 / 2;
+            let mut sink = positions();
+            let (mut stored, mut letters) = (vec![0u32; 200], BTreeSet::new());
+            // Where the checkpoint is, and the dead letters that it covers.
+            let (mut next, mut checkpoint, mut kept) = (0, 0, BTreeSet::new());
+            for (count, saves, dies, bad) in steps {
+                // A batch of a source begins with a position.
+                let numbers: Vec<usize> = (next..next + 2 * count).collect();
+                let places: Vec<u64> = numbers.iter().map(|number| place(*number)).collect();
+                let plan = sink.plan(&at(&places), None).unwrap();
+                let unstored: Vec<usize> = plan.unstored().collect();
+                let bad: Vec<u32> = unstored.iter().map(|row| *row as u32).filter(|row| row % 5 == bad).collect();
+                sink.stored(&plan, &refused(&bad));
+                for row in unstored {
+                    match bad.contains(&(row as u32)) {
+                        true => _ = letters.insert(numbers[row]),
+                        false => stored[numbers[row]] += 1,
+                    }
+                }
+                next += 2 * count;
+                if saves {
+                    checkpoint = next;
+                    kept = letters.clone();
+                    sink.commit(sink.uncommitted());
+                }
+                if dies {
+                    sink = restarted(&sink);
+                    next = checkpoint;
+                    letters = kept.clone();
+                }
+            }
+            for number in 0..next {
+                let (times, is_letter) = (stored[number], letters.contains(&number));
+                prop_assert!(times <= 1, "{} is stored {} times", number, times);
+                prop_assert!(times == 1 || is_letter, "{} is lost", number);
+            }
+        }
+    }
+}
