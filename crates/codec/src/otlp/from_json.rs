@@ -238,10 +238,9 @@ impl<'de> Visitor<'de> for Member<'_> {
                 Ok(bytes) => bytes_field(field.number, &bytes, self.out),
                 Err(_) => return Err(misfit(field, "what is not Base64")),
             },
-            Kind::Id(length) => {
-                // In a request, only the record is rejected for a wrong length.
-                let length = (self.form == Form::Columns).then_some(length);
-                let bytes = identifier(field, length, text).map_err(E::custom)?;
+            // Of a record, the reader of the binary form checks the length.
+            Kind::Id(_) => {
+                let bytes = identifier(field, None, text).map_err(E::custom)?;
                 bytes_if_any(field.number, &bytes, self.out);
             }
             kind => match scalar(kind, text) {
