@@ -115,6 +115,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("nats", "{ servers: x, stream: S, consumer: c }", true, false),
     ("nats", "{ servers: x, subjects: x }", false, false),
     ("objects", "{ url: x/ }", true, true),
+    ("otlp", "{}", true, false),
     ("pipe", "{ path: x }", false, false),
     ("prometheus_scrape", "{ url: x }", false, true),
     ("prometheus_scrape", "{ url: x, every: 1m }", false, false),

@@ -40,6 +40,7 @@ mod mistakes;
 mod nats;
 mod network;
 mod one_line;
+mod otlp;
 mod pipes;
 mod planted;
 mod prometheus;

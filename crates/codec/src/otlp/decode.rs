@@ -553,7 +553,7 @@ impl Filling {
         let body = record.get(body).unwrap_or_default();
         match last_value(body)? {
             Some((any::TEXT, raw)) => payload.push(message(raw, body)?),
-            None => payload.push(b""),
+            None => return named(record, EVENT_NAME, payload),
             Some(_) => {
                 self.scratch.clear();
                 JsonWriter { out: &mut self.scratch, limit: self.limit }.value(body, 0)?;

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::GeneralPurpose;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD};
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -479,7 +479,8 @@ fn special(members: &[u8]) -> Option<Special> {
     let (any::TEXT, text) = super::to_json::last_value(value).ok()?? else { return None };
     let text = std::str::from_utf8(text.bytes(value)).ok()?;
     if name == BYTES_VALUE.as_bytes() {
-        return BASE64.decode(text).ok().map(Special::Bytes);
+        let bytes = STANDARD.decode(text).ok()?;
+        return Some(Special::Bytes(bytes));
     }
     matches!(text, "NaN" | "Infinity" | "-Infinity").then(|| text.parse().ok().map(Special::Double))?
 }

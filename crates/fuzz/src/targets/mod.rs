@@ -47,6 +47,7 @@ targets! {
     metadata,
     mime,
     multipart,
+    otlp,
     patterns,
     pem,
     protobuf,
