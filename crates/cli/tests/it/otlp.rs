@@ -1,4 +1,4 @@
-//! What the SDK of OpenTelemetry sent, through two runs into a file.
+//! Requests of OpenTelemetry's SDK, through two runs into a file.
 
 use std::io::{Read, Write};
 

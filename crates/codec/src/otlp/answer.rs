@@ -99,7 +99,7 @@ pub fn failure(form: Form, code: Code, reason: &str, retry: Option<Duration>) ->
     out
 }
 
-/// What a server rejected of a request that it accepted.
+/// The part of an accepted request that a server rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartialSuccess {
     /// The number of records. With 0, the reason is a warning.

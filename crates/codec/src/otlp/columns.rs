@@ -1,7 +1,7 @@
 //! Builds the columns of records.
 //!
-//! Many records have one resource, scope and metric. Their values are written once in a batch, and the columns
-//! hold them again without a copy.
+//! Many records have one resource, scope and metric. Their values are written once in a batch, and the
+//! columns hold them again without a copy.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! A record stands below its metric, scope and resource, which it shares with others. Records of several
 //! batches may be joined in one request, so each record is written as a part that begins with them:
-//! [`join`](super::join) groups parts that begin alike. The rejected alternative encodes the groups of a batch
-//! at once: a request that is divided, or joined with others, would have to be taken apart again.
+//! [`join`](super::join) groups parts that begin alike. The rejected alternative encodes the groups of a
+//! batch at once: a request that is divided, or joined with others, would have to be taken apart again.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ impl Bound<'_> {
     /// Writes a message as a part of a request.
     ///
     /// # Errors
-    /// The reason why it cannot be one. What was written then must not be used.
+    /// The reason why it cannot be one. The bytes that were written then must not be used.
     pub fn write(&mut self, signal: Signal, row: usize, out: &mut Vec<u8>) -> Result<(), String> {
         let plan = Plan::of(signal);
         let batch = self.batch;
@@ -112,7 +112,7 @@ impl Bound<'_> {
         slice(out, |out| record.head(&plan.scope, out))?;
         slice(out, |out| record.text(SCHEMA_URL, plan.scope_schema_url, out))?;
         if let (Some(metrics), Some(kind)) = (&plan.metrics, kind) {
-            // What stands before the data of a metric, behind it, and behind its points.
+            // The fields before the data of a metric, those behind it, and those behind its points.
             slice(out, |out| record.message(&metrics.metric, |number| number < DATA, out))?;
             slice(out, |out| record.message(&metrics.metric, |number| number > DATA, out))?;
             slice(out, |out| record.message(&kind.data, |_| true, out))?;
@@ -170,7 +170,7 @@ impl Row<'_> {
         Ok(())
     }
 
-    /// Writes what describes a group, if anything does.
+    /// Writes the description of a group, if there is one.
     fn head(&mut self, mapped: &Mapped, out: &mut Vec<u8>) -> Result<(), String> {
         self.within(HEAD, out, |row, out| row.message(mapped, |_| true, out))
     }

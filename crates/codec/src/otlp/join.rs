@@ -32,7 +32,7 @@ pub fn request<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// What has one resource, scope or metric.
+/// The records of one resource, scope or metric.
 #[derive(Default)]
 struct Group<'a> {
     /// The slices of the parts that it was made of.

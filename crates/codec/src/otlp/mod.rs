@@ -2,9 +2,10 @@
 //! become requests.
 //!
 //! [`Decoder`] walks a request in its binary form and appends the values of each record (log record, data
-//! point, span) to the columns of its signal. [`request_of_json`] turns a request in JSON into one in the binary
-//! form first. [`Encoder`] writes the columns of a message as a part, and [`request`] joins parts into a
-//! request, in which records of one resource and scope are together. [`answer`] has the answers to requests.
+//! point, span) to the columns of its signal. [`request_of_json`] turns a request in JSON into one in the
+//! binary form first. [`Encoder`] writes the columns of a message as a part, and [`request`] joins parts into
+//! a request, in which records of one resource and scope are together. [`answer`] has the answers to
+//! requests.
 //!
 //! A request comes from outside. Its nesting is bounded, time is in proportion to its size, and its columns
 //! come in batches of bounded size.

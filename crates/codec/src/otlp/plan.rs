@@ -1,7 +1,7 @@
 //! The columns for each signal, and the fields that they are made of.
 //!
-//! Columns have the names of the fields of a record. Those of its resource, its scope and its status have that
-//! word before them: `resource_attributes`. A data point has the columns of its metric too.
+//! Columns have the names of the fields of a record. Those of its resource, its scope and its status have
+//! that word before them: `resource_attributes`. A data point has the columns of its metric too.
 
 use std::sync::{Arc, LazyLock};
 
@@ -44,7 +44,7 @@ pub(super) struct MetricKind {
     pub(super) point: Mapped,
 }
 
-/// What the columns of metrics are made of.
+/// The parts that the columns of metrics are made of.
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) metric: Mapped,

@@ -1,7 +1,7 @@
 //! Writes values of messages as JSON, for the columns that hold nested values.
 //!
-//! Attributes are an object, and values of any type are the JSON value that a reader expects. JSON has neither
-//! bytes nor numbers that are not finite: these are written as OTLP's own JSON writes them, as
+//! Attributes are an object, and values of any type are the JSON value that a reader expects. JSON has
+//! neither bytes nor numbers that are not finite: these are written as OTLP's own JSON writes them, as
 //! `{"bytesValue":"YQ=="}` and `{"doubleValue":"NaN"}`, and read back by [`from_json`](super::from_json). So
 //! an object with only such a member is taken for one of them. A whole number has no point, and any other
 //! number has one or an exponent, so their types are kept too.

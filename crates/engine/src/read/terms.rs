@@ -165,6 +165,11 @@ const TERMS: &[(&str, Option<Role>, &str)] = &[
     ("cache", None, "`dedupe` remembers keys. There is no other cache."),
     // Systems.
     ("redis", None, "There is no connector for Redis yet."),
+    ("opentelemetry", None, "Use `otlp`."),
+    ("otel", None, "Use `otlp`."),
+    ("otlphttp", None, "Use `otlp`."),
+    ("otlp_http", None, "Use `otlp`."),
+    ("otlp_grpc", None, "Use `otlp`: the source takes gRPC with `grpc`, the sink sends by HTTP."),
     ("nats", None, "This program was built without NATS, its feature `nats`."),
     ("jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),
     ("nats_jetstream", None, "Use `nats`: a source with `stream` and `consumer`, or a sink."),

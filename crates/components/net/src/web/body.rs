@@ -22,7 +22,7 @@ const STEP: usize = 16 << 10;
 /// The bytes before a message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// What a body has around its content.
+/// The wrapping of a body's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrapping {
     /// Nothing.

@@ -88,7 +88,7 @@ pub async fn converse<A, F>(
     watching.drive(connection, |connection| connection.graceful_shutdown(), stopping).await;
 }
 
-/// What is watched while a connection is driven.
+/// The state that is watched while a connection is driven.
 pub(super) struct Watching<'a> {
     pub(super) peer: &'a str,
     pub(super) place: &'a Place,

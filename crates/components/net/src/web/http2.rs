@@ -1,10 +1,10 @@
 //! One HTTP/2 connection of a source, which carries several requests at the same time.
 //!
-//! Each request runs in a task of its own, as the library has it. The tasks belong to the connection: they end
-//! with it, as the requests of HTTP/1.1 do.
+//! Each request runs in a task of its own, as the library has it. The tasks belong to the connection: they
+//! end with it, as the requests of HTTP/1.1 do.
 //!
-//! What a client has sent and no request has read yet lies in memory outside the budget. The window of the
-//! connection bounds it.
+//! Data that a client has sent and no request has read yet lies in memory outside the budget. The window of
+//! the connection bounds it.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;

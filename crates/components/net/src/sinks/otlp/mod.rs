@@ -8,8 +8,8 @@
 //! the reason: sending them again one by one would store the accepted ones twice, since no receiver
 //! recognises a repeated record.
 //!
-//! gRPC was left out: each receiver of OTLP takes HTTP too, and the client that all these sinks share does not
-//! read the headers behind a body that gRPC needs.
+//! gRPC was left out: each receiver of OTLP takes HTTP too, and the client that all these sinks share does
+//! not read the headers behind a body that gRPC needs.
 
 #[cfg(test)]
 mod tests;
@@ -53,8 +53,8 @@ pub struct OtlpConfig {
     /// need the column `type`.
     #[serde(default)]
     signal: Signal,
-    /// Attributes of the resource of messages without the column `resource_attributes`, for example
-    /// `{ service.name: shop }`. By default they have none.
+    /// Attributes of the resource of messages without the column `resource_attributes`, for example `{
+    /// service.name: shop }`. By default they have none.
     #[serde(default)]
     resource: BTreeMap<String, String>,
     /// Further fields of messages that become attributes of their records, under their names. By default

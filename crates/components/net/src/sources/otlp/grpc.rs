@@ -145,7 +145,7 @@ fn refused_answer(refusal: &Refusal) -> Response<Reply> {
     if let Ok(message) = HeaderValue::try_from(encoded(&refusal.reason)) {
         headers.insert(MESSAGE, message);
     }
-    // A client sends a request again after this status only if it is told when.
+    // A client sends a request again after this status only if the details say when.
     if retry.is_some() {
         let details = failure(Form::Binary, code, &refusal.reason, retry);
         if let Ok(details) = HeaderValue::try_from(STANDARD_NO_PAD.encode(details)) {

@@ -1,8 +1,9 @@
 //! `otlp`: logs, metrics and traces that senders of OpenTelemetry export.
 //!
-//! Requests come by HTTP or by gRPC, in the binary form or in JSON. All of them end in one reader, which fills
-//! the columns. gRPC is spoken on top of HTTP/2 by hand: a request is five bytes and a message, an answer ends
-//! with two headers. The library for it would add a router, a code generator and a second form of bodies.
+//! Requests come by HTTP or by gRPC, in the binary form or in JSON. All of them end in one reader, which
+//! fills the columns. gRPC is spoken on top of HTTP/2 by hand: a request is five bytes and a message, an
+//! answer ends with two headers. The library for it would add a router, a code generator and a second form of
+//! bodies.
 //!
 //! See docs/decisions/096-otlp-is-read-into-columns.md.
 
@@ -52,8 +53,8 @@ pub struct OtlpSource {
     #[serde(default)]
     #[schemars(example = &"0.0.0.0:4317")]
     grpc: Option<String>,
-    /// What is taken: `logs`, `metrics`, `traces`. Requests with anything else are refused as unknown. By
-    /// default all are taken.
+    /// The signals that are taken: `logs`, `metrics`, `traces`. Requests with anything else are refused as
+    /// unknown. By default all are taken.
     #[serde(default)]
     signals: Option<List<Signal, 1>>,
     /// The largest request, in bytes after decompression. A larger one is refused. So is a request that can
@@ -63,8 +64,8 @@ pub struct OtlpSource {
     /// How long a client may take to send the head of a request, and again to send its body.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// How long a request waits for memory. After that its sender is told to send it again 5 s later.
-    /// Senders usually wait 10 s for an answer. The default is 5 s.
+    /// How long a request waits for memory. After that the answer tells its sender to send it again 5 s
+    /// later. Senders usually wait 10 s for an answer. The default is 5 s.
     #[serde(default = "five_seconds")]
     memory_timeout: TimeSpan,
     /// The path of a file with users and passwords, as for the source `http`. Requests must then carry a name

@@ -19,7 +19,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The most bytes of a request in its binary form for each byte in JSON.
 const OF_JSON: usize = 4;
 
-/// What a request has.
+/// The signal of a request, and its forms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     pub(super) signal: Signal,
@@ -40,7 +40,7 @@ pub(super) fn status_of(refusal: &Refusal) -> (Code, Option<Duration>) {
     }
 }
 
-/// Returns what a request is told of records that were rejected.
+/// Returns the text for the sender of records that were rejected.
 pub(super) fn rejected(accepted: &Accepted) -> String {
     match accepted.rejected {
         0 => String::new(),
