@@ -20,10 +20,11 @@ use super::Signal;
 use super::columns::Column;
 use super::plan::{Mapped, Metrics, Plan, Target};
 use super::schema::{
-    BODY, EVENT_NAME, Field, GROUPS, HEAD, INNER, Kind, Label, METRIC_NAME, POINTS, SCHEMA_URL, SPAN_NAME,
-    any,
+    BODY, EVENT_NAME, Field, GROUPS, HEAD, INNER, Kind, Label, METRIC_NAME, POINTS, SCHEMA_URL, SETTINGS,
+    SPAN_NAME, any,
 };
 use super::to_json::{JsonWriter, accept, bits, integer, last_value, message, misfit, text, write_hex};
+use super::write::varint_field;
 use crate::protobuf::fault::Fault;
 use crate::protobuf::wire::{Raw, Reader};
 
@@ -267,6 +268,9 @@ impl Group {
 struct MetricGroup {
     group: Group,
     kind: usize,
+    /// The fields of the data without its points. There may be millions of points, and the fields are read
+    /// again for each batch.
+    settings: Vec<u8>,
 }
 
 /// Where the reader is in the request.
@@ -333,11 +337,29 @@ fn entered(metrics: &Metrics, bytes: &[u8], whole: Range<usize>) -> Result<Optio
             last = Some((kind, shifted(raw, whole.start)?));
         }
     }
-    Ok(last.map(|(kind, data)| {
-        let rest = Rest { at: data.start, end: data.end };
-        let group = Group { whole, head: data, schema_url: 0..0, rest, written: Written::Never };
-        MetricGroup { group, kind }
-    }))
+    let Some((kind, data)) = last else { return Ok(None) };
+    let settings = settings(bytes, data.clone())?;
+    let rest = Rest { at: data.start, end: data.end };
+    let group = Group { whole, head: data, schema_url: 0..0, rest, written: Written::Never };
+    Ok(Some(MetricGroup { group, kind, settings }))
+}
+
+/// Returns the last fields of the data of a metric that are not points.
+fn settings(bytes: &[u8], data: Range<usize>) -> Result<Vec<u8>, Fault> {
+    let mut last = [None; SETTINGS.len()];
+    let mut reader = Reader::new(bytes.get(data).unwrap_or_default());
+    while let Some((number, raw)) = reader.field()? {
+        if let Some(at) = SETTINGS.iter().position(|known| *known == number) {
+            last[at] = Some(bits(raw)?);
+        }
+    }
+    let mut settings = Vec::new();
+    for (number, value) in SETTINGS.into_iter().zip(last) {
+        if let Some(value) = value {
+            varint_field(number, value, &mut settings);
+        }
+    }
+    Ok(settings)
 }
 
 /// The columns that are being filled, and memory that is reused.
@@ -430,13 +452,13 @@ impl Filling {
     ) -> Result<(), Fault> {
         let Some(kind) = metrics.kinds.get(metric.kind) else { return Ok(()) };
         self.fill(&kind.point, point)?;
-        let Group { whole, head, written, .. } = &metric.group;
+        let Group { whole, written, .. } = &metric.group;
         if *written == Written::Now {
             self.again(&metrics.metric);
             self.again(&kind.data);
         } else {
             self.of_group(&metrics.metric, bytes.get(whole.clone()).unwrap_or_default(), *written)?;
-            self.of_group(&kind.data, bytes.get(head.clone()).unwrap_or_default(), *written)?;
+            self.of_group(&kind.data, &metric.settings, *written)?;
         }
         self.constant(metrics.kind, kind.name);
         Ok(())
@@ -465,8 +487,13 @@ impl Filling {
         let mut expected = 0;
         while let Some((number, raw)) = reader.field()? {
             let Some(index) = mapped.message.index_of(number, expected) else { continue };
-            let Some(field) = fields.get(index) else { continue };
+            let (Some(field), Some(target)) = (fields.get(index), mapped.targets.get(index)) else {
+                continue;
+            };
             accept(field, raw)?;
+            if matches!(target, Target::Skipped) {
+                continue;
+            }
             let is_single = field.label != Label::List && field.kind != Kind::Attributes;
             expected = if is_single { index + 1 } else { index };
             self.events.push((index, raw));

@@ -336,6 +336,9 @@ pub(super) static SUMMARY_POINT: Message = Message {
     ],
 };
 
+/// The numbers of the fields of the data of a metric that are not points: numbers of variable length.
+pub(super) const SETTINGS: [u32; 2] = [2, 3];
+
 const TEMPORALITY: Field =
     one(2, "aggregation_temporality", Kind::Enum(&["unspecified", "delta", "cumulative"]));
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
 use thalweg_codec::decompress::Format as Compression;
@@ -55,10 +55,6 @@ impl Body for Reply {
 
     fn is_end_stream(&self) -> bool {
         self.message.is_none() && self.trailers.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.message.as_ref().map_or(0, |message| message.len() as u64))
     }
 }
 
