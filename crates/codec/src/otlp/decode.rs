@@ -94,6 +94,13 @@ impl Decoder {
         })
     }
 
+    /// Returns at most this number of records at once, if there is a number.
+    #[must_use]
+    pub fn of_rows(mut self, most: Option<usize>) -> Self {
+        self.most_rows = most.map_or(self.most_rows, |most| self.most_rows.min(most.max(1)));
+        self
+    }
+
     /// Reads the request to its end without keeping anything. Returns the number of records.
     ///
     /// # Errors

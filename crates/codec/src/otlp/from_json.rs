@@ -17,7 +17,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::schema::{ANY_VALUE, ELEMENT, Field, KEY, KEY_VALUE, Kind, Label, Message, VALUE, any};
 use super::to_json::{BYTES_VALUE, DOUBLE_VALUE};
 use super::write::{begin, bits, bytes_field, bytes_if_any, end, is_packed, number, number_field};
-use super::write::{fixed64_field, varint_field};
+use super::write::{double_field, varint_field};
 use crate::columns::shortened;
 
 /// Base64 with or without padding.
@@ -416,7 +416,7 @@ impl<'de> Visitor<'de> for AnyContent<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        fixed64_field(any::DOUBLE, value.to_bits(), self.0);
+        double_field(any::DOUBLE, value, self.0);
         Ok(())
     }
 
@@ -445,7 +445,7 @@ impl<'de> Visitor<'de> for AnyContent<'_> {
             }
             Some(Special::Double(value)) => {
                 out.truncate(whole);
-                fixed64_field(any::DOUBLE, value.to_bits(), out);
+                double_field(any::DOUBLE, value, out);
             }
             None => end(start, out),
         }

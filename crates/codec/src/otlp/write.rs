@@ -1,61 +1,15 @@
-//! Writes the wire format of Protocol Buffers.
+//! Writes the wire format of Protocol Buffers: messages whose length is not known before, and values by their
+//! types.
 //!
 //! The length of a message stands before it and is known after it. It is inserted then: a fixed number of
 //! bytes for it would be valid, but not the shortest form, which other encoders write.
 
 use super::schema::{Field, Kind, Label};
+use crate::protobuf::write::{BYTES, FIXED32, FIXED64, VARINT, tag, varint};
 
-const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
-const BYTES: u64 = 2;
-const FIXED32: u64 = 5;
-
-/// The most bytes of an integer of variable length.
-const LONGEST_VARINT: usize = 10;
-
-/// Writes an integer of variable length.
-pub(super) fn varint(value: u64, out: &mut Vec<u8>) {
-    let (bytes, length) = encoded(value);
-    out.extend_from_slice(bytes.get(..length).unwrap_or_default());
-}
-
-fn encoded(mut value: u64) -> ([u8; LONGEST_VARINT], usize) {
-    let mut bytes = [0; LONGEST_VARINT];
-    let mut length = 0;
-    for place in &mut bytes {
-        length += 1;
-        *place = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            break;
-        }
-        *place |= 0x80;
-    }
-    (bytes, length)
-}
-
-fn tag(number: u32, wire: u64, out: &mut Vec<u8>) {
-    varint(u64::from(number) << 3 | wire, out);
-}
-
-/// Writes a field with an integer of variable length.
-pub(super) fn varint_field(number: u32, value: u64, out: &mut Vec<u8>) {
-    tag(number, VARINT, out);
-    varint(value, out);
-}
-
-/// Writes a field of 8 bytes.
-pub(super) fn fixed64_field(number: u32, value: u64, out: &mut Vec<u8>) {
-    tag(number, FIXED64, out);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-/// Writes a field of bytes.
-pub(super) fn bytes_field(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    tag(number, BYTES, out);
-    varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
-}
+pub(super) use crate::protobuf::write::{
+    bytes as bytes_field, double as double_field, number as varint_field,
+};
 
 /// Writes a field of bytes, if there are any.
 pub(super) fn bytes_if_any(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
@@ -72,8 +26,13 @@ pub(super) fn begin(number: u32, out: &mut Vec<u8>) -> usize {
 
 /// Ends the message that begins at `start`.
 pub(super) fn end(start: usize, out: &mut Vec<u8>) {
-    let (bytes, length) = encoded((out.len() - start) as u64);
-    out.splice(start..start, bytes.into_iter().take(length));
+    let content = out.len() - start;
+    varint(content as u64, out);
+    // Before the message, without memory for it elsewhere.
+    let length = out.len() - start - content;
+    if let Some(message) = out.get_mut(start..) {
+        message.rotate_right(length);
+    }
 }
 
 /// Returns an integer as the bits of this type. None if it is too large for the type, or the type is none of
@@ -126,21 +85,6 @@ pub(super) fn is_packed(kind: Kind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn integers_have_their_shortest_form() {
-        for (value, expected) in [
-            (0, &b"\x00"[..]),
-            (127, b"\x7f"),
-            (128, b"\x80\x01"),
-            (300, b"\xac\x02"),
-            (u64::MAX, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-        ] {
-            let mut out = Vec::new();
-            varint(value, &mut out);
-            assert_eq!(out, expected);
-        }
-    }
 
     #[test]
     fn a_message_has_its_length_before_it() {

@@ -28,8 +28,8 @@ use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkCon
 use thalweg_record::Batch;
 
 use crate::requests::{
-    Answer, Check, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target,
-    Verdict,
+    Answer, Check, Compression, Encode, Encoded, Parts, Reading, Request, Service, Shared, Store,
+    StoreOptions, Target, Verdict,
 };
 
 /// Sends messages to a receiver of OpenTelemetry (OTLP) by HTTP: a collector, or a system that takes OTLP.
@@ -78,7 +78,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.options.check();
+        let mut mistakes = self.options.check(&[Compression::Gzip]);
         if self.resource.keys().any(String::is_empty) {
             let mistake = Mistake::new("resource", "An attribute has a name.");
             mistakes.push(mistake.help("For example `{ service.name: shop }`."));

@@ -102,7 +102,8 @@ impl Server {
         };
         let decoder = request.and_then(|request| {
             let budget = out.share().budget();
-            let mut decoder = Decoder::new(kind.signal, request.clone(), budget)?;
+            let decoder = Decoder::new(kind.signal, request.clone(), budget)?;
+            let mut decoder = decoder.of_rows(out.batch_rows());
             let first = decoder.part()?;
             if !decoder.is_done() {
                 // Nothing of a request is sent that is not valid as a whole.
