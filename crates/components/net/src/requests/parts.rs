@@ -210,8 +210,7 @@ mod tests {
             made.buffer().extend_from_slice(part.as_bytes());
             made.end(row);
         }
-        let rows: Vec<Vec<usize>> =
-            made.cut(&[0, 1, 2, 3], 9, 9).into_iter().map(|(rows, _)| rows).collect();
+        let rows: Vec<Vec<usize>> = made.cut(&[0, 1, 2, 3], 9, 9).into_iter().map(|(rows, _)| rows).collect();
         assert_eq!(rows, [vec![1, 3], vec![0]]);
     }
 
