@@ -17,6 +17,7 @@ pub mod answer;
 mod columns;
 mod decode;
 mod encode;
+mod fill;
 mod from_json;
 mod join;
 mod plan;
@@ -24,6 +25,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod to_json;
+mod walk;
 mod write;
 
 use arrow_schema::SchemaRef;
