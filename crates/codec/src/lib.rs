@@ -8,7 +8,7 @@
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`syslog`],
 //!   [`journal`], [`exposition`] (the metrics of Prometheus), [`timestamps`].
-//! - Decode messages into columns: [`avro`], [`protobuf`].
+//! - Decode messages into columns: [`avro`], [`protobuf`], [`otlp`] (also back).
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
 //! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
 //! - Compress and decompress: [`compress`], [`decompress`].
@@ -42,6 +42,7 @@ pub mod json_columns;
 pub mod keys;
 pub mod names;
 pub mod ordered;
+pub mod otlp;
 pub mod part_name;
 pub mod pattern;
 pub mod protobuf;

@@ -63,7 +63,7 @@ const FILEBEAT: Program = Program {
 const OPEN_TELEMETRY: Program = Program {
     name: "the OpenTelemetry Collector",
     parts: "Here a receiver is an entry of `sources`, an exporter one of `sinks`, and processors are the `transforms` of a \
-            pipeline with `from` and `to`. There is no source or sink for OTLP yet.",
+            pipeline with `from` and `to`. The source and the sink `otlp` speak OTLP.",
     page: None,
 };
 const PROMTAIL: Program = Program {

@@ -118,6 +118,18 @@ impl ViewBuilder {
         self.nulls.append_null();
     }
 
+    /// Adds the last value again, without a copy. Without a value, adds a NULL.
+    #[inline]
+    pub fn push_again(&mut self) {
+        match self.views.last().copied() {
+            Some(view) if self.nulls.is_valid(self.views.len() - 1) => {
+                self.views.push(view);
+                self.nulls.append_non_null();
+            }
+            _ => self.push_null(),
+        }
+    }
+
     /// Copies a value to the side buffer. A full side buffer becomes a base buffer and is replaced by an
     /// empty one.
     fn push_aside(&mut self, value: &[u8]) -> u128 {
@@ -230,6 +242,12 @@ impl TextBuilder {
     #[inline]
     pub fn push_null(&mut self) {
         self.0.push_null();
+    }
+
+    /// Adds the last value again, without a copy. Without a value, adds a NULL.
+    #[inline]
+    pub fn push_again(&mut self) {
+        self.0.push_again();
     }
 
     /// Returns the finished column.
@@ -544,6 +562,24 @@ mod tests {
         let array = builder.finish();
         array.to_data().validate_full().unwrap();
         assert_eq!(array.iter().flatten().collect::<Vec<_>>(), [&long[..], long, b"short", b""]);
+    }
+
+    #[test]
+    fn the_last_value_is_added_again_where_it_lies() {
+        let mut builder = TextBuilder::over(&[], 4);
+        builder.push_again();
+        let long = "a value that is too long for a view";
+        for value in [long, "short"] {
+            builder.push(value);
+            builder.push_again();
+        }
+        builder.push_null();
+        builder.push_again();
+        let array = builder.finish();
+        array.to_data().validate_full().unwrap();
+        let found: Vec<_> = array.iter().collect();
+        assert_eq!(found, [None, Some(long), Some(long), Some("short"), Some("short"), None, None]);
+        assert_eq!(array.views()[1], array.views()[2]);
     }
 
     #[test]

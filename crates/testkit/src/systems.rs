@@ -23,6 +23,8 @@ pub enum System {
     Prometheus,
     /// A program that exposes a metric. It takes nothing.
     Metrics,
+    /// A receiver of OpenTelemetry: log records whose body is the record.
+    Otlp,
 }
 
 /// Of this number of documents, a failing server finds one too many for now.
@@ -40,6 +42,7 @@ impl System {
             System::Datadog => entries(body).iter().for_each(|line| accept(line, state)),
             System::Prometheus => samples(body).iter().for_each(|line| accept(line, state)),
             System::Metrics => return "requests_total{code=\"200\"} 5\n".to_owned(),
+            System::Otlp => within(body, &BODIES).for_each(|text| accept(&text, state)),
         }
         String::new()
     }
@@ -107,27 +110,61 @@ fn entries(body: &[u8]) -> Vec<String> {
     entries.iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned)).collect()
 }
 
-/// Returns the label `record` of each series. Only this label is read: a series has one sample here.
+/// Returns the label `record` of each series.
 fn samples(body: &[u8]) -> Vec<String> {
-    const NAME: &[u8] = b"\x0a\x06record\x12";
     let message = snap::raw::Decoder::new().decompress_vec(body).unwrap_or_default();
-    let mut records = Vec::new();
-    let mut rest = message.as_slice();
-    while let Some(at) = rest.windows(NAME.len()).position(|window| window == NAME) {
-        let (mut length, mut shift) = (0, 0);
-        rest = rest.get(at + NAME.len()..).unwrap_or_default();
-        while let Some((byte, behind)) = rest.split_first() {
-            length |= usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            rest = behind;
-            if byte & 0x80 == 0 || shift > 28 {
-                break;
-            }
-        }
-        records.push(String::from_utf8_lossy(rest.get(..length).unwrap_or_default()).into_owned());
-        rest = rest.get(length..).unwrap_or_default();
+    let labels = fields(&message, 1).into_iter().flat_map(|series| fields(series, 1));
+    let records = labels.filter(|label| fields(label, 1) == [b"record"]).flat_map(|label| fields(label, 2));
+    records.map(|record| String::from_utf8_lossy(record).into_owned()).collect()
+}
+
+/// The numbers of the fields that lead from a request to the texts of its log records.
+const BODIES: [u64; 5] = [1, 2, 2, 5, 1];
+
+/// Returns the texts that these fields of Protocol Buffers lead to, one within the other.
+fn within(message: &[u8], numbers: &[u64]) -> impl Iterator<Item = String> {
+    let mut found = vec![message];
+    for number in numbers {
+        found = found.into_iter().flat_map(|message| fields(message, *number)).collect();
     }
-    records
+    let texts: Vec<String> =
+        found.into_iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+    texts.into_iter()
+}
+
+/// Returns the fields of this number that have a length.
+fn fields(mut message: &[u8], wanted: u64) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    while let Some(tag) = varint(&mut message) {
+        let length = match tag & 7 {
+            0 => {
+                varint(&mut message);
+                0
+            }
+            1 => 8,
+            2 => varint(&mut message).unwrap_or(0) as usize,
+            _ => 4,
+        };
+        let Some((value, rest)) = message.split_at_checked(length) else { break };
+        message = rest;
+        if tag >> 3 == wanted && tag & 7 == 2 {
+            found.push(value);
+        }
+    }
+    found
+}
+
+fn varint(message: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = message.split_first()?;
+        *message = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            break;
+        }
+    }
+    Some(value)
 }
 
 #[cfg(test)]
@@ -143,6 +180,9 @@ mod tests {
         assert_eq!(entries(entry), ["{\"n\":1}", "x"]);
         let series = b"\x0a\x10\x0a\x0e\x0a\x06record\x12\x04abcd";
         assert_eq!(samples(&snap::raw::Encoder::new().compress_vec(series).unwrap()), ["abcd"]);
+        // A record with a number, a time and the body `x`.
+        let request = b"\x0a\x14\x12\x12\x12\x10\x10\x09\x09\0\0\0\0\0\0\0\0\x2a\x03\x0a\x01x";
+        assert_eq!(within(request, &BODIES).collect::<Vec<_>>(), ["x"]);
         let state = State::default();
         assert_eq!(events(b"{\"acks\":[3]}", &state), r#"{"acks":{"3":true}}"#);
         events(b"{\"time\":1,\"event\":{\"n\":2}}\n", &state);

@@ -121,6 +121,7 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("objects", "{ url: x/ }", true, true),
     ("postgres", "{ server: x, table: x }", true, true),
     ("postgres", "{ server: x, query: SELECT 1 }", true, true),
+    ("otlp", "{}", true, false),
     ("pipe", "{ path: x }", false, false),
     ("prometheus_scrape", "{ url: x }", false, true),
     ("prometheus_scrape", "{ url: x, every: 1m }", false, false),

@@ -44,6 +44,7 @@ mod mqtt;
 mod nats;
 mod network;
 mod one_line;
+mod otlp;
 mod pipes;
 mod planted;
 mod prometheus;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::common::{self, House};
 
 /// A run with a listening source.
-struct Server {
-    child: Child,
+pub(crate) struct Server {
+    pub(crate) child: Child,
     /// The address from its log.
-    address: String,
+    pub(crate) address: String,
     log: Option<std::thread::JoinHandle<String>>,
 }
 
@@ -21,7 +21,7 @@ impl Server {
     }
 
     /// Waits until this command listens.
-    fn begin(mut command: Command) -> Self {
+    pub(crate) fn begin(mut command: Command) -> Self {
         let mut child =
             command.env("THALWEG_LOG", "info").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -40,14 +40,14 @@ impl Server {
         Self { child, address, log: Some(log) }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
     }
 
     /// Waits until it ends successfully, and returns its log.
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         let status = self.child.wait().unwrap();
         let log = self.log.take().unwrap().join().unwrap();
         assert!(status.success(), "{log}");

@@ -7,7 +7,7 @@ use crate::columns::shortened;
 
 /// A reason, and the path of the field that it concerns.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// The names of the fields from the message to the one concerned, with dots. Empty for the message.
     path: String,
     /// The predicate of a sentence whose subject is the field.
@@ -17,20 +17,20 @@ pub(super) struct Fault {
 impl Fault {
     /// Creates the fault of a whole message.
     #[cold]
-    pub(super) fn new(reason: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self { path: String::new(), reason: reason.into() }
     }
 
     /// Creates the fault of nesting that has no end.
     #[cold]
-    pub(super) fn too_deep() -> Self {
+    pub(crate) fn too_deep() -> Self {
         Self::new(format!("is nested deeper than {DEEPEST} levels"))
     }
 
     /// Returns the fault of the message in which the field `name` has this fault.
     #[cold]
     #[must_use]
-    pub(super) fn within(mut self, name: &str) -> Self {
+    pub(crate) fn within(mut self, name: &str) -> Self {
         self.path = if self.path.is_empty() { name.to_owned() } else { format!("{name}.{}", self.path) };
         self
     }

@@ -339,7 +339,7 @@ const KEY: u32 = 1;
 const VALUE: u32 = 2;
 
 /// Returns the depth within an object or a list.
-fn deeper(depth: usize) -> Result<usize, Fault> {
+pub(crate) fn deeper(depth: usize) -> Result<usize, Fault> {
     if depth >= DEEPEST { Err(Fault::too_deep()) } else { Ok(depth + 1) }
 }
 
@@ -410,7 +410,7 @@ fn scalar(schema: &Schema, value: Scalar<'_>, out: &mut Vec<u8>) {
 }
 
 /// Returns the text for a number that JSON does not have.
-fn not_finite(value: f64) -> &'static str {
+pub(crate) fn not_finite(value: f64) -> &'static str {
     match value {
         value if value.is_nan() => "NaN",
         value if value > 0.0 => "Infinity",

@@ -15,14 +15,14 @@ mod builder;
 mod defaults;
 mod descriptor;
 mod events;
-mod fault;
-mod json;
+pub(crate) mod fault;
+pub(crate) mod json;
 mod kind;
 mod plan;
 mod resolve;
 mod schema;
 mod times;
-mod wire;
+pub(crate) mod wire;
 mod wire_format;
 pub mod write;
 

@@ -18,7 +18,7 @@ const FIXED32: u8 = 5;
 
 /// How the values of a type are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Varint,
     Fixed64,
     Fixed32,
@@ -27,7 +27,7 @@ pub(super) enum Wire {
 
 /// A value as it is written: a number, or its range in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Raw {
+pub(crate) enum Raw {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -44,7 +44,7 @@ pub(super) enum Raw {
 
 impl Raw {
     /// Returns the name of the wire type, as it is used in a sentence.
-    pub(super) fn noun(self) -> &'static str {
+    pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Varint(_) => "an integer of variable length",
             Self::Fixed64(_) => "a number of 8 bytes",
@@ -55,7 +55,7 @@ impl Raw {
     }
 
     /// Returns the bytes of a value that is a range of the message, and nothing for a number.
-    pub(super) fn bytes(self, message: &[u8]) -> &[u8] {
+    pub(crate) fn bytes(self, message: &[u8]) -> &[u8] {
         match self {
             Self::Bytes { start, end } | Self::Group { start, end } => {
                 message.get(start as usize..end as usize).unwrap_or_default()
@@ -66,24 +66,24 @@ impl Raw {
 }
 
 /// Reads the fields of a message one after the other. A message has less than 4 GiB.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// Returns the bytes that are not read yet.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
     /// Returns the number and the value of the next field, or `None` at the end of the message.
     #[inline]
-    pub(super) fn field(&mut self) -> Result<Option<(u32, Raw)>, Fault> {
+    pub(crate) fn field(&mut self) -> Result<Option<(u32, Raw)>, Fault> {
         if self.at >= self.bytes.len() {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the next value of a list without tags, or `None` at the end.
     #[inline]
-    pub(super) fn packed(&mut self, wire: Wire) -> Result<Option<Raw>, Fault> {
+    pub(crate) fn packed(&mut self, wire: Wire) -> Result<Option<Raw>, Fault> {
         if self.at >= self.bytes.len() {
             return Ok(None);
         }
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
 
     /// Reads an integer of variable length.
     #[inline]
-    pub(super) fn varint(&mut self) -> Result<u64, Fault> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Fault> {
         match self.bytes.get(self.at) {
             Some(&byte) if byte < 0x80 => {
                 self.at += 1;

@@ -1,9 +1,10 @@
 //! Writes the fields of messages, for components that write a fixed protocol.
 
 /// The wire types that are written.
-const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
-const BYTES: u64 = 2;
+pub(crate) const VARINT: u64 = 0;
+pub(crate) const FIXED64: u64 = 1;
+pub(crate) const BYTES: u64 = 2;
+pub(crate) const FIXED32: u64 = 5;
 
 /// Appends an integer of variable length: seven bits in each byte, the lowest first.
 pub fn varint(value: u64, out: &mut Vec<u8>) {
@@ -34,7 +35,8 @@ pub fn bytes(field: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-fn tag(field: u32, wire: u64, out: &mut Vec<u8>) {
+/// Appends the tag of a field: its number and its wire type.
+pub(crate) fn tag(field: u32, wire: u64, out: &mut Vec<u8>) {
     varint((u64::from(field) << 3) | wire, out);
 }
 

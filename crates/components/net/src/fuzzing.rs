@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode};
 
 use crate::requests::{Answer, Compression, Endpoint, Parts, Reading, Service, Verdict};
 use crate::sinks::{
-    clickhouse, datadog_logs, elasticsearch, influxdb, loki, prometheus_remote_write, splunk_hec,
+    clickhouse, datadog_logs, elasticsearch, influxdb, loki, otlp, prometheus_remote_write, splunk_hec,
 };
 use crate::tls::TlsClient;
 
@@ -27,7 +27,8 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
     let answer = Answer { status, headers: headers.clone(), body: body.to_vec(), is_whole: true };
     let mut parts = Parts::default();
     (0..messages).for_each(|_| parts.push(b"a b=1\n"));
-    let services: [&dyn Service; 7] = [
+    let export = otlp::Export { name: "otlp".to_owned() };
+    let services: [&dyn Service; 8] = [
         &elasticsearch::Bulk { has_one_index: false },
         &clickhouse::Inserts::new(true),
         &loki::Push,
@@ -35,6 +36,7 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
         &splunk_hec::Collector::without_acks(),
         &datadog_logs::Intake,
         &prometheus_remote_write::Receiver,
+        &export,
     ];
     services.map(|service| counts(service.read(&request, &answer, &parts), messages)).to_vec()
 }

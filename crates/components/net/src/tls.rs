@@ -95,6 +95,14 @@ impl Acceptor {
         Self(TlsAcceptor::from(Arc::new(config)))
     }
 
+    /// Speaks only this protocol with clients that ask for some (ALPN).
+    #[must_use]
+    pub fn speaking(self, protocol: &[u8]) -> Self {
+        let mut config = ServerConfig::clone(self.0.config());
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Self(TlsAcceptor::from(Arc::new(config)))
+    }
+
     /// Performs the TLS handshake with a client.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ pub(super) const TARGET: Target = Target {
         "splunk_hec",
         "datadog_logs",
         "prometheus_remote_write",
+        "otlp",
     ],
     longest: 16 << 10,
     words: &[
@@ -28,6 +29,7 @@ pub(super) const TARGET: Target = Target {
         "{\"items\":[{\"index\":{\"status\":201}}]}",
         "{\"create\":{\"status\":429,\"error\":{\"type\":\"a\",\"reason\":\"b\"}}}",
         "Code: 252. DB::Exception: a",
+        "\u{a}\u{5}\u{8}\u{3}\u{12}\u{1}a",
         "{\"text\":\"a\",\"code\":7,\"invalid-event-number\":1}",
         "{\"error\":\"partial write\",\"data\":[{\"line_number\":1,\"error_message\":\"a\"}]}",
     ],
@@ -46,7 +48,7 @@ fn run(bytes: &[u8]) {
         // Elasticsearch, the first, may answer for another number. The sink then sends all again.
         assert_eq!(delivered + refused + again, MESSAGES);
     }
-    if (200..300).contains(&status) && counts.len() == 7 {
+    if (200..300).contains(&status) && counts.len() == 8 {
         assert_eq!(counts[2], [MESSAGES, 0, 0], "Loki took all");
     }
 }

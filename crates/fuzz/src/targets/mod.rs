@@ -48,6 +48,7 @@ targets! {
     mime,
     mqtt_packets,
     multipart,
+    otlp,
     patterns,
     pem,
     postgres,

@@ -4,10 +4,12 @@
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_setfl};
+use serde_json::{Value, json};
 
 use crate::feed::Sender;
 use crate::program::Running;
@@ -134,16 +136,38 @@ fn write_all(sender: &mut Sender, mut to: impl Write, form: Form) {
 
 /// Sends each group of records as the body of an HTTP request, which also has the name of a file.
 pub fn posts(sender: &mut Sender, running: &mut Running) -> io::Result<()> {
+    posted(sender, running, |sender, numbers| {
+        let head = format!(
+            "POST / HTTP/1.1\r\ncontent-disposition: attachment; filename=\"part-{:09}.jsonl\"\r\n",
+            numbers.start
+        );
+        (head, sender.lines(numbers, Form::Json))
+    })
+}
+
+/// Exports each group of records as the log records of a request of OpenTelemetry, in JSON.
+pub fn exported_logs(sender: &mut Sender, running: &mut Running) -> io::Result<()> {
+    posted(sender, running, |sender, numbers| {
+        let record = |number| json!({ "body": { "stringValue": sender.records.text(number, Form::Json) } });
+        let records: Vec<Value> = numbers.map(record).collect();
+        let body = json!({ "resourceLogs": [{ "scopeLogs": [{ "logRecords": records }] }] });
+        let head = "POST /v1/logs HTTP/1.1\r\ncontent-type: application/json\r\n".to_owned();
+        (head, body.to_string().into_bytes())
+    })
+}
+
+/// Sends each group of records in an HTTP request of its own. `request` returns its first headers and its
+/// body.
+fn posted(
+    sender: &mut Sender,
+    running: &mut Running,
+    request: impl Fn(&Sender, Range<u64>) -> (String, Vec<u8>),
+) -> io::Result<()> {
     while !sender.is_done() {
         let Some(mut stream) = connect(running) else { return Ok(()) };
         let numbers = sender.take(sender.group());
-        let body = sender.lines(numbers.clone(), Form::Json);
-        let head = format!(
-            "POST / HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-disposition: attachment; \
-             filename=\"part-{:09}.jsonl\"\r\ncontent-length: {}\r\n\r\n",
-            numbers.start,
-            body.len()
-        );
+        let (head, body) = request(sender, numbers.clone());
+        let head = format!("{head}host: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
         let mut answer = [0; 64];
         let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
         let count = sent.ok().and_then(|()| read(&mut stream, &mut answer, running)).unwrap_or(0);

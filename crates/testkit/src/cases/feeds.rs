@@ -136,6 +136,11 @@ fn listeners() -> Vec<Feed> {
             ..listener("http", "http")
         },
         Feed {
+            prepare: |_, _| listening("otlp", "http: '127.0.0.1:0'"),
+            client: Some(clients::exported_logs),
+            ..listener("otlp", "otlp")
+        },
+        Feed {
             nature: Nature::Once,
             prepare: |_, _| listening_patiently("syslog", "address: 'tcp://127.0.0.1:0', payload: message"),
             client: Some(clients::syslog_lines),

@@ -256,6 +256,14 @@ pub fn of_systems() -> Vec<Outlet> {
                  labels: { record: '{payload}' }, timeout: 5s } }",
             )
         },
+        Outlet {
+            server: Some(|| Server::system(System::Otlp, Mood::Failing)),
+            ..system(
+                "otlp, failing server",
+                "otlp",
+                "out: { otlp: { url: 'http://{address}', timeout: 5s, max_delay: 10ms } }",
+            )
+        },
     ]
 }
 

@@ -42,6 +42,6 @@ pub use gelf::joined;
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use places::{FAREWELL, Peer, Place, Places, Standing};
-pub use serve::{Client, Limits, Owner, serve};
+pub use serve::{Activity, Client, Limits, Owner, UnderWay, serve, serve_beside};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};

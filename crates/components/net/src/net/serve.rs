@@ -114,7 +114,8 @@ struct Inner {
 }
 
 impl Activity {
-    fn begin() -> Self {
+    /// Begins now, without activity.
+    pub fn begin() -> Self {
         let begun = Instant::now();
         Self(Arc::new(Inner { begun, last: AtomicU64::new(0), under_way: AtomicUsize::new(0) }))
     }
@@ -181,8 +182,28 @@ where
     F: Fn(Client, O) -> W + Clone + Send + 'static,
     W: Future<Output = Result<(), Error>> + Send + 'static,
 {
+    serve_beside(listener, limits, tls, &Activity::begin(), out, connection).await
+}
+
+/// As [`serve`], for a source with several listeners: the source is idle if none of them has activity.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_beside<O, F, W>(
+    listener: &Listener,
+    limits: Limits,
+    tls: Option<&Acceptor>,
+    activity: &Activity,
+    out: &O,
+    connection: F,
+) -> Result<(), Error>
+where
+    O: Owner,
+    F: Fn(Client, O) -> W + Clone + Send + 'static,
+    W: Future<Output = Result<(), Error>> + Send + 'static,
+{
     let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
-    let (activity, places) = (Activity::begin(), Places::default());
+    let places = Places::default();
     let mut waiting = VecDeque::new();
     let idle_at = || limits.end_after_idle.map(|span| activity.idle_at(span));
     let mut check = idle_at();

@@ -49,7 +49,8 @@ pub(crate) struct StoreOptions {
     #[schemars(range(min = 1, max = 1024))]
     pub(crate) concurrency: Option<usize>,
     /// The largest body of a request, before it is compressed. A larger message is a request of its own. The
-    /// default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, and 4.5 MiB for `datadog_logs`.
+    /// default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB for
+    /// `datadog_logs`.
     #[serde(default)]
     pub(crate) max_request_bytes: Option<ByteSize>,
     /// The largest number of messages in a request. The default is 10000. It is never more than 1000 for

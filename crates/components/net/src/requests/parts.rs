@@ -75,6 +75,8 @@ pub(crate) struct Encoded {
     parts: Parts,
     rows: Vec<usize>,
     rejected: Vec<(usize, String)>,
+    /// The numbers of parts before which a piece ends, ascending.
+    divisions: Vec<usize>,
 }
 
 impl Encoded {
@@ -94,6 +96,12 @@ impl Encoded {
     pub(crate) fn reject(&mut self, row: usize, reason: impl Into<String>) {
         self.parts.bytes.truncate(self.parts.ends.last().copied().unwrap_or(0));
         self.rejected.push((row, reason.into()));
+    }
+
+    /// Ends a piece here: the parts that follow go to another place than those before. The rows need not
+    /// ascend.
+    pub(crate) fn divide(&mut self) {
+        self.divisions.push(self.parts.len());
     }
 
     /// Takes the rows that cannot be sent, with the reasons.
@@ -123,7 +131,8 @@ impl Encoded {
         let (mut bytes, mut count) = (0, 0);
         for (number, row) in self.rows.iter().enumerate() {
             let part = self.parts.get(number);
-            if count == 0 || count >= most || bytes + part.len() > most_bytes {
+            let is_divided = self.divisions.binary_search(&number).is_ok();
+            if count == 0 || count >= most || bytes + part.len() > most_bytes || is_divided {
                 pieces.push((Vec::new(), Parts::default()));
                 (bytes, count) = (0, 0);
             }
@@ -188,6 +197,21 @@ mod tests {
         assert_eq!(cut(100, 2), ["aabb", "ccccccd", "ef"]);
         let rest = made.cut(&[1, 3], 100, 100);
         assert_eq!((rest[0].0.clone(), rest[0].1.bytes()), (vec![1, 3], &b"bbd"[..]));
+    }
+
+    #[test]
+    fn a_piece_ends_at_a_division() {
+        let mut made = Encoded::default();
+        for (row, part) in [(1, "a"), (3, "b"), (0, "c")] {
+            if row == 0 {
+                made.divide();
+                made.divide();
+            }
+            made.buffer().extend_from_slice(part.as_bytes());
+            made.end(row);
+        }
+        let rows: Vec<Vec<usize>> = made.cut(&[0, 1, 2, 3], 9, 9).into_iter().map(|(rows, _)| rows).collect();
+        assert_eq!(rows, [vec![1, 3], vec![0]]);
     }
 
     #[test]

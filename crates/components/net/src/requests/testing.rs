@@ -23,7 +23,7 @@ pub(crate) struct Got {
     pub(crate) line: String,
     /// By their names in small letters.
     pub(crate) headers: HashMap<String, String>,
-    /// The body, decompressed.
+    /// The body, decompressed, as text.
     pub(crate) body: String,
     /// The same, if it may be no text.
     pub(crate) bytes: Vec<u8>,

@@ -7,6 +7,7 @@ thalweg_engine::components! {
     sink http::HttpConfig;
     sink influxdb::InfluxdbConfig;
     sink loki::LokiConfig;
+    sink otlp::OtlpConfig;
     sink prometheus_remote_write::PrometheusRemoteWriteConfig;
     sink proxy::ProxyConfig;
     sink socket::SocketConfig;

@@ -3,6 +3,7 @@
 thalweg_engine::components! {
     source http::HttpSource;
     source http_upload::HttpUpload;
+    source otlp::OtlpSource;
     source prometheus_scrape::PrometheusScrape;
     source proxy::ProxySource;
     source socket::SocketSource;

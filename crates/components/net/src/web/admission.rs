@@ -41,6 +41,11 @@ impl Default for RequestOptions {
 }
 
 impl RequestOptions {
+    /// The options of a source whose requests are all POST, with users and passwords in this file.
+    pub fn posts(htpasswd: Option<PathBuf>) -> Self {
+        Self { methods: vec!["POST".to_owned()].into(), htpasswd, ..Self::default() }
+    }
+
     /// Returns the mistakes in these options and in the option `path`. `example` is a path shown in the help.
     pub fn check(&self, path: Option<&str>, example: &str) -> Vec<Mistake> {
         let mut mistakes = Vec::new();

@@ -1,34 +1,31 @@
-//! The body of a request, and whether it is still arriving.
+//! The bodies of requests, and whether one is still arriving.
 //!
-//! A connection that lost its place finishes its request first. It must not wait for a client that sends a
-//! byte of its body now and then, so it asks here whether the body has arrived.
+//! A connection that lost its place finishes its requests first. It must not wait for a client that sends a
+//! byte of a body now and then, so it asks here whether all bodies have arrived.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// Whether the body of a connection's present request is arriving. A clone is another handle on the same.
+/// The number of bodies of a connection that are arriving. A clone is another handle on the same.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Arriving(Arc<AtomicBool>);
+pub(super) struct Arriving(Arc<AtomicUsize>);
 
 impl Arriving {
-    /// Watches the body of the connection's next request.
+    /// Watches the body of a request.
     pub(super) fn watch(&self, body: Incoming) -> ArrivingBody {
-        self.0.store(!body.is_end_stream(), Ordering::Relaxed);
-        ArrivingBody { body, arriving: self.clone() }
+        let is_arriving = !body.is_end_stream();
+        self.0.fetch_add(usize::from(is_arriving), Ordering::Relaxed);
+        ArrivingBody { body, arriving: self.clone(), is_arriving }
     }
 
-    /// True if a part of the body is missing that the request still needs.
+    /// True if a part of a body is missing that its request still needs.
     pub(super) fn is_under_way(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn end(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -37,6 +34,15 @@ impl Arriving {
 pub struct ArrivingBody {
     body: Incoming,
     arriving: Arriving,
+    is_arriving: bool,
+}
+
+impl ArrivingBody {
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_arriving) {
+            self.arriving.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Body for ArrivingBody {
@@ -49,7 +55,7 @@ impl Body for ArrivingBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.arriving.end();
+            self.end();
         }
         polled
     }
@@ -66,6 +72,6 @@ impl Body for ArrivingBody {
 impl Drop for ArrivingBody {
     fn drop(&mut self) {
         // The request was refused: only its answer is to be sent.
-        self.arriving.end();
+        self.end();
     }
 }

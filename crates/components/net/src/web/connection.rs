@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Answer;
 use super::arriving::Arriving;
-use crate::net::{Client, FAREWELL, Standing, Stream};
+use crate::net::{Client, FAREWELL, Place, Standing, Stream};
 
 /// How many bytes of a request are buffered before its body is read.
 const HEAD_BYTES: usize = 64 << 10;
@@ -83,28 +83,55 @@ pub async fn converse<A, F>(
             Ok::<_, Infallible>(answer)
         }
     });
-    let (mut connection, mut stopping) = (pin!(options.serve(stream, service)), pin!(stopping));
-    let (mut is_stopped, mut leaves_at) = (false, None);
-    loop {
-        tokio::select! {
-            biased;
-            ended = watched(connection.as_mut(), &is_told) => {
-                if let Err(error) = ended {
-                    tracing::debug!("{peer}: the connection broke: {error}");
-                }
-                return;
-            }
-            () = &mut stopping, if !is_stopped => is_stopped = true,
-            () = place.closing() => leaves_at = Some(Instant::now() + FAREWELL),
-            () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => {
-                if arriving.is_under_way() {
-                    tracing::debug!("{peer}: another client needed its place before its request had arrived");
+    let connection = pin!(options.serve(stream, service));
+    let watching = Watching { peer: &peer, place: &place, arriving: &arriving, is_told: &is_told };
+    watching.drive(connection, |connection| connection.graceful_shutdown(), stopping).await;
+}
+
+/// The state that is watched while a connection is driven.
+pub(super) struct Watching<'a> {
+    pub(super) peer: &'a str,
+    pub(super) place: &'a Place,
+    pub(super) arriving: &'a Arriving,
+    /// True if an answer was made that is about to be written.
+    pub(super) is_told: &'a AtomicBool,
+}
+
+impl Watching<'_> {
+    /// Drives a connection to its end. `leave` has it end after the requests in progress: once `stopping`
+    /// completes, or when it has lost its place.
+    pub(super) async fn drive<C: Future<Output = hyper::Result<()>>>(
+        &self,
+        mut connection: Pin<&mut C>,
+        leave: impl Fn(Pin<&mut C>),
+        stopping: impl Future<Output = ()>,
+    ) {
+        let mut stopping = pin!(stopping);
+        let (mut is_stopped, mut leaves_at) = (false, None);
+        loop {
+            tokio::select! {
+                biased;
+                ended = watched(connection.as_mut(), self.is_told) => {
+                    if let Err(error) = ended {
+                        tracing::debug!("{}: the connection broke: {error}", self.peer);
+                    }
                     return;
                 }
-                leaves_at = None;
+                () = &mut stopping, if !is_stopped => is_stopped = true,
+                () = self.place.closing() => leaves_at = Some(Instant::now() + FAREWELL),
+                () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => {
+                    if self.arriving.is_under_way() {
+                        tracing::debug!(
+                            "{}: another client needed its place before its request had arrived",
+                            self.peer
+                        );
+                        return;
+                    }
+                    leaves_at = None;
+                }
             }
+            leave(connection.as_mut());
         }
-        connection.as_mut().graceful_shutdown();
     }
 }
 

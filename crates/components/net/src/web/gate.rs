@@ -18,6 +18,20 @@ struct State {
 }
 
 impl Gate {
+    /// Returns a gate to this output, and a future that closes it once the run stops.
+    pub(super) fn new(out: SourceOutput) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+        let gate = Arc::new(Self(Mutex::new(State { output: Some(out.clone()), error: None })));
+        let closed = gate.clone();
+        let stopping = async move {
+            out.stopping().await;
+            // Downstream stages end only when all source outputs are dropped. A request in progress holds its
+            // own clone.
+            closed.0.lock().output = None;
+            drop(out);
+        };
+        (gate, stopping)
+    }
+
     /// Returns a clone of the source output for one request; `None` once the run stops.
     pub fn output(&self) -> Option<SourceOutput> {
         self.0.lock().output.clone()
@@ -26,6 +40,13 @@ impl Gate {
     /// Records the error with which the connection ends.
     pub fn fail(&self, error: Error) {
         self.0.lock().error = Some(error);
+    }
+
+    /// Returns the result of the connection, which has ended.
+    pub(super) fn result(&self) -> Result<(), Error> {
+        let mut state = self.0.lock();
+        state.output = None;
+        state.error.take().map_or(Ok(()), Err)
     }
 }
 
@@ -44,18 +65,7 @@ where
     A: Fn(Request, Arc<Gate>) -> F,
     F: Future<Output = Answer>,
 {
-    let gate = Arc::new(Gate(Mutex::new(State { output: Some(out.clone()), error: None })));
-    let stopping = {
-        let gate = gate.clone();
-        async move {
-            out.stopping().await;
-            // Downstream stages end only when all source outputs are dropped. A request in progress holds its
-            // own clone.
-            gate.0.lock().output = None;
-            drop(out);
-        }
-    };
+    let (gate, stopping) = Gate::new(out);
     converse(client, options, stopping, |request| answer(request, gate.clone())).await;
-    let error = gate.0.lock().error.take();
-    error.map_or(Ok(()), Err)
+    gate.result()
 }

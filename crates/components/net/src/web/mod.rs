@@ -1,17 +1,25 @@
 //! The HTTP server that sources and other HTTP services share.
 
+mod accepted;
 mod admission;
 mod arriving;
+mod body;
 mod connection;
 mod gate;
 // Public for its fuzz target.
 #[doc(hidden)]
 pub mod htpasswd;
+mod http2;
+mod refusal;
 
+pub use accepted::Accepted;
 pub use admission::{Admission, RequestOptions};
 pub use arriving::ArrivingBody;
+pub use body::{Bodies, Wrapping};
 pub use connection::{ConnectionOptions, converse};
 pub use gate::{Gate, converse_until_stopped};
+pub use http2::converse_by_http2;
+pub use refusal::Refusal;
 
 use bytes::Bytes;
 use http_body_util::Full;

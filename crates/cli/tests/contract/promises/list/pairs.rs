@@ -55,7 +55,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `http`, `http_upload`, `socket` with `acknowledge` | Once, except what a client sends again because its answer was lost. | At least once: a client without an answer sends again what was in flight. |",
+        "| `http`, `http_upload`, `otlp`, `socket` with `acknowledge` | Once, except what a client sends again because its answer was lost. | At least once: a client without an answer sends again what was in flight. |",
         &[
             "cli: every_source_into_every_sink",
             "matrix: http -> file",

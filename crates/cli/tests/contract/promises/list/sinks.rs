@@ -138,6 +138,14 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `otlp` | At least once. A request whose answer was lost is stored twice. | the receiver's answer counts |",
+        &[
+            "message_sink: file -> otlp, failing server",
+            "net: a_request_waits_for_a_receiver_with_too_much_to_do",
+            "net: a_bad_record_leaves_alone_with_the_reason_of_the_status",
+        ],
+    ),
+    shown(
         "| `nats` | At least once. With `message_id`, once within the `duplicate_window` of the stream. | the stream's confirmation counts |",
         &[
             "message_sink: file -> nats, stream",

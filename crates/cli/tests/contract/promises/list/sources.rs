@@ -123,10 +123,11 @@ pub(super) const PROMISES: &[Promise] = &[
         &["engine: a_file_whose_messages_have_no_offsets_is_read_to_its_end_by_a_run_that_is_asked_to_stop"],
     ),
     shown(
-        "| `http`, `http_upload`, `socket` with `acknowledge` | requests without an answer are lost to us, and sent again by their clients | - |",
+        "| `http`, `http_upload`, `otlp`, `socket` with `acknowledge` | requests without an answer are lost to us, and sent again by their clients | - |",
         &[
             "source: http -> file",
             "source: http_upload, lines -> file",
+            "source: otlp -> file",
             "source: socket, acknowledge -> file",
         ],
     ),

@@ -48,6 +48,12 @@ pub(crate) trait Service: Send + Sync + 'static {
         None
     }
 
+    /// True if messages may be sent in one request with others.
+    fn joins(&self, one: &Parts, other: &Parts) -> bool {
+        let _ = (one, other);
+        true
+    }
+
     /// Returns what the answer says about these messages.
     fn read(&self, request: &Request, answer: &Answer, parts: &Parts) -> Reading;
 
@@ -151,7 +157,8 @@ impl Gather {
             let mut content = group.content.lock();
             let bytes = content.parts.bytes().len() + parts.bytes().len();
             let count = content.parts.len() + parts.len();
-            if bytes <= self.limits.bytes && count <= self.limits.count {
+            let fits = bytes <= self.limits.bytes && count <= self.limits.count;
+            if fits && self.service.joins(&content.parts, &parts) {
                 content.waiting.push((parts.len(), answer));
                 content.parts.append(&parts);
                 if bytes == self.limits.bytes || count == self.limits.count {

@@ -1,31 +1,19 @@
 //! Handles one request: admission, reading the body, sending its messages, the answer.
 
-use std::future::poll_fn;
-use std::io::{Cursor, Read};
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema};
-use http_body_util::BodyExt;
-use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderName, TRANSFER_ENCODING, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use thalweg_engine::{Error, Received, SourceOutput};
-use thalweg_record::{Incomplete, Lease, size_text};
 
 use super::{Payload, Server};
-use crate::net::{Cut, Cuts, Format, Plain, Rejected, Respond, Sent};
-use crate::web::{Answer, ArrivingBody, Gate, Request, text};
-use thalweg_codec::decompress::{Decoder, Format as Compression};
-
-/// How many bytes are reserved before a body arrives. More are reserved only as it arrives: what a client
-/// announces may never come.
-const STEP: usize = 16 << 10;
+use crate::net::{Cut, Cuts, Format, Plain, Rejected, Respond};
+use crate::web::{Accepted, Answer, Bodies, Gate, Refusal, Request, Wrapping, text};
 
 /// The header of an answer that has the number of rejected messages.
 const REJECTED: HeaderName = HeaderName::from_static("thalweg-rejected");
@@ -36,58 +24,6 @@ pub(super) fn is_field(name: &str) -> bool {
         || name
             .strip_prefix("header.")
             .is_some_and(|header| hyper::header::HeaderName::try_from(header).is_ok())
-}
-
-/// The messages of a request that are settled.
-#[derive(Default)]
-struct Accepted {
-    messages: usize,
-    rejected: usize,
-}
-
-impl Accepted {
-    /// Waits until all batches of a request are settled. Refuses the request if one of them failed.
-    async fn of(batches: Vec<Sent>) -> Result<Self, Refusal> {
-        let mut accepted = Self::default();
-        let mut waiting = Vec::new();
-        for Sent { messages, rejected, settled } in batches {
-            match settled {
-                Some(settled) => waiting.push((messages, rejected, settled)),
-                None => accepted.add(messages, rejected),
-            }
-        }
-        // All are polled at once, so that those that wait for a saved checkpoint share it.
-        let is_safe = poll_fn(|context| {
-            let mut has_failed = false;
-            waiting.retain_mut(|(messages, rejected, settled)| {
-                let Poll::Ready(settlement) = Pin::new(settled).poll(context) else { return true };
-                has_failed |= !settlement.outcome.is_safe();
-                // A transform may have made several messages of one. Messages that were rejected here count
-                // as delivered if a sink receives the output `errors`.
-                accepted.add(*messages, settlement.rejected.clamp(*rejected, *messages));
-                false
-            });
-            if has_failed || waiting.is_empty() { Poll::Ready(!has_failed) } else { Poll::Pending }
-        });
-        if is_safe.await {
-            return Ok(accepted);
-        }
-        Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the messages could not be delivered"))
-    }
-
-    fn add(&mut self, messages: usize, rejected: usize) {
-        self.messages += messages;
-        self.rejected += rejected;
-    }
-}
-
-/// The answer to a request that is refused.
-struct Refusal(StatusCode, String);
-
-impl Refusal {
-    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        Self(status, reason.into())
-    }
 }
 
 /// Adds the same field values to all messages of a request.
@@ -130,7 +66,7 @@ impl Server {
         };
         match self.take(request, user, peer, out).await {
             Ok(Ok(settled)) => self.settled(settled),
-            Ok(Err(Refusal(status, reason))) => text(status, reason),
+            Ok(Err(Refusal { status, reason })) => text(status, reason),
             Err(error) => {
                 gate.fail(error);
                 text(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
@@ -158,7 +94,17 @@ impl Server {
         mut out: SourceOutput,
     ) -> Result<Result<Accepted, Refusal>, Error> {
         let (mut parts, body) = request.into_parts();
-        let (mut memory, lease) = match self.body(&parts, body, &out).await {
+        let bodies = Bodies {
+            most: self.config.max_body_bytes,
+            read_timeout: self.config.read_timeout.duration(),
+            memory_timeout: None,
+        };
+        let wrapping = Wrapping::of(&parts.headers);
+        let read = match wrapping {
+            Ok(wrapping) => bodies.read(body, wrapping, &out).await,
+            Err(refused) => Err(refused),
+        };
+        let (mut memory, lease) = match read {
             Ok(read) => read,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -193,101 +139,6 @@ impl Server {
         }
     }
 
-    /// Reads a body, and decompresses it, within the time limit.
-    async fn body(
-        &self,
-        parts: &Parts,
-        body: ArrivingBody,
-        out: &SourceOutput,
-    ) -> Result<(Vec<u8>, Lease), Refusal> {
-        let compression = match parts.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
-            None | Some(b"" | b"identity") => None,
-            Some(b"gzip" | b"x-gzip") => Some(Compression::Gzip),
-            Some(b"zstd") => Some(Compression::Zstd),
-            Some(_) => {
-                let reason = "a body may be compressed with gzip or zstd";
-                return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
-            }
-        };
-        let length = body.size_hint().exact().unwrap_or(0);
-        if length > self.config.max_body_bytes.bytes() {
-            return Err(self.too_large());
-        }
-        if length > attainable(out) as u64 {
-            return Err(beyond_memory(out));
-        }
-        let part = out.share().begin_message();
-        let read = async {
-            let mut growing = Growing::begin(&part, out, 0).await?;
-            self.read(body, &mut growing).await?;
-            match compression {
-                // The compressed body is held until it has been read.
-                Some(compression) => self.decompressed(&growing, compression).await,
-                None => Ok(growing),
-            }
-        };
-        tokio::select! {
-            read = tokio::time::timeout(self.config.read_timeout.duration(), read) => match read {
-                Ok(read) => read.map(|read| (read.memory, read.lease)),
-                Err(_) => {
-                    Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
-                }
-            },
-            () = part.dropped() => {
-                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "incomplete requests used up the memory"))
-            }
-        }
-    }
-
-    /// Reads a body as the budget permits. When its first bytes have come, memory for all of it is reserved:
-    /// bodies that grow bit by bit would wait for each other. Not if it is a large part of the budget.
-    async fn read(&self, mut body: ArrivingBody, into: &mut Growing<'_>) -> Result<(), Refusal> {
-        let announced = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(usize::MAX);
-        let announced = if announced > into.out.share().budget().limit() / 3 { 0 } else { announced };
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| {
-                Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))
-            })?;
-            let Ok(data) = frame.into_data() else { continue };
-            if data.len() > self.config.max_body_bytes.as_usize() - into.memory.len() {
-                return Err(self.too_large());
-            }
-            into.reserve(data.len().max(announced.saturating_sub(into.memory.len()))).await?;
-            into.memory.extend_from_slice(&data);
-        }
-        Ok(())
-    }
-
-    /// Decompresses a body as the budget permits.
-    async fn decompressed<'b>(
-        &self,
-        body: &Growing<'b>,
-        compression: Compression,
-    ) -> Result<Growing<'b>, Refusal> {
-        let Growing { part, out, .. } = body;
-        let memory = out.share().budget().limit();
-        let mut decoder = Decoder::new(compression, Cursor::new(&body.memory)).within(memory);
-        let mut decoded = Growing::begin(part, out, body.lease.bytes()).await?;
-        loop {
-            decoded.reserve(STEP).await?;
-            let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded.memory);
-            let read = read.map_err(|error| {
-                Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be decompressed: {error}"))
-            })?;
-            if decoded.memory.len() > self.config.max_body_bytes.as_usize() {
-                return Err(self.too_large());
-            }
-            if read == 0 {
-                return Ok(decoded);
-            }
-        }
-    }
-
-    fn too_large(&self) -> Refusal {
-        let reason = format!("a body may have at most {}", self.config.max_body_bytes);
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
-    }
-
     fn fields(&self, parts: &Parts, user: Option<String>, peer: &str) -> Vec<(String, Option<String>)> {
         let value = |name: &str| match name {
             "method" => Some(parts.method.to_string()),
@@ -302,64 +153,6 @@ impl Server {
         };
         self.config.fields.iter().map(|name| (name.clone(), value(name))).collect()
     }
-}
-
-/// A body that is arriving, in memory that grows with it.
-struct Growing<'b> {
-    part: &'b Incomplete,
-    out: &'b SourceOutput,
-    memory: Vec<u8>,
-    lease: Lease,
-    /// The other memory that the request holds, in bytes.
-    beside: usize,
-}
-
-impl<'b> Growing<'b> {
-    async fn begin(part: &'b Incomplete, out: &'b SourceOutput, beside: usize) -> Result<Self, Refusal> {
-        if_attainable(out, beside, STEP)?;
-        let lease = out.share().reserve_for(STEP, Some(part)).await;
-        part.hold(beside + STEP);
-        Ok(Self { part, out, memory: Vec::with_capacity(STEP), lease, beside })
-    }
-
-    /// Makes capacity for `more` bytes, at least doubling the memory. Refuses the request if the budget can
-    /// never grant them.
-    async fn reserve(&mut self, more: usize) -> Result<(), Refusal> {
-        let free = self.memory.capacity() - self.memory.len();
-        if free >= more {
-            return Ok(());
-        }
-        let (held, least) = (self.beside + self.lease.bytes(), more - free);
-        if_attainable(self.out, held, least)?;
-        let more = self.out.share().growth(held, least, more.max(self.memory.len()));
-        let room = self.out.share().reserve_for(more, Some(self.part)).await;
-        // Both leases belong to one share, so the merge always succeeds.
-        drop(self.lease.merge(room));
-        self.memory.reserve_exact(free + more);
-        self.part.hold(self.beside + self.lease.bytes());
-        Ok(())
-    }
-}
-
-/// Returns how many bytes one request can ever hold: what sources may fill, or the first step, which is
-/// granted to a source that holds nothing.
-fn attainable(out: &SourceOutput) -> usize {
-    out.share().budget().ceiling().max(STEP)
-}
-
-/// Refuses a request that holds `held` bytes and needs `more` if the budget can never grant them: it would
-/// wait for its own memory.
-fn if_attainable(out: &SourceOutput, held: usize, more: usize) -> Result<(), Refusal> {
-    if held + more > attainable(out) { Err(beyond_memory(out)) } else { Ok(()) }
-}
-
-fn beyond_memory(out: &SourceOutput) -> Refusal {
-    let reason = format!(
-        "a request may hold at most {}, three quarters of `memory`, and a compressed one holds its \
-         decompressed body as well; send less in one request, or raise `memory`",
-        size_text(attainable(out))
-    );
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
 }
 
 /// Returns the head of a request in its HTTP/1.1 form, for a body of `length` bytes that is neither
