@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::Flow;
 use thalweg_runtime::Failpoint;
 
-use crate::brokers::{broker, mqtt, nats, redis, postgres};
+use crate::brokers::{broker, mqtt, nats, postgres, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
@@ -195,7 +195,13 @@ fn each<S: Sync>(
     pairs.retain(|(feed, outlet)| case_name(feed, outlet).contains(&wanted));
     // Otherwise each scenario would start it.
     let needs = |name| pairs.iter().any(|(feed, outlet)| [feed.component, outlet.component].contains(&name));
-    let _brokers = (needs("kafka").then(broker), needs("mqtt").then(mqtt), needs("nats").then(nats), needs("redis").then(redis), needs("postgres").then(postgres));
+    let _brokers = (
+        needs("kafka").then(broker),
+        needs("mqtt").then(mqtt),
+        needs("nats").then(nats),
+        needs("redis").then(redis),
+        needs("postgres").then(postgres),
+    );
     let left = || Mutex::new((steps.len(), Duration::ZERO));
     let cases =
         pairs.into_iter().map(|(feed, outlet)| Case { feed, outlet, works: OnceLock::new(), left: left() });

@@ -47,11 +47,11 @@ mod one_line;
 mod otlp;
 mod pipes;
 mod planted;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod prometheus;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]
