@@ -63,8 +63,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 }
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
-/// topic of MQTT, with a session of the same name that has its messages; or a stream or a list of Redis,
-/// or a table of PostgreSQL with the columns `id` and `line`.
+/// topic of MQTT, with a session of the same name that has its messages; or a stream or a list of Redis, or a
+/// table of PostgreSQL with the columns `id` and `line`.
 pub struct Topic {
     broker: Broker,
     /// Its name.
