@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
-use thalweg_engine::Mistake;
+use thalweg_engine::{Mistake, TransactionPlace};
 use thalweg_net::tls::TlsClient;
 
 /// A cluster, and how to connect to it.
@@ -99,6 +99,11 @@ impl ClusterOptions {
             is_insecure: tls.is_insecure(),
             server_name: tls.server_name().map(str::to_owned),
         })
+    }
+
+    /// Returns the cluster, as far as its brokers tell: two with a broker in common are one.
+    pub(crate) fn place(&self) -> TransactionPlace {
+        TransactionPlace::new("kafka", self.brokers.iter().cloned())
     }
 
     /// Returns the brokers as one text, for messages.

@@ -128,6 +128,11 @@ impl TransformConfig for Limit {
         true
     }
 
+    // A message that waits passes some time, however often it comes.
+    fn remembers(&self) -> bool {
+        self.on_excess != OnExcess::Wait
+    }
+
     fn fields_after(&self, before: KnownFields) -> KnownFields {
         before
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use thalweg_record::Batch;
 
-use super::{Context, FileSink, TransformConfig};
+use super::{Context, FileSink, TransactionPlace, TransformConfig};
 use crate::{Error, Rejects};
 
 /// The result of a [`Sink::write`].
@@ -209,6 +209,12 @@ pub trait SinkConfig: Send + Sync {
     /// for the responses. An option `concurrency` should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {
         InFlight::One
+    }
+
+    /// Returns the system in which the sink makes transactions, if these can move the positions of a source:
+    /// see [`SourceConfig::positions_place`](super::SourceConfig::positions_place).
+    fn transaction_place(&self) -> Option<TransactionPlace> {
+        None
     }
 
     /// Returns the local file that the sink writes, if it writes a single one.

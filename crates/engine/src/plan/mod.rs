@@ -27,6 +27,7 @@ use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::index::Index;
+use crate::pairs::Pair;
 use crate::router::{Router, Way};
 use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
 use thalweg_record::Output;
@@ -183,6 +184,8 @@ pub struct Plan {
     pub buffer_limits: BufferLimits,
     /// The disk buffers. Each has a source and a sink.
     pub(crate) buffers: Vec<Arc<DiskBuffer>>,
+    /// The sources whose positions are moved by the transactions of a sink.
+    pub(crate) pairs: Vec<Pair>,
 }
 
 /// Larger batches cost cache misses, smaller ones cost hand-overs. Measured with lines of 100 to 300 bytes.
@@ -237,6 +240,7 @@ impl Plan {
             sinks,
             buffer_limits: graph.buffers,
             buffers,
+            pairs: Pair::of(graph),
         }
     }
 }

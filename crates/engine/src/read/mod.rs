@@ -12,6 +12,7 @@ mod fields;
 mod sections;
 mod shared_files;
 mod terms;
+mod transactions;
 
 use std::borrow::Cow;
 use std::cell::Cell;
