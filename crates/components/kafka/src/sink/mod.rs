@@ -423,3 +423,35 @@ impl Sink for Kafka {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::client::Connector;
+    use crate::session::Session;
+
+    /// Returns a sink with transactions, which a source commits.
+    pub(crate) fn transactional<C: Connector + 'static>(
+        config: &KafkaSink,
+        session: Arc<Session<C>>,
+    ) -> impl Sink + use<C> {
+        made(config, session, Committer::Source)
+    }
+
+    /// Returns a sink with transactions, which it commits by itself.
+    pub(crate) fn alone<C: Connector + 'static>(
+        config: &KafkaSink,
+        session: Arc<Session<C>>,
+    ) -> impl Sink + use<C> {
+        made(config, session, Committer::Sink)
+    }
+
+    fn made<C: Connector>(
+        config: &KafkaSink,
+        session: Arc<Session<C>>,
+        committer: Committer,
+    ) -> Transactional<C> {
+        let memory = thalweg_engine::testing::context().memory;
+        Transactional::new(session, committer, memory, Records::new(config), Duration::from_secs(1))
+    }
+}

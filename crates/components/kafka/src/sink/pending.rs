@@ -225,8 +225,15 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         Ok(())
     }
 
-    /// Returns the rows that were refused, and for what reason: none of a row that was refused with others.
-    pub(super) fn refused(&self) -> Vec<(usize, Option<String>)> {
+    /// Returns the rows that were refused so far, and for what reason: none of a row that was refused with
+    /// others.
+    pub(super) async fn refused(&mut self) -> Vec<(usize, Option<String>)> {
+        for row in &mut self.rows {
+            let Row::Queued(delivery) = row else { continue };
+            if let Some(outcome) = outcome(delivery).await {
+                *row = Row::after(outcome, true).0;
+            }
+        }
         let rows = self.rows.iter().enumerate();
         let refused = rows.filter_map(|(number, row)| match row {
             Row::Refused(reason) => Some((number, Some(reason.clone()))),

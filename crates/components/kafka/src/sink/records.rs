@@ -38,8 +38,8 @@ impl Records {
     }
 
     /// Notes rows that the broker refused, each for a reason of its own if it has one: the records come again
-    /// after their transaction.
-    pub(super) fn note_refused(&mut self, batch: &Batch, rows: Vec<(usize, Option<String>)>) {
+    /// after their transaction. Returns the number of those that were not known.
+    pub(super) fn note_refused(&mut self, batch: &Batch, rows: Vec<(usize, Option<String>)>) -> usize {
         let mut records = Vec::new();
         {
             let mut made = self.bind(batch);
@@ -47,9 +47,11 @@ impl Records {
                 records.extend(made.record(row).ok().map(|record| (record, reason)));
             }
         }
+        let count = records.len();
         if let Some(refusals) = &self.refusals {
             records.into_iter().for_each(|(record, reason)| refusals.note(&record, reason));
         }
+        count
     }
 
     /// True if all messages have the same topic.

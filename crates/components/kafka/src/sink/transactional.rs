@@ -76,6 +76,10 @@ impl<C: Connector> Transactional<C> {
         self.pending.begin(batch, || self.memory.claim(bytes));
         let session = self.session.clone();
         let mut open = session.lock().await;
+        if let Some(reason) = session.broken() {
+            // Meanwhile: the producer may be that of the next transaction.
+            return Err(Error::temporary(reason));
+        }
         let failure = match session.begun(&mut open).await {
             Ok(producer) => {
                 let sent = self.pending.send(producer, &mut self.records, batch, self.timeout).await;
@@ -94,15 +98,14 @@ impl<C: Connector> Transactional<C> {
         };
         let error = session.judged(failure, &open);
         drop(open);
-        Err(self.break_off(batch, error))
+        Err(self.break_off(batch, error).await)
     }
 
     /// Ends the transaction with an error. Records that were refused are known when they come again.
-    fn break_off(&mut self, batch: &Batch, error: Error) -> Error {
+    async fn break_off(&mut self, batch: &Batch, error: Error) -> Error {
         self.session.break_off(error.full());
-        let refused = self.pending.refused();
-        let is_refused = !refused.is_empty();
-        self.records.note_refused(batch, refused);
+        let refused = self.pending.refused().await;
+        let is_refused = self.records.note_refused(batch, refused) > 0;
         self.forget();
         let committed = self.session.committed();
         if self.aborted.1 != committed || !is_refused {

@@ -123,10 +123,14 @@ impl Forward {
     /// # Errors
     /// If nothing takes the messages.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Answer>) -> Result<(), Error> {
-        while let Some(Answer { records, changes }) = self.next(&mut queue).await {
+        'answers: while let Some(Answer { records, changes }) = self.next(&mut queue).await {
             for run in records.chunk_by(|a, b| a.partition == b.partition) {
                 let mut rest = run;
                 while !rest.is_empty() {
+                    if self.ledger.is_some() && self.out.left() == 0 {
+                        // What was sent is still committed.
+                        break 'answers;
+                    }
                     let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
                     // The checkpoint is then exact where the limit of a run is reached.
                     let (batch, after) = rest.split_at(count.min(self.out.left().max(1)));

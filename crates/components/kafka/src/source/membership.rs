@@ -177,9 +177,23 @@ impl Membership {
         }
         let committed = committed?;
         for partition in &owned {
-            let first = self.state.lock().first.get(partition).copied();
+            let (first, known) = {
+                let state = self.state.lock();
+                let is_known = state.owned.get(partition).copied().flatten().is_some();
+                (state.first.get(partition).copied(), is_known)
+            };
+            let known = known || self.ledger.as_ref().is_some_and(|ledger| ledger.has_committed(partition));
+            let offset = match committed.get(partition) {
+                Some(offset) => Some(*offset),
+                // The client leaves partitions out for which the broker has an error.
+                None if known => {
+                    let name = partition.name();
+                    return Err(Failure::Temporary(format!("the offset of `{name}` is missing")));
+                }
+                None => first,
+            };
             // Of a partition without either, nothing was read.
-            if let Some(offset) = committed.get(partition).copied().or(first) {
+            if let Some(offset) = offset {
                 consumer.seek(partition, offset).await?;
             }
         }

@@ -73,6 +73,7 @@ impl Source for Kafka {
         if let Some(ledger) = membership.ledger() {
             // What an earlier call, or a killed run, did not commit.
             ledger.break_off("the source begins");
+            ledger.set_generation(None);
             ledger.clone().renew().await?;
             ledger.mend();
         }

@@ -12,14 +12,17 @@
 //!
 //! See docs/decisions/093-offsets-are-committed-in-transactions.md.
 
-use std::collections::{BTreeMap, HashMap};
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use thalweg_engine::{Error, SourceOutput};
 
-use crate::client::{Connector, Failure, Generation, Incoming, Partition};
+use crate::client::{Connector, Generation, Incoming, Partition};
 use crate::session::Session;
 
 /// A transaction ends when it has this many records or bytes.
@@ -32,8 +35,6 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long messages of a broken transaction may stay in the run. They are dropped where they would be
 /// written, so only a component that never gives them back keeps them for long.
 const STUCK: Duration = Duration::from_secs(180);
-/// The pauses between attempts to connect.
-const PAUSES: std::ops::Range<Duration> = Duration::from_millis(200)..Duration::from_secs(10);
 
 /// The open transaction, from the side of the source.
 pub(super) struct Ledger<C: Connector> {
@@ -45,6 +46,8 @@ pub(super) struct Ledger<C: Connector> {
     gone: Mutex<Gone>,
     /// The membership, as it was during a whole poll.
     generation: Mutex<Option<Generation>>,
+    /// The partitions of which offsets were committed.
+    committed: Mutex<BTreeSet<Partition>>,
     /// A failure after which no transaction can be committed.
     fatal: Mutex<Option<Error>>,
 }
@@ -99,6 +102,7 @@ impl<C: Connector> Ledger<C> {
             owed: tokio::sync::Mutex::default(),
             gone: Mutex::default(),
             generation: Mutex::default(),
+            committed: Mutex::default(),
             fatal: Mutex::default(),
         }
     }
@@ -132,6 +136,11 @@ impl<C: Connector> Ledger<C> {
     /// Breaks the transaction off.
     pub(super) fn break_off(&self, reason: &str) {
         self.session.break_off(reason);
+    }
+
+    /// True if offsets of a partition were committed.
+    pub(super) fn has_committed(&self, partition: &Partition) -> bool {
+        self.committed.lock().contains(partition)
     }
 
     /// Returns why the transaction is broken.
@@ -208,7 +217,10 @@ impl<C: Connector> Ledger<C> {
             return self.break_off("the member is not of its group any more");
         };
         match self.session.commit(&offsets, Some(&generation)).await {
-            Ok(()) => owed.commit = started.elapsed(),
+            Ok(()) => {
+                owed.commit = started.elapsed();
+                self.committed.lock().extend(offsets.into_keys());
+            }
             Err(error) => {
                 let error = error.error();
                 self.break_off(&error.full());
@@ -257,7 +269,7 @@ impl<C: Connector> Ledger<C> {
     }
 
     /// After a transaction was broken off: waits until nothing of it is left in the run, and ends it at the
-    /// broker. Then the committed offsets say from where to read. Retries until the run is to stop.
+    /// broker. Then the committed offsets say from where to read.
     pub(super) async fn renew(self: Arc<Self>) -> Result<(), Error> {
         // The last batch has been sent.
         *self.owed.lock().await = Owed::default();
@@ -272,21 +284,7 @@ impl<C: Connector> Ledger<C> {
             }
             tokio::time::sleep(LOOK).await;
         }
-        let mut pause = PAUSES.start;
-        loop {
-            let failure = match self.session.renew().await {
-                Ok(()) => return Ok(()),
-                Err(failure) => failure,
-            };
-            let is_last = matches!(failure, Failure::Permanent(_)) || self.output.is_stopping();
-            let error = failure.error("no transaction can be begun");
-            if is_last {
-                return Err(error);
-            }
-            tracing::warn!("`{}`: {}", self.output.name(), error.full());
-            self.output.sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.end);
-        }
+        self.session.renew().await.map_err(|failure| failure.error("no transaction can be begun"))
     }
 
     /// Notes that nothing is left of the broken transaction, here or at the broker.
