@@ -36,7 +36,7 @@ impl Pair {
     }
 }
 
-/// What the messages of a source, or what is made of them, may reach: also by the errors of sinks.
+/// The pipelines and sinks that the messages of a source may reach, also by the errors of sinks.
 pub(crate) struct Reached<'g> {
     /// The numbers of the pipelines.
     pub(crate) pipelines: Vec<usize>,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use krafka::consumer::AutoOffsetReset;
+use krafka::consumer::{AutoOffsetReset, IsolationLevel};
 use krafka::{ConsumerRecord, Record};
 
 use crate::Tools;
@@ -123,21 +123,37 @@ impl Kafka {
     /// # Errors
     /// If the broker does not answer.
     pub fn records(&self, topic: &str) -> io::Result<Vec<ConsumerRecord>> {
+        self.read(topic, IsolationLevel::ReadUncommitted)
+    }
+
+    /// As [`records`](Self::records), without those of transactions that are open or aborted, nor what comes
+    /// behind the first open one of a partition.
+    ///
+    /// # Errors
+    /// As [`records`](Self::records).
+    pub fn committed_records(&self, topic: &str) -> io::Result<Vec<ConsumerRecord>> {
+        self.read(topic, IsolationLevel::ReadCommitted)
+    }
+
+    fn read(&self, topic: &str, isolation: IsolationLevel) -> io::Result<Vec<ConsumerRecord>> {
         self.block_on(async |kafka| {
             let reader = kafka.consumer_without_group().auto_offset_reset(AutoOffsetReset::Earliest);
-            let reader = reader.build().await?;
+            let reader = reader.isolation_level(isolation).build().await?;
             let known = reader.fetch_metadata(Some(topic)).await?;
             let partitions = known.topics.iter().flat_map(|topic| topic.partitions.keys().copied());
             let partitions: Vec<i32> = partitions.collect();
-            let mut ends = 0;
+            let mut ends = Vec::new();
             for partition in &partitions {
-                let (begin, end) = reader.fetch_watermarks(topic, *partition).await?;
-                ends += usize::try_from(end - begin).unwrap_or_default();
+                ends.push((*partition, reader.fetch_watermarks(topic, *partition).await?.1));
             }
             reader.assign(topic, partitions).await?;
             let mut records = Vec::new();
-            while records.len() < ends {
-                records.extend(reader.poll(Duration::from_millis(200)).await?);
+            // Ends of transactions have offsets as well, so records cannot be counted.
+            while let Some((partition, end)) = ends.last().copied() {
+                match reader.position(topic, partition).await {
+                    Some(position) if position >= end => drop(ends.pop()),
+                    _ => records.extend(reader.poll(Duration::from_millis(200)).await?),
+                }
             }
             records.sort_by_key(|record| (record.partition, record.offset));
             reader.close().await?;

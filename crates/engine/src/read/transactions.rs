@@ -2,7 +2,7 @@
 //!
 //! A transaction is either committed, with all output of the messages that its positions cover, or aborted,
 //! and then these messages come again. So they may leave nothing outside of it: no output in another sink, no
-//! memory in a transform. What cannot be kept is refused here, rather than kept only most of the time.
+//! memory in a transform. A graph in which that does not hold is refused.
 //!
 //! See docs/decisions/093-offsets-are-committed-in-transactions.md.
 

@@ -1,8 +1,8 @@
 //! The client of Kafka, as far as the components need one.
 //!
-//! A trait for each use, so that another client can take the place of the present one, and so that no type of a library
-//! whose interface still changes is spread over the components. [`rust`] is the only implementation: see the
-//! decision for what it was compared with.
+//! A trait for each use, so that another client can take the place of the present one, and so that no type of
+//! a library whose interface still changes is spread over the components. [`rust`] is the only
+//! implementation: see the decision for what it was compared with.
 
 pub(crate) mod rust;
 

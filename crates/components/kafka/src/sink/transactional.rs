@@ -136,7 +136,7 @@ impl<C: Connector> Transactional<C> {
     }
 }
 
-/// Begins anew, after the last transaction has ended.
+/// Ends the last transaction, and lets the sink send again.
 async fn renew<C: Connector>(session: &Session<C>) -> Result<(), Error> {
     session.renew().await.map_err(|failure| failure.error("the brokers cannot be reached"))?;
     session.mend();

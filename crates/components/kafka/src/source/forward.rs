@@ -123,12 +123,12 @@ impl Forward {
     /// # Errors
     /// If nothing takes the messages.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Answer>) -> Result<(), Error> {
-        'answers: while let Some(Answer { records, changes }) = self.next(&mut queue).await {
+        'answers: while let Some(Answer { records, changes }) = next(&mut queue, self.ledger.as_ref()).await {
             for run in records.chunk_by(|a, b| a.partition == b.partition) {
                 let mut rest = run;
                 while !rest.is_empty() {
                     if self.ledger.is_some() && self.out.left() == 0 {
-                        // What was sent is still committed.
+                        // The records that were sent are still committed.
                         break 'answers;
                     }
                     let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
@@ -143,18 +143,6 @@ impl Forward {
             ledger.end_now().await;
         }
         Ok(())
-    }
-
-    /// Returns the next records, and meanwhile ends a transaction that is due.
-    async fn next(&self, queue: &mut mpsc::Receiver<Answer>) -> Option<Answer> {
-        let Some(ledger) = &self.ledger else { return queue.recv().await };
-        loop {
-            let Some(due) = ledger.due().await else { return queue.recv().await };
-            match tokio::time::timeout_at(due.into(), queue.recv()).await {
-                Ok(answer) => return answer,
-                Err(_) => ledger.end_now().await,
-            }
-        }
     }
 
     /// Sends records of one partition, unless they are read again.
@@ -185,6 +173,21 @@ impl Forward {
         match self.whole.rejected(value(first)) {
             None => self.out.send(received).await,
             Some(reason) => self.out.reject(received, &reason).await,
+        }
+    }
+}
+
+/// Returns the next records, and meanwhile ends a transaction that is due.
+async fn next(
+    queue: &mut mpsc::Receiver<Answer>,
+    ledger: Option<&Arc<Ledger<RustConnector>>>,
+) -> Option<Answer> {
+    let Some(ledger) = ledger else { return queue.recv().await };
+    loop {
+        let Some(due) = ledger.due().await else { return queue.recv().await };
+        match tokio::time::timeout_at(due.into(), queue.recv()).await {
+            Ok(answer) => return answer,
+            Err(_) => ledger.end_now().await,
         }
     }
 }

@@ -71,7 +71,7 @@ impl Source for Kafka {
         });
         let membership = membership.clone();
         if let Some(ledger) = membership.ledger() {
-            // What an earlier call, or a killed run, did not commit.
+            // It ends the transaction of an earlier call, or of a killed run.
             ledger.break_off("the source begins");
             ledger.set_generation(None);
             ledger.clone().renew().await?;
@@ -129,8 +129,8 @@ impl Kafka {
         Ok(())
     }
 
-    /// Ends the source, if its last transaction is committed. Otherwise it reads again, unless the run stops: a
-    /// later one does.
+    /// Ends the source, if its last transaction is committed. Otherwise it reads again, unless the run stops:
+    /// a later one does.
     fn ended(ledger: &Ledger<RustConnector>, out: &mut SourceOutput) -> Result<(), Error> {
         if let Some(error) = ledger.take_fatal() {
             return Err(error);

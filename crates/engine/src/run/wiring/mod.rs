@@ -40,7 +40,7 @@ pub(super) struct Wiring<'a> {
     channels: Channels,
     tasks: Vec<Task>,
     groups: Vec<Group>,
-    /// What the sources and sinks of pairs share, by the name of each.
+    /// The links between the sources and sinks of pairs, by the name of each.
     links: BTreeMap<Arc<str>, Link>,
 }
 
@@ -207,8 +207,8 @@ fn groups_of(
             input: Input {
                 resends: comes_again && all(&|source| source.resends()),
                 starts_over: !removes_input && all(&|source| source.starts_over()),
-                // A source of a pair continues where the last transaction was committed. Dead letters since an
-                // older checkpoint must stay then.
+                // A source of a pair continues where the last transaction was committed. Dead letters since
+                // an older checkpoint must stay then.
                 rereads: comes_again && !is_paired && all(&|source| source.rereads()),
             },
             is_buffered: !sources.is_empty()

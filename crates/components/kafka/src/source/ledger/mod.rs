@@ -1,4 +1,4 @@
-//! What the open transaction owes: the offsets that are committed with it.
+//! The offsets that are committed with the open transaction.
 //!
 //! A sink fills the transaction with what becomes of the messages of this source. The offsets may only be
 //! committed with all of that, and nothing else may be in it. So the source ends a transaction while nothing
@@ -7,8 +7,8 @@
 //! are settled was rejected: filters, divided batches and rejected messages would each need a part in it, and
 //! the acks of the engine count all of these already.
 //!
-//! Whatever goes wrong breaks the transaction off. Then records that were read are dropped, until the source
-//! reads again from the committed offsets.
+//! Each error breaks the transaction off. Then records that were read are dropped, until the source reads
+//! again from the committed offsets.
 //!
 //! See docs/decisions/093-offsets-are-committed-in-transactions.md.
 
@@ -52,7 +52,7 @@ pub(super) struct Ledger<C: Connector> {
     fatal: Mutex<Option<Error>>,
 }
 
-/// What is sent since the last commit.
+/// The records that were sent since the last commit.
 #[derive(Default)]
 pub(super) struct Owed {
     /// The offset after the last record that was sent, of each partition.
