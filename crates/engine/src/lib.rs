@@ -42,9 +42,9 @@ pub mod testing;
 pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
     Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader, FileReaderConfig,
-    FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link, Mistake, Naming, OneName,
-    Reads, Sink, SinkConfig, Source, SourceConfig, Step, TransactionPlace, Transform, TransformConfig,
-    WaitingTransform, WaitingTransformConfig, WriteOutcome,
+    FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link, Mistake, Naming,
+    OneName, Reads, Sink, SinkConfig, Source, SourceConfig, Step, TransactionPlace, Transform,
+    TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
 };
 pub use details::{Details, Gauge};
 pub use error::{Error, ErrorKind};
