@@ -114,6 +114,10 @@ pub(crate) trait Transactions: Producer {
     /// Begins a transaction. There must be none.
     fn begin(&self) -> Result<(), Failure>;
 
+    /// True if nothing was queued in the transaction. The broker does not know of it then, and refuses to
+    /// commit it without offsets.
+    fn is_empty(&self) -> bool;
+
     /// Returns why the transaction cannot be committed, if that is known.
     fn fault(&self) -> Option<Fault>;
 

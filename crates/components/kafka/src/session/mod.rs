@@ -145,7 +145,8 @@ impl<C: Connector> Session<C> {
         Ok(producer)
     }
 
-    /// Commits the transaction, with the offsets of a group if there are any.
+    /// Commits the transaction, with the offsets of a group if there are any. One without records and offsets
+    /// stays open.
     pub(crate) async fn commit(
         &self,
         offsets: &BTreeMap<Partition, i64>,
@@ -155,7 +156,9 @@ impl<C: Connector> Session<C> {
         if let Some(reason) = self.broken() {
             return Err(NotCommitted::Aborted(Error::temporary(reason)));
         }
-        if open.begun.is_none() && offsets.is_empty() {
+        let has_records =
+            open.begun.is_some() && open.producer.as_ref().is_some_and(|known| !known.is_empty());
+        if !has_records && offsets.is_empty() {
             return Ok(());
         }
         let committed = match self.begun(&mut open).await {
@@ -222,10 +225,9 @@ impl<C: Connector> Session<C> {
     }
 
     async fn end(&self, open: &mut Open<C::Producer>) {
-        if open.begun.take().is_some() {
-            self.aborted.fetch_add(1, Relaxed);
-        }
+        let is_open = open.begun.take().is_some();
         if let Some(producer) = open.producer.take() {
+            self.aborted.fetch_add(u64::from(is_open && !producer.is_empty()), Relaxed);
             producer.close().await;
         }
     }

@@ -134,6 +134,11 @@ impl Transactions for FakeProducer {
         Ok(())
     }
 
+    fn is_empty(&self) -> bool {
+        // The records of an unknown commit may be stored already.
+        !*self.is_unknown.lock() && self.broker.0.lock().open.is_empty()
+    }
+
     fn fault(&self) -> Option<Fault> {
         self.fault.lock().clone()
     }

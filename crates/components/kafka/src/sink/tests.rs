@@ -358,3 +358,17 @@ async fn a_record_that_is_refused_ends_its_transaction_and_is_rejected_when_it_c
     assert_eq!(rejected, [(1, "it is bad".to_owned()), (3, "it is bad".to_owned())]);
     assert_eq!(broker.stored(), ["a", "c", "e"]);
 }
+
+#[tokio::test]
+async fn a_batch_of_which_nothing_is_stored_is_no_transaction() {
+    let broker = Arc::new(Broker::default());
+    let config = options::<KafkaSink>("{ brokers: 'a:1', topic: 't{kind}', transactional_id: x }");
+    let session = session(&broker, Duration::from_secs(9));
+    let mut sink = super::testing::alone(&config, session.clone());
+    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    let row = |kind: &'static str, text: &'static str| batch_of(&[(kind, None, None, None, text)]);
+    let (rejected, attempts) = written(&mut sink, row(" no topic", "a")).await;
+    assert_eq!((rejected.len(), attempts, session.committed()), (1, 1, 0));
+    assert_eq!(written(&mut sink, row("", "b")).await, (vec![], 1));
+    assert_eq!((broker.stored(), session.committed()), (vec!["b".to_owned()], 1));
+}

@@ -52,7 +52,8 @@ async fn connect(
 ) -> Result<Kafka, Failure> {
     let mut builder = Kafka::builder(options.brokers.join(","))
         .client_id(options.client_id.clone())
-        .connect_timeout(CONNECT_TIMEOUT)
+        // The client wants a connection to be the shorter of the two.
+        .connect_timeout(CONNECT_TIMEOUT.min(request_timeout))
         .request_timeout(request_timeout)
         .allow_auto_create_topics(creates_topics);
     if let Some(security) = security(options)? {

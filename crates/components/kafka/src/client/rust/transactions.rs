@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ impl RustConnector {
             .delivery_timeout(self.transaction_timeout)
             .transaction_timeout(self.transaction_timeout);
         let producer = builder.build_transactional(self.id.clone()).await.map_err(failure_of)?;
-        Ok(RustTransactions { producer, fault: FirstFault::default() })
+        let is_empty = AtomicBool::new(true);
+        Ok(RustTransactions { producer, is_empty, fault: FirstFault::default() })
     }
 }
 
@@ -54,6 +56,8 @@ impl Connector for RustConnector {
 /// Sends records in transactions.
 pub(crate) struct RustTransactions {
     producer: TransactionalProducer,
+    /// True if the open transaction has no records.
+    is_empty: AtomicBool,
     fault: FirstFault,
 }
 
@@ -79,7 +83,10 @@ impl Producer for RustTransactions {
 
     async fn queue(&self, outgoing: Outgoing) -> Result<Delivery, Failure> {
         match self.producer.enqueue(record(outgoing)).await {
-            Ok(handle) => Ok(Delivery { handle, fault: self.fault.clone() }),
+            Ok(handle) => {
+                self.is_empty.store(false, Relaxed);
+                Ok(Delivery { handle, fault: self.fault.clone() })
+            }
             // The record is not part of the transaction, which these end nevertheless.
             Err(error) => Err(match failure_of(error) {
                 failure @ (Failure::Fenced(_) | Failure::Lost(_)) => note(&self.fault, failure),
@@ -105,7 +112,12 @@ impl Producer for RustTransactions {
 impl Transactions for RustTransactions {
     fn begin(&self) -> Result<(), Failure> {
         *self.fault.lock() = None;
+        self.is_empty.store(true, Relaxed);
         self.producer.begin().map_err(failure_of)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty.load(Relaxed)
     }
 
     fn fault(&self) -> Option<Fault> {
