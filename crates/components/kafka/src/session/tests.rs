@@ -82,6 +82,7 @@ impl Connector for Fake {
             broker: self.0.clone(),
             number: state.producer,
             fault: Mutex::default(),
+            is_empty: Mutex::new(true),
             is_unknown: Mutex::default(),
         })
     }
@@ -92,6 +93,8 @@ pub(crate) struct FakeProducer {
     broker: Arc<Broker>,
     number: u64,
     fault: Mutex<Option<Fault>>,
+    /// True if nothing was queued in the transaction.
+    is_empty: Mutex<bool>,
     /// True if the outcome of a commit is unknown.
     is_unknown: Mutex<bool>,
 }
@@ -110,6 +113,7 @@ impl Producer for FakeProducer {
         if self.fault.lock().is_some() {
             return Err(Failure::Lost("the transaction has a fault".to_owned()));
         }
+        *self.is_empty.lock() = false;
         if value == "bad" {
             let reason = "it is bad".to_owned();
             *self.fault.lock() = Some(Fault { reason: reason.clone(), is_fenced: false });
@@ -131,12 +135,12 @@ impl Producer for FakeProducer {
 impl Transactions for FakeProducer {
     fn begin(&self) -> Result<(), Failure> {
         *self.fault.lock() = None;
+        *self.is_empty.lock() = true;
         Ok(())
     }
 
     fn is_empty(&self) -> bool {
-        // The records of an unknown commit may be stored already.
-        !*self.is_unknown.lock() && self.broker.0.lock().open.is_empty()
+        *self.is_empty.lock()
     }
 
     fn fault(&self) -> Option<Fault> {
