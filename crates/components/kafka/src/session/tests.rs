@@ -185,9 +185,9 @@ impl Transactions for FakeProducer {
     }
 }
 
-/// A session with this broker.
+/// A session with this broker, whose transactions last 2 ms if their timeout is 10 s.
 pub(crate) fn session(broker: &Arc<Broker>, timeout: Duration) -> Arc<Session<Fake>> {
-    let settings = TransactionSettings { id: "x".to_owned(), interval: Duration::ZERO, timeout };
+    let settings = TransactionSettings { id: "x".to_owned(), interval: timeout / 5000, timeout };
     Arc::new(Session::new(Fake(broker.clone()), settings))
 }
 
