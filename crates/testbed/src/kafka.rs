@@ -26,11 +26,17 @@ pub struct Kafka {
 }
 
 /// A listener with TLS and passwords, for SASL with PLAIN and SCRAM: the user `alice` with the password
-/// `secret`.
+/// `secret`. With OAUTHBEARER it accepts [`TOKEN`](Self::TOKEN).
 #[derive(Debug, Clone)]
 pub struct Secured {
     /// A PEM file with the private key (PKCS 8) and the certificate of the broker.
     pub key_and_certificate: PathBuf,
+}
+
+impl Secured {
+    /// A token of the user `alice` without a signature, `{"alg":"none"}`, that is valid until the year 2096.
+    pub const TOKEN: &str =
+        "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSIsImlhdCI6MTcwMDAwMDAwMCwiZXhwIjo0MDAwMDAwMDAwfQ.";
 }
 
 /// The ports beside that of the program's address.
@@ -246,15 +252,18 @@ fn settings(
             let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required \
                          user_alice=\"secret\";";
             let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+            // It accepts tokens without a signature.
+            let bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;";
             let listener = "listener.name.secured";
             (
                 format!(",SECURED://127.0.0.1:{port}"),
                 format!(",SECURED://127.0.0.1:{port}"),
                 format!(
-                    "{listener}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+                    "{listener}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER\n\
                      {listener}.plain.sasl.jaas.config={plain}\n\
                      {listener}.scram-sha-256.sasl.jaas.config={scram}\n\
                      {listener}.scram-sha-512.sasl.jaas.config={scram}\n\
+                     {listener}.oauthbearer.sasl.jaas.config={bearer}\n\
                      {listener}.ssl.keystore.type=PEM\n\
                      {listener}.ssl.keystore.location={}\n",
                     key_and_certificate.display()

@@ -42,6 +42,11 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ brokers: [], topic: a }", "There is no broker to connect to."),
         ("{ brokers: 'a:1', topic: '' }", "`` is no topic."),
         ("{ brokers: 'a:1', topic: a/b }", "`a/b` is no topic."),
+        ("{ brokers: 'a:1', topic: a, auth: { user: a } }", "A user has a name and a password, or a token."),
+        (
+            "{ brokers: 'a:1', topic: a, auth: { user: a, password: b, token_file: c } }",
+            "A user has a name and a password, or a token.",
+        ),
         ("{ brokers: 'a:1', topic: a, timeout: 0s }", "No broker can confirm a record in no time."),
         ("{ brokers: 'a:1', topic: a, transactional_id: '' }", "The id has 1 to 1000 bytes."),
         (
@@ -291,13 +296,16 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&both, made.signing_key.serialize_pem() + &made.cert.pem()).unwrap();
     let kafka = Kafka::start_with(1, Some(&Secured { key_and_certificate: both })).unwrap();
-    let write = async |mechanism: &str, password: &str, tls: &str| {
+    let write_as = async |auth: &str, text: &str, tls: &str| {
         let yaml = format!(
-            "{{ brokers: '{}', topic: t, timeout: 5s, tls: {tls}, \
-             auth: {{ user: alice, password: {password}, mechanism: {mechanism} }} }}",
+            "{{ brokers: '{}', topic: t, timeout: 5s, tls: {tls}, auth: {auth} }}",
             kafka.secured_address()
         );
-        testing::write_all::<KafkaSink>(&yaml, [batch([mechanism])]).await
+        testing::write_all::<KafkaSink>(&yaml, [batch([text])]).await
+    };
+    let write = async |mechanism: &str, password: &str, tls: &str| {
+        let auth = format!("{{ user: alice, password: {password}, mechanism: {mechanism} }}");
+        write_as(&auth, mechanism, tls).await
     };
     let tls = format!("{{ ca: '{}' }}", certificate.display());
     let mechanisms = ["plain", "scram_sha_256", "scram_sha_512"];
@@ -309,9 +317,15 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
     }
     write("plain", "secret", "{ insecure: true }").await.unwrap();
     write("plain", "secret", "{}").await.unwrap_err();
+    let token = folder.path().join("token");
+    std::fs::write(&token, format!("{}\n", Secured::TOKEN)).unwrap();
+    let auth = format!("{{ token_file: '{}' }}", token.display());
+    write_as(&auth, "oauthbearer", &tls).await.unwrap();
+    std::fs::write(&token, "e30.e30.").unwrap();
+    write_as(&auth, "not valid", &tls).await.unwrap_err();
     let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
-    assert_eq!(stored, ["plain", "scram_sha_256", "scram_sha_512", "plain"]);
+    assert_eq!(stored, ["plain", "scram_sha_256", "scram_sha_512", "plain", "oauthbearer"]);
 }
 
 /// Writes a batch as the engine does, and returns the rejected rows and the number of attempts.

@@ -3,6 +3,7 @@
 mod transactions;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
@@ -10,14 +11,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use krafka::admin::{AdminClient, ListTopicsOptions};
-use krafka::auth::{AuthConfig, TlsConfig};
+use krafka::auth::{AuthConfig, OAuthBearerToken, TlsConfig};
 use krafka::consumer::{ConsumerGroupMetadata, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition};
 use krafka::error::ErrorCode;
 use krafka::producer::{DeliveryHandle, ProducerBuilder};
 use krafka::{CloseOptions, Kafka, KrafkaError, ProtocolErrorKind, Record};
 
 use super::{Changes, Consumer, Failure, Generation, Incoming, Outgoing, Partition, Producer};
-use crate::options::{ClusterOptions, Mechanism, TlsFiles};
+use crate::options::{ClusterOptions, Mechanism, Proof, TlsFiles};
 
 pub(crate) use krafka::Compression;
 pub(crate) use krafka::consumer::{AutoOffsetReset, GroupProtocol, IsolationLevel};
@@ -65,16 +66,34 @@ async fn connect(
 fn security(options: &ClusterOptions) -> Result<Option<AuthConfig>, Failure> {
     let tls = options.tls().map(|files| tls(&files)).transpose()?;
     let Some(auth) = &options.auth else { return Ok(tls.map(AuthConfig::ssl)) };
-    let with_password = match auth.mechanism {
-        Mechanism::Plain => AuthConfig::sasl_plain,
-        Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256,
-        Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512,
+    let security = match auth.proof() {
+        Some(Proof::Password { user, password, mechanism }) => {
+            let with_password = match mechanism {
+                Mechanism::Plain => AuthConfig::sasl_plain,
+                Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256,
+                Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512,
+            };
+            with_password(user.to_owned(), password.to_owned())
+        }
+        Some(Proof::Token(file)) => {
+            let file = file.to_owned();
+            AuthConfig::sasl_oauthbearer_provider(move || std::future::ready(token(&file)))
+        }
+        None => return Err(Failure::Permanent("the user has neither a password nor a token".to_owned())),
     };
-    let security = with_password(auth.user.clone(), auth.password.clone());
     Ok(Some(match tls {
         Some(tls) => security.with_tls(tls),
         None => security,
     }))
+}
+
+/// Reads a token. If the file is missing, it may just be written: a retry may succeed.
+fn token(file: &Path) -> krafka::Result<OAuthBearerToken> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let reason = format!("cannot read the token in `{}`: {error}", file.display());
+        std::io::Error::new(error.kind(), reason)
+    })?;
+    Ok(OAuthBearerToken::new(text.trim()))
 }
 
 fn tls(files: &TlsFiles) -> Result<TlsConfig, Failure> {
