@@ -110,7 +110,7 @@ impl<'g> Index<'g> {
     }
 
     /// Returns the numbers of the pipelines that are fed by a component: by its output or its errors.
-    fn below(&self, name: &str) -> &[usize] {
+    pub(crate) fn below(&self, name: &str) -> &[usize] {
         self.below.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 

@@ -20,6 +20,7 @@ mod journal;
 mod kept;
 mod metrics;
 mod missing;
+mod pairs;
 mod parcel;
 mod plan;
 mod positions;
@@ -41,9 +42,9 @@ pub mod testing;
 pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
     Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader, FileReaderConfig,
-    FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Mistake, Naming, OneName,
-    Reads, Sink, SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig, WaitingTransform,
-    WaitingTransformConfig, WriteOutcome,
+    FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link, Mistake, Naming,
+    OneName, Reads, Sink, SinkConfig, Source, SourceConfig, Step, TransactionPlace, Transform,
+    TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
 };
 pub use details::{Details, Gauge};
 pub use error::{Error, ErrorKind};

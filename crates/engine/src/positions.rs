@@ -10,7 +10,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -202,7 +205,7 @@ impl Positions {
     /// Returns the number of messages or files in unsettled batches. A batch counts as a whole until its last
     /// message is settled.
     pub(crate) fn unsettled(&self) -> u64 {
-        self.unsettled.load(Relaxed)
+        self.unsettled.load(Acquire)
     }
 
     /// True if nothing was sent that is not settled, and no position moved since
@@ -260,9 +263,13 @@ impl Positions {
     }
 
     fn note_settled(&self, settlement: &Settlement, items: u64) {
-        self.unsettled.fetch_sub(items, Relaxed);
-        if settlement.outcome == Outcome::Failed {
+        let has_failed = settlement.outcome == Outcome::Failed;
+        if has_failed {
             self.has_failed.store(true, Relaxed);
+        }
+        // Last, and published: a source that sees nothing unsettled sees the failure.
+        self.unsettled.fetch_sub(items, Release);
+        if has_failed {
             if self.is_left.load(Relaxed) {
                 return;
             }

@@ -44,6 +44,7 @@ pub fn context() -> Context {
         temporary: TEMPORARY.with(Clone::clone),
         details: Details::default(),
         journal: None,
+        link: None,
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use krafka::consumer::AutoOffsetReset;
+use krafka::consumer::{AutoOffsetReset, IsolationLevel};
 use krafka::{ConsumerRecord, Record};
 
 use crate::Tools;
@@ -26,11 +26,17 @@ pub struct Kafka {
 }
 
 /// A listener with TLS and passwords, for SASL with PLAIN and SCRAM: the user `alice` with the password
-/// `secret`.
+/// `secret`. With OAUTHBEARER it accepts [`TOKEN`](Self::TOKEN).
 #[derive(Debug, Clone)]
 pub struct Secured {
     /// A PEM file with the private key (PKCS 8) and the certificate of the broker.
     pub key_and_certificate: PathBuf,
+}
+
+impl Secured {
+    /// A token of the user `alice` without a signature, `{"alg":"none"}`, that is valid until the year 2096.
+    pub const TOKEN: &str =
+        "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSIsImlhdCI6MTcwMDAwMDAwMCwiZXhwIjo0MDAwMDAwMDAwfQ.";
 }
 
 /// The ports beside that of the program's address.
@@ -123,21 +129,37 @@ impl Kafka {
     /// # Errors
     /// If the broker does not answer.
     pub fn records(&self, topic: &str) -> io::Result<Vec<ConsumerRecord>> {
+        self.read(topic, IsolationLevel::ReadUncommitted)
+    }
+
+    /// As [`records`](Self::records), without those of transactions that are open or aborted, nor what comes
+    /// behind the first open one of a partition.
+    ///
+    /// # Errors
+    /// As [`records`](Self::records).
+    pub fn committed_records(&self, topic: &str) -> io::Result<Vec<ConsumerRecord>> {
+        self.read(topic, IsolationLevel::ReadCommitted)
+    }
+
+    fn read(&self, topic: &str, isolation: IsolationLevel) -> io::Result<Vec<ConsumerRecord>> {
         self.block_on(async |kafka| {
             let reader = kafka.consumer_without_group().auto_offset_reset(AutoOffsetReset::Earliest);
-            let reader = reader.build().await?;
+            let reader = reader.isolation_level(isolation).build().await?;
             let known = reader.fetch_metadata(Some(topic)).await?;
             let partitions = known.topics.iter().flat_map(|topic| topic.partitions.keys().copied());
             let partitions: Vec<i32> = partitions.collect();
-            let mut ends = 0;
+            let mut ends = Vec::new();
             for partition in &partitions {
-                let (begin, end) = reader.fetch_watermarks(topic, *partition).await?;
-                ends += usize::try_from(end - begin).unwrap_or_default();
+                ends.push((*partition, reader.fetch_watermarks(topic, *partition).await?.1));
             }
             reader.assign(topic, partitions).await?;
             let mut records = Vec::new();
-            while records.len() < ends {
-                records.extend(reader.poll(Duration::from_millis(200)).await?);
+            // Ends of transactions have offsets as well, so records cannot be counted.
+            while let Some((partition, end)) = ends.last().copied() {
+                match reader.position(topic, partition).await {
+                    Some(position) if position >= end => drop(ends.pop()),
+                    _ => records.extend(reader.poll(Duration::from_millis(200)).await?),
+                }
             }
             records.sort_by_key(|record| (record.partition, record.offset));
             reader.close().await?;
@@ -230,15 +252,18 @@ fn settings(
             let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required \
                          user_alice=\"secret\";";
             let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+            // It accepts tokens without a signature.
+            let bearer = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;";
             let listener = "listener.name.secured";
             (
                 format!(",SECURED://127.0.0.1:{port}"),
                 format!(",SECURED://127.0.0.1:{port}"),
                 format!(
-                    "{listener}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+                    "{listener}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER\n\
                      {listener}.plain.sasl.jaas.config={plain}\n\
                      {listener}.scram-sha-256.sasl.jaas.config={scram}\n\
                      {listener}.scram-sha-512.sasl.jaas.config={scram}\n\
+                     {listener}.oauthbearer.sasl.jaas.config={bearer}\n\
                      {listener}.ssl.keystore.type=PEM\n\
                      {listener}.ssl.keystore.location={}\n",
                     key_and_certificate.display()

@@ -191,7 +191,7 @@ impl Topic {
         };
         match &self.broker {
             Broker::Kafka(kafka) => {
-                let records = kafka.records(&self.name)?;
+                let records = kafka.committed_records(&self.name)?;
                 records.iter().for_each(|record| add(record.value.as_deref().unwrap_or_default()));
             }
             Broker::Nats(nats) => nats.messages(&self.name)?.iter().for_each(|message| add(&message.payload)),

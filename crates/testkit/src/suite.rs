@@ -16,7 +16,7 @@ use crate::brokers::{broker, mqtt, nats, postgres, redis};
 use crate::cases::{feeds, files, outlets};
 use crate::feed::{Feed, Nature};
 use crate::matrix;
-use crate::outlet::Outlet;
+use crate::outlet::{Delivery, Outlet};
 use crate::records::Records;
 use crate::scenario::{Action, Interruption, Scenario, Verdict, When};
 use crate::table::Table;
@@ -327,7 +327,11 @@ fn sources() -> Pairs {
     let feeds =
         [feeds::all(), feeds::stored(), feeds::of_brokers(), feeds::datagrams()].into_iter().flatten();
     let pairs = feeds.map(|feed| (feed, outlets::file()));
-    pairs.chain([(feeds::proxy(), outlets::proxy())]).collect()
+    // The offsets are committed in the transactions.
+    let copies = feeds::of_brokers().into_iter().filter(|feed| feed.component == "kafka");
+    let copies =
+        copies.map(|feed| (feed, Outlet { delivery: Delivery::ExactlyOnce, ..outlets::in_transactions() }));
+    pairs.chain([(feeds::proxy(), outlets::proxy())]).chain(copies).collect()
 }
 
 fn message_sinks() -> Pairs {

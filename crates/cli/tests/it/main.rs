@@ -33,6 +33,8 @@ mod gollum;
 mod hostile;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "kafka")]
+mod kafka_transactions;
 #[cfg(feature = "stores")]
 mod leftovers;
 mod limits;

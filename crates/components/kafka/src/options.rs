@@ -1,11 +1,11 @@
 //! The options of a connection to a cluster, which the source and the sink share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
-use thalweg_engine::Mistake;
+use thalweg_engine::{Mistake, TransactionPlace};
 use thalweg_net::tls::TlsClient;
 
 /// A cluster, and how to connect to it.
@@ -26,17 +26,48 @@ pub struct ClusterOptions {
     pub(crate) client_id: String,
 }
 
-/// The user of connections.
+/// The user of connections: a name with a password, or a token.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
     /// The name of the user.
-    pub(crate) user: String,
+    #[serde(default)]
+    user: Option<String>,
     /// The password of the user.
-    pub(crate) password: String,
+    #[serde(default)]
+    password: Option<String>,
     /// How the password is presented. `plain` shows it to the broker: use it with TLS only.
     #[serde(default)]
-    pub(crate) mechanism: Mechanism,
+    mechanism: Mechanism,
+    /// The file with the token of the user, instead of a name with a password: for SASL with OAUTHBEARER. It
+    /// is read again after five minutes at the latest, so another program may renew the token. The broker
+    /// sees the token: use it with TLS only.
+    #[serde(default)]
+    token_file: Option<PathBuf>,
+}
+
+/// How connections prove who their user is.
+pub(crate) enum Proof<'a> {
+    Password {
+        user: &'a str,
+        password: &'a str,
+        mechanism: Mechanism,
+    },
+    /// The token in a file.
+    Token(&'a Path),
+}
+
+impl Auth {
+    /// Returns the proof, if the options say one.
+    pub(crate) fn proof(&self) -> Option<Proof<'_>> {
+        match (&self.user, &self.password, &self.token_file) {
+            (Some(user), Some(password), None) => {
+                Some(Proof::Password { user, password, mechanism: self.mechanism })
+            }
+            (None, None, Some(file)) => Some(Proof::Token(file)),
+            _ => None,
+        }
+    }
 }
 
 /// How a password is presented.
@@ -86,6 +117,10 @@ impl ClusterOptions {
             let mistake = Mistake::new("brokers", "There is no broker to connect to.");
             mistakes.push(mistake.help("For example `brokers: kafka-1.example.com:9092`."));
         }
+        if self.auth.as_ref().is_some_and(|auth| auth.proof().is_none()) {
+            let mistake = Mistake::new("auth", "A user has a name and a password, or a token.");
+            mistakes.push(mistake.help("Give `user` and `password`, or `token_file`."));
+        }
         mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
         mistakes
     }
@@ -99,6 +134,11 @@ impl ClusterOptions {
             is_insecure: tls.is_insecure(),
             server_name: tls.server_name().map(str::to_owned),
         })
+    }
+
+    /// Returns the cluster, as far as its brokers tell: two with a broker in common are one.
+    pub(crate) fn place(&self) -> TransactionPlace {
+        TransactionPlace::new("kafka", self.brokers.iter().cloned())
     }
 
     /// Returns the brokers as one text, for messages.

@@ -133,6 +133,11 @@ impl TransformConfig for Limit {
         (self.on_excess == OnExcess::Wait).then(|| self.per_second())
     }
 
+    // A message that waits passes some time, however often it comes.
+    fn remembers(&self) -> bool {
+        self.on_excess != OnExcess::Wait
+    }
+
     fn fields_after(&self, before: KnownFields) -> KnownFields {
         before
     }

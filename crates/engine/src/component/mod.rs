@@ -22,6 +22,7 @@
 
 mod files;
 mod known_fields;
+mod link;
 mod reads;
 mod sink;
 mod source;
@@ -42,6 +43,7 @@ pub use files::{
 };
 pub use known_fields::{FieldMistake, FieldUse, KnownFields};
 pub(crate) use known_fields::{has, is_intrinsic, similar};
+pub use link::{Link, TransactionPlace};
 pub use reads::Reads;
 pub(crate) use reads::normalised;
 pub use sink::{InFlight, Naming, OneName, Sink, SinkConfig, WriteOutcome};
@@ -109,4 +111,7 @@ pub struct Context {
     pub details: Details,
     /// Records unfinished work, if the run saves checkpoints.
     pub journal: Option<Journal>,
+    /// Connects a sink with the source whose positions its transactions move: see
+    /// [`SourceConfig::positions_place`].
+    pub link: Option<Link>,
 }

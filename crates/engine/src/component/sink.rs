@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use thalweg_config::{ByteSize, Mistake};
 use thalweg_record::Batch;
 
-use super::{Context, FileSink, TransformConfig};
+use super::{Context, FileSink, TransactionPlace, TransformConfig};
 use crate::{Error, Rejects};
 
 /// The result of a [`Sink::write`].
@@ -216,6 +216,12 @@ pub trait SinkConfig: Send + Sync {
     fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
         let _ = memory;
         Vec::new()
+    }
+
+    /// Returns the system in which the sink makes transactions, if these can move the positions of a source:
+    /// see [`SourceConfig::positions_place`](super::SourceConfig::positions_place).
+    fn transaction_place(&self) -> Option<TransactionPlace> {
+        None
     }
 
     /// Returns the local file that the sink writes, if it writes a single one.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Context, Flow, KnownFields, Reads};
+use super::{Context, Flow, KnownFields, Mistake, Reads, TransactionPlace};
 use crate::{Error, SourceOutput};
 
 /// Reads messages or files. One instance runs as one task.
@@ -60,6 +60,18 @@ pub trait SourceConfig: Send + Sync {
     /// taken while nothing moves, so that no sink gets a message twice.
     fn rereads(&self) -> bool {
         self.resends() && self.starts_over()
+    }
+
+    /// Returns the system in which the source keeps its positions, if transactions of a sink can move them.
+    /// If such a sink takes its messages, it is linked with the source ([`Context::link`]), and the graph is
+    /// checked: all messages must end in that sink, and may come again.
+    fn positions_place(&self) -> Option<TransactionPlace> {
+        None
+    }
+
+    /// Returns an option with which transactions cannot move its positions, if there is one.
+    fn transaction_mistake(&self) -> Option<Mistake> {
+        None
     }
 
     /// Returns the local files that the source reads, as far as its options say it.

@@ -89,6 +89,15 @@ impl Step {
         }
     }
 
+    /// True if a message that comes again may have another result than before.
+    pub fn remembers(&self) -> bool {
+        match self {
+            Step::Messages(config) => config.remembers(),
+            Step::Files(_) => self.is_sequential(),
+            Step::Waits(_) | Step::FileReader(_) | Step::Marker => false,
+        }
+    }
+
     /// How long it takes for an item.
     pub fn cost(&self) -> Cost {
         match self {

@@ -126,6 +126,12 @@ pub trait TransformConfig: Send + Sync {
         false
     }
 
+    /// True if a message that comes again, because a transaction was aborted, may have another result than
+    /// before.
+    fn remembers(&self) -> bool {
+        self.is_sequential()
+    }
+
     /// Builds the instance of one worker.
     ///
     /// # Errors

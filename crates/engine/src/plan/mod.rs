@@ -28,6 +28,7 @@ use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, Passed, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::index::Index;
+use crate::pairs::Pair;
 use crate::router::{Router, Way};
 use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
 use pace::Pace;
@@ -187,6 +188,8 @@ pub struct Plan {
     pub(crate) buffers: Vec<Arc<DiskBuffer>>,
     /// The size of batches before transforms with a rate.
     pub(crate) pace: Pace,
+    /// The sources whose positions are moved by the transactions of a sink.
+    pub(crate) pairs: Vec<Pair>,
 }
 
 /// Larger batches cost cache misses, smaller ones cost hand-overs. Measured with lines of 100 to 300 bytes.
@@ -243,6 +246,7 @@ impl Plan {
             buffer_limits: graph.buffers,
             buffers,
             pace,
+            pairs: Pair::of(graph),
         }
     }
 }

@@ -45,6 +45,7 @@ impl Reader<'_> {
             self.shared_files(root, &index);
             self.shared_targets(root, &index);
             self.own_input(root, &index);
+            self.transactions(root, &sections, &index);
         }
     }
 

@@ -13,6 +13,7 @@ mod memory;
 mod sections;
 mod shared_files;
 mod terms;
+mod transactions;
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -235,6 +235,17 @@ impl SourceOutput {
         self.positions().map(|positions| positions.partitions()).unwrap_or_default()
     }
 
+    /// The number of messages that the source sent and that are not settled.
+    pub fn unsettled(&self) -> u64 {
+        self.positions().map_or(0, |positions| positions.unsettled())
+    }
+
+    /// True if messages of the source failed: the run ends, and a later one sends them again. Known as soon
+    /// as they no longer count as [unsettled](Self::unsettled).
+    pub fn has_failed(&self) -> bool {
+        self.positions().is_some_and(|positions| positions.has_failed())
+    }
+
     /// Forgets a partition that will never be read again: its file is gone, for example.
     pub fn forget(&self, partition: &str) {
         if let Some(positions) = self.positions() {

@@ -299,6 +299,16 @@ fn several() -> Vec<Outlet> {
 /// The name of a sink that needs a state.
 pub const EXACTLY_ONCE: &str = "postgres, exactly once";
 
+/// Returns the sink `kafka` with transactions. It promises more to a source of the same broker.
+pub fn in_transactions() -> Outlet {
+    Outlet {
+        sinks: "out: { kafka: { brokers: '{address}', topic: '{topic}', timeout: 5s, \
+                transactional_id: '{topic}' } }",
+        server: Some(Server::topic),
+        ..server("kafka, transactions", "kafka")
+    }
+}
+
 /// Returns the sinks of a broker or database.
 pub fn of_brokers() -> Vec<Outlet> {
     vec![
@@ -307,6 +317,7 @@ pub fn of_brokers() -> Vec<Outlet> {
             server: Some(Server::topic),
             ..server("kafka", "kafka")
         },
+        in_transactions(),
         Outlet {
             sinks: "out: { nats: { servers: '{address}', subject: '{topic}', timeout: 5s } }",
             server: Some(Server::stream),

@@ -1,8 +1,8 @@
 //! The client of Kafka, as far as the components need one.
 //!
-//! Two traits, so that another client can take the place of the present one, and so that no type of a library
-//! whose interface still changes is spread over the components. [`rust`] is the only implementation: see the
-//! decision for what it was compared with.
+//! A trait for each use, so that another client can take the place of the present one, and so that no type of
+//! a library whose interface still changes is spread over the components. [`rust`] is the only
+//! implementation: see the decision for what it was compared with.
 
 pub(crate) mod rust;
 
@@ -25,8 +25,14 @@ pub(crate) enum Failure {
     NoTopic(String),
     /// A retry may succeed.
     Temporary(String),
-    /// A retry may succeed with another connection: this one is of no use any more.
+    /// A retry may succeed with another connection, or in another transaction: this one is of no use any
+    /// more.
     Lost(String),
+    /// The broker takes nothing from this transaction any more: another producer took its id, or it took
+    /// longer than it may.
+    Fenced(String),
+    /// Whether the transaction is committed is not known. A second commit tells it.
+    Unknown(String),
     /// No retry succeeds: a wrong password, for example.
     Permanent(String),
 }
@@ -40,6 +46,8 @@ impl Failure {
             | Failure::NoTopic(reason)
             | Failure::Temporary(reason)
             | Failure::Lost(reason)
+            | Failure::Fenced(reason)
+            | Failure::Unknown(reason)
             | Failure::Permanent(reason) => reason,
         }
     }
@@ -48,7 +56,11 @@ impl Failure {
     pub(crate) fn error(self, what: impl Into<String>) -> Error {
         let error = match self {
             Failure::Permanent(_) | Failure::Refused(_) | Failure::RefusedTogether(_) => Error::permanent,
-            Failure::NoTopic(_) | Failure::Temporary(_) | Failure::Lost(_) => Error::temporary,
+            Failure::NoTopic(_)
+            | Failure::Temporary(_)
+            | Failure::Lost(_)
+            | Failure::Fenced(_)
+            | Failure::Unknown(_) => Error::temporary,
         };
         error(what.into()).caused_by(self.reason().to_owned())
     }
@@ -87,6 +99,54 @@ pub(crate) trait Producer: Send + Sync {
     /// Takes no more records. Those that are queued get an outcome soon, at the latest that the producer is
     /// closed.
     fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Why records of a transaction were not stored: the transaction cannot be committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) reason: String,
+    /// True for [`Failure::Fenced`].
+    pub(crate) is_fenced: bool,
+}
+
+/// Sends records in transactions: those of a transaction can be read when it is committed.
+pub(crate) trait Transactions: Producer {
+    /// Begins a transaction. There must be none.
+    fn begin(&self) -> Result<(), Failure>;
+
+    /// True if nothing was queued in the transaction. The broker does not know of it then, and refuses to
+    /// commit it without offsets.
+    fn is_empty(&self) -> bool;
+
+    /// Returns why the transaction cannot be committed, if that is known.
+    fn fault(&self) -> Option<Fault>;
+
+    /// Commits the transaction, and with it the offsets of a group. The broker refuses these if the member is
+    /// not of the group any more. After [`Failure::Unknown`], another call asks only for the outcome.
+    fn commit(
+        &self,
+        offsets: &BTreeMap<Partition, i64>,
+        member: Option<&Generation>,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Makes producers with transactions of one id. A new one ends the transaction of the last one.
+pub(crate) trait Connector: Send + Sync {
+    type Producer: Transactions;
+
+    /// Connects. When it returns, no transaction of an earlier producer is left: each was committed or
+    /// aborted.
+    fn connect(&self) -> impl Future<Output = Result<Self::Producer, Failure>> + Send;
+}
+
+/// The proof that a member is of its group. The broker refuses one that is older than the last change of the
+/// group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Generation {
+    pub(crate) group: String,
+    pub(crate) number: i32,
+    pub(crate) member: String,
+    pub(crate) instance: Option<String>,
 }
 
 /// A partition of a topic.
@@ -137,6 +197,9 @@ pub(crate) trait Consumer: Send + Sync {
 
     /// Returns the offsets that the group committed, without the partitions for which it never did.
     async fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure>;
+
+    /// Returns the present proof of the membership, if the member has one.
+    async fn generation(&self) -> Option<Generation>;
 
     /// Continues a partition at an offset.
     async fn seek(&self, partition: &Partition, offset: i64) -> Result<(), Failure>;

@@ -9,15 +9,21 @@
 //! sink continues to wait. Sending the record again at once was rejected, because it would be stored twice if
 //! the broker had taken the first one.
 //!
+//! With transactions, another sink does all of this: see [`transactional`].
+//!
 //! A producer that fails, or gets no answer for minutes, is closed, and the next one sends what was not
 //! confirmed, in order. Records that the broker had taken without confirming them are then stored twice.
 
 mod pending;
 mod records;
+mod refusals;
 #[cfg(test)]
 mod tests;
+mod transactional;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -25,17 +31,20 @@ use serde::Deserialize;
 use thalweg_codec::template::Template;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransactionPlace,
+    TransformConfig, WriteOutcome,
 };
 use thalweg_net::give_up::GiveUp;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
-use crate::client::rust::{self, RustProducer, Sending};
+use crate::client::rust::{self, RustConnector, RustProducer, Sending};
 use crate::client::{Failure, Producer};
 use crate::options::ClusterOptions;
+use crate::session::{KafkaSession, TransactionSettings};
 use pending::Pending;
 use records::{Records, TOPIC_RULE, is_topic};
+use transactional::{Committer, Transactional};
 
 /// The largest size of the client's queue. It is never reached: only one batch is queued.
 const QUEUE: usize = 1 << 30;
@@ -53,6 +62,11 @@ const RECORD: usize = 200;
 /// after a lost connection or a restart of the broker. Messages may be stored twice after five minutes
 /// without a broker, after an error that ends the session with the broker, and in a restarted run if no
 /// checkpoint covers them.
+///
+/// With a `transactional_id`, records are sent in transactions, and readers with `read_committed` get each
+/// transaction as a whole or not at all. If the messages come from a source `kafka` of the same cluster, the
+/// offsets of its group are committed in the transactions too: each message is then there once, whatever is
+/// killed. With other sources, each batch of the run is a transaction.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KafkaSink {
@@ -104,6 +118,22 @@ pub struct KafkaSink {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
+    /// Send records in transactions of this id, for example `orders-${HOSTNAME}`. Each running program needs
+    /// an id of its own, which it keeps over restarts: a new program with the id ends the transaction of the
+    /// last one, which then fails. A program with another id leaves it to `transaction_timeout`. By default
+    /// there are no transactions.
+    #[serde(default)]
+    transactional_id: Option<String>,
+    /// How long messages of a source `kafka` are collected before their transaction is committed. A longer
+    /// time costs less work, a shorter one delivers sooner. A transaction also ends after 200000 records or
+    /// 64 MiB, and lasts at least four times as long as it takes to commit one. The default is 100 ms.
+    #[serde(default = "interval")]
+    transaction_interval: TimeSpan,
+    /// The time after which the broker aborts a transaction whose program is gone. Until then, other members
+    /// of the source's group wait for its partitions, and readers for what comes behind its records. From 1 s
+    /// to 40 s. The default is 10 s.
+    #[serde(default = "thalweg_net::net::defaults::ten_seconds")]
+    transaction_timeout: TimeSpan,
 }
 
 /// How records are compressed.
@@ -142,6 +172,16 @@ fn one() -> usize {
     1
 }
 
+fn interval() -> TimeSpan {
+    TimeSpan(Duration::from_millis(100))
+}
+
+/// The times after which a broker may abort a transaction. A member of a group has a minute for a change of
+/// partitions, and waits for the transactions of others in it. The broker looks for late transactions each 10
+/// s.
+const TRANSACTION_TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(40);
+
 impl KafkaSink {
     fn sending(&self) -> Sending {
         Sending {
@@ -160,6 +200,68 @@ impl KafkaSink {
             queue_size: QUEUE,
             timeout: self.timeout.duration(),
         }
+    }
+}
+
+/// Options of transactions, and others that do not go with them.
+impl KafkaSink {
+    fn transaction_mistakes(&self) -> Vec<Mistake> {
+        let Some(id) = &self.transactional_id else { return Vec::new() };
+        let mut mistakes = Vec::new();
+        let mut add = |option, message: &str, help: &str| {
+            mistakes.push(Mistake::new(option, message).help(help));
+        };
+        if id.is_empty() || id.len() > 1000 {
+            add("transactional_id", "The id has 1 to 1000 bytes.", "For example `orders-1`.");
+        }
+        if self.acks != Acks::All {
+            add("acks", "In transactions, all replicas in sync confirm a record.", "Leave it out.");
+        }
+        if self.concurrency != 1 {
+            let message = "Only one batch at a time is sent in transactions.";
+            add("concurrency", message, "Leave it out, or give several sinks ids of their own.");
+        }
+        if self.give_up.is_some() {
+            let message = "Records of transactions cannot be given up: their transaction is aborted.";
+            add("give_up", message, "Leave it out.");
+        }
+        if !TRANSACTION_TIMEOUTS.contains(&self.transaction_timeout.duration()) {
+            add("transaction_timeout", "It is from 1 s to 40 s.", "The default is `10s`.");
+        }
+        if self.transaction_interval.duration() > self.transaction_timeout.duration() / 2 {
+            let message = "A transaction would last longer than half of `transaction_timeout`.";
+            add("transaction_interval", message, "The default is `100ms`.");
+        }
+        mistakes
+    }
+
+    fn transactional(&self, id: &str, context: &Context) -> Box<dyn Sink> {
+        let connector = RustConnector {
+            cluster: self.cluster.clone(),
+            sending: self.sending(),
+            id: id.to_owned(),
+            transaction_timeout: self.transaction_timeout.duration(),
+        };
+        let settings = TransactionSettings {
+            id: id.to_owned(),
+            interval: self.transaction_interval.duration(),
+            timeout: self.transaction_timeout.duration(),
+        };
+        let session = Arc::new(KafkaSession::new(connector, settings));
+        let shown = session.clone();
+        context.details.show("transactions", move || shown.committed());
+        let shown = session.clone();
+        let help = "Transactions that were aborted, so that their messages were read again.";
+        context.details.show_gauge("aborted_transactions", help, move || shown.aborted());
+        let committer = match &context.link {
+            Some(link) => {
+                link.put(session.clone());
+                Committer::Source
+            }
+            None => Committer::Sink,
+        };
+        let (memory, records) = (context.memory.clone(), Records::new(self));
+        Box::new(Transactional::new(session, committer, memory, records, self.timeout.duration()))
     }
 }
 
@@ -185,6 +287,7 @@ sinks:
             let mistake = Mistake::new("timeout", "No broker can confirm a record in no time.");
             mistakes.push(mistake.help("For example `30s`."));
         }
+        mistakes.extend(self.transaction_mistakes());
         mistakes
     }
 }
@@ -207,7 +310,14 @@ impl SinkConfig for KafkaSink {
         }
     }
 
+    fn transaction_place(&self) -> Option<TransactionPlace> {
+        self.transactional_id.as_ref().map(|_| self.cluster.place())
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        if let Some(id) = &self.transactional_id {
+            return Ok(self.transactional(id, context));
+        }
         Ok(Box::new(Kafka {
             sending: self.sending(),
             memory: context.memory.clone(),
@@ -317,5 +427,37 @@ impl Sink for Kafka {
             producer.close().await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::client::Connector;
+    use crate::session::Session;
+
+    /// Returns a sink with transactions, which a source commits.
+    pub(crate) fn transactional<C: Connector + 'static>(
+        config: &KafkaSink,
+        session: Arc<Session<C>>,
+    ) -> impl Sink + use<C> {
+        made(config, session, Committer::Source)
+    }
+
+    /// Returns a sink with transactions, which it commits by itself.
+    pub(crate) fn alone<C: Connector + 'static>(
+        config: &KafkaSink,
+        session: Arc<Session<C>>,
+    ) -> impl Sink + use<C> {
+        made(config, session, Committer::Sink)
+    }
+
+    fn made<C: Connector>(
+        config: &KafkaSink,
+        session: Arc<Session<C>>,
+        committer: Committer,
+    ) -> Transactional<C> {
+        let memory = thalweg_engine::testing::context().memory;
+        Transactional::new(session, committer, memory, Records::new(config), Duration::from_secs(1))
     }
 }

@@ -11,6 +11,7 @@ use thalweg_engine::Error;
 use thalweg_record::{Batch, Lease, is_same_payload};
 
 use super::records::Records;
+use super::refusals::Refusals;
 use crate::client::{Failure, Outgoing, Producer};
 
 /// How long a closed producer may take to give each record its outcome.
@@ -100,7 +101,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         batch: &Batch,
         timeout: Duration,
     ) -> Result<(), Error> {
-        self.queue(producer, records, batch).await?;
+        self.queue(producer, records, batch, timeout).await?;
         self.settle(producer, records.has_one_topic(), timeout).await?;
         self.send_suspects(producer, records, batch, timeout).await
     }
@@ -111,6 +112,7 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         producer: &P,
         records: &mut Records,
         batch: &Batch,
+        timeout: Duration,
     ) -> Result<(), Error> {
         if !self.rows.iter().any(|row| matches!(row, Row::Unsent)) {
             return Ok(());
@@ -122,7 +124,10 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
                 continue;
             }
             let queued = match made.record(number) {
-                Ok(record) => self.missing.queue(producer, record, waits_for_topic).await,
+                Ok(record) => match made.suspicion(&record) {
+                    None => self.missing.queue(producer, record, waits_for_topic).await,
+                    Some(refusals) => cleared(producer, record, refusals, timeout).await,
+                },
                 Err(reason) => Ok(Row::Refused(reason)),
             };
             *row = queued.map_err(|failure| {
@@ -196,27 +201,33 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
                 continue;
             }
             let record = records.bind(batch).record(number).map_err(Error::permanent)?;
-            let mut delivery = producer.queue(record).await.map_err(|failure| {
-                self.is_lost |= matches!(failure, Failure::Lost(_));
-                failure.error("a record cannot be queued")
+            self.rows[number] = alone(producer, record, timeout).await.map_err(|failure| {
+                self.is_lost |= !matches!(failure, Failure::NoTopic(_));
+                failure.error("the broker did not take a record")
             })?;
-            let flushed = tokio::time::timeout(timeout, producer.flush()).await;
-            self.rows[number] = match (outcome(&mut delivery).await, flushed) {
-                (Some(Ok(())), _) => Row::Delivered,
-                (Some(Err(Failure::Refused(reason) | Failure::RefusedTogether(reason))), _) => {
-                    Row::Refused(reason)
-                }
-                (Some(Err(failure)), _) => {
-                    self.is_lost = true;
-                    return Err(failure.error("the broker did not take a record"));
-                }
-                (None, _) => {
-                    self.rows[number] = Row::Queued(delivery);
-                    return Err(Error::overloaded("the broker did not confirm a record"));
-                }
-            };
+            if matches!(self.rows[number], Row::Queued(_)) {
+                return Err(Error::overloaded("the broker did not confirm a record"));
+            }
         }
         Ok(())
+    }
+
+    /// Returns the rows that were refused so far, and for what reason: none of a row that was refused with
+    /// others.
+    pub(super) async fn refused(&mut self) -> Vec<(usize, Option<String>)> {
+        for row in &mut self.rows {
+            let Row::Queued(delivery) = row else { continue };
+            if let Some(outcome) = outcome(delivery).await {
+                *row = Row::after(outcome, true).0;
+            }
+        }
+        let rows = self.rows.iter().enumerate();
+        let refused = rows.filter_map(|(number, row)| match row {
+            Row::Refused(reason) => Some((number, Some(reason.clone()))),
+            Row::Suspected => Some((number, None)),
+            Row::Unsent | Row::Queued(_) | Row::Delivered => None,
+        });
+        refused.collect()
     }
 
     /// Refuses all records without an outcome.
@@ -283,6 +294,42 @@ impl Missing {
         let (since, reason) = self.0.get(topic)?;
         (since.elapsed() < Self::VALID).then(|| reason.clone())
     }
+}
+
+/// Sends a record by itself, and waits for its outcome: if it is refused, it is to blame.
+async fn alone<P: Producer>(
+    producer: &P,
+    record: Outgoing,
+    timeout: Duration,
+) -> Result<Row<P::Delivery>, Failure> {
+    // Those before it are not in its request.
+    let _ = tokio::time::timeout(timeout, producer.flush()).await;
+    let mut delivery = match producer.queue(record).await {
+        Ok(delivery) => delivery,
+        Err(Failure::Refused(reason) | Failure::RefusedTogether(reason)) => return Ok(Row::Refused(reason)),
+        Err(failure) => return Err(failure),
+    };
+    let _ = tokio::time::timeout(timeout, producer.flush()).await;
+    match outcome(&mut delivery).await {
+        None => Ok(Row::Queued(delivery)),
+        Some(Ok(())) => Ok(Row::Delivered),
+        Some(Err(Failure::Refused(reason) | Failure::RefusedTogether(reason))) => Ok(Row::Refused(reason)),
+        Some(Err(failure)) => Err(failure),
+    }
+}
+
+/// Sends a record by itself that was refused with others, and is known for it no longer if it is stored.
+async fn cleared<P: Producer>(
+    producer: &P,
+    record: Outgoing,
+    refusals: &Refusals,
+    timeout: Duration,
+) -> Result<Row<P::Delivery>, Failure> {
+    let row = alone(producer, record.clone(), timeout).await?;
+    if matches!(row, Row::Delivered) {
+        refusals.clear(&record);
+    }
+    Ok(row)
 }
 
 /// Returns the outcome of a record, if it is known. Outside of tokio's budget: otherwise each record after

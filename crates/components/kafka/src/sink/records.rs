@@ -10,6 +10,7 @@ use thalweg_codec::values::Values;
 use thalweg_record::Batch;
 
 use super::KafkaSink;
+use super::refusals::Refusals;
 use crate::client::Outgoing;
 
 /// Makes records of messages.
@@ -19,6 +20,8 @@ pub(super) struct Records {
     partition: Option<String>,
     timestamp: Option<String>,
     headers: Vec<(String, Template)>,
+    /// The records that aborted transactions had. None without transactions.
+    refusals: Option<Refusals>,
 }
 
 impl Records {
@@ -30,7 +33,25 @@ impl Records {
             partition: config.partition.clone(),
             timestamp: config.timestamp.clone(),
             headers: headers.collect(),
+            refusals: config.transactional_id.is_some().then(Refusals::default),
         }
+    }
+
+    /// Notes rows that the broker refused, each for a reason of its own if it has one: the records come again
+    /// after their transaction. Returns the number of those that were not known.
+    pub(super) fn note_refused(&mut self, batch: &Batch, rows: Vec<(usize, Option<String>)>) -> usize {
+        let mut records = Vec::new();
+        {
+            let mut made = self.bind(batch);
+            for (row, reason) in rows {
+                records.extend(made.record(row).ok().map(|record| (record, reason)));
+            }
+        }
+        let count = records.len();
+        if let Some(refusals) = &self.refusals {
+            records.into_iter().for_each(|(record, reason)| refusals.note(&record, reason));
+        }
+        count
     }
 
     /// True if all messages have the same topic.
@@ -60,6 +81,7 @@ impl Records {
                 .iter_mut()
                 .map(|(name, value)| (name.as_str(), value.bind(batch)))
                 .collect(),
+            refusals: self.refusals.as_ref().filter(|refusals| !refusals.is_empty()),
         }
     }
 }
@@ -92,6 +114,8 @@ pub(super) struct Bound<'a> {
     partition_name: Option<&'a str>,
     timestamp: Option<Times>,
     headers: Vec<(&'a str, BoundTemplate<'a>)>,
+    /// None if nothing was refused.
+    refusals: Option<&'a Refusals>,
 }
 
 impl Bound<'_> {
@@ -109,14 +133,23 @@ impl Bound<'_> {
             ((*name).to_owned(), Some(text.into()))
         });
         let headers = headers.collect();
-        Ok(Outgoing {
+        let record = Outgoing {
             topic,
             key: self.key.as_ref().filter(|key| key.is_valid(row)).map(|key| bytes_at(key, row)),
             partition: self.partition(row)?,
             value: self.value(row),
             timestamp: self.timestamp.as_ref().and_then(|times| times.milliseconds(row)),
             headers,
-        })
+        };
+        match self.refusals.and_then(|refusals| refusals.reason(&record)) {
+            Some(reason) => Err(reason),
+            None => Ok(record),
+        }
+    }
+
+    /// Returns the refusals, if one says that a record must be sent by itself.
+    pub(super) fn suspicion(&self, record: &Outgoing) -> Option<&Refusals> {
+        self.refusals.filter(|refusals| refusals.is_suspect(record))
     }
 
     fn partition(&self, row: usize) -> Result<Option<i32>, String> {

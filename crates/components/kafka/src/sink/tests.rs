@@ -15,6 +15,7 @@ use super::KafkaSink;
 use super::pending::Pending;
 use super::records::Records;
 use crate::client::{Failure, Outgoing, Producer};
+use crate::session::tests::{Broker, Commit, session};
 
 fn text(bytes: Option<&bytes::Bytes>) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -41,7 +42,33 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ brokers: [], topic: a }", "There is no broker to connect to."),
         ("{ brokers: 'a:1', topic: '' }", "`` is no topic."),
         ("{ brokers: 'a:1', topic: a/b }", "`a/b` is no topic."),
+        ("{ brokers: 'a:1', topic: a, auth: { user: a } }", "A user has a name and a password, or a token."),
+        (
+            "{ brokers: 'a:1', topic: a, auth: { user: a, password: b, token_file: c } }",
+            "A user has a name and a password, or a token.",
+        ),
         ("{ brokers: 'a:1', topic: a, timeout: 0s }", "No broker can confirm a record in no time."),
+        ("{ brokers: 'a:1', topic: a, transactional_id: '' }", "The id has 1 to 1000 bytes."),
+        (
+            "{ brokers: 'a:1', topic: a, transactional_id: x, acks: leader }",
+            "In transactions, all replicas in sync confirm a record.",
+        ),
+        (
+            "{ brokers: 'a:1', topic: a, transactional_id: x, concurrency: 2 }",
+            "Only one batch at a time is sent in transactions.",
+        ),
+        (
+            "{ brokers: 'a:1', topic: a, transactional_id: x, give_up: 1m }",
+            "Records of transactions cannot be given up: their transaction is aborted.",
+        ),
+        (
+            "{ brokers: 'a:1', topic: a, transactional_id: x, transaction_timeout: 1m }",
+            "It is from 1 s to 40 s.",
+        ),
+        (
+            "{ brokers: 'a:1', topic: a, transactional_id: x, transaction_interval: 6s }",
+            "A transaction would last longer than half of `transaction_timeout`.",
+        ),
     ] {
         assert_eq!(messages(options::<KafkaSink>(yaml).check()), [expected]);
     }
@@ -269,13 +296,16 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&both, made.signing_key.serialize_pem() + &made.cert.pem()).unwrap();
     let kafka = Kafka::start_with(1, Some(&Secured { key_and_certificate: both })).unwrap();
-    let write = async |mechanism: &str, password: &str, tls: &str| {
+    let write_as = async |auth: &str, text: &str, tls: &str| {
         let yaml = format!(
-            "{{ brokers: '{}', topic: t, timeout: 5s, tls: {tls}, \
-             auth: {{ user: alice, password: {password}, mechanism: {mechanism} }} }}",
+            "{{ brokers: '{}', topic: t, timeout: 5s, tls: {tls}, auth: {auth} }}",
             kafka.secured_address()
         );
-        testing::write_all::<KafkaSink>(&yaml, [batch([mechanism])]).await
+        testing::write_all::<KafkaSink>(&yaml, [batch([text])]).await
+    };
+    let write = async |mechanism: &str, password: &str, tls: &str| {
+        let auth = format!("{{ user: alice, password: {password}, mechanism: {mechanism} }}");
+        write_as(&auth, mechanism, tls).await
     };
     let tls = format!("{{ ca: '{}' }}", certificate.display());
     let mechanisms = ["plain", "scram_sha_256", "scram_sha_512"];
@@ -287,7 +317,72 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
     }
     write("plain", "secret", "{ insecure: true }").await.unwrap();
     write("plain", "secret", "{}").await.unwrap_err();
+    let token = folder.path().join("token");
+    std::fs::write(&token, format!("{}\n", Secured::TOKEN)).unwrap();
+    let auth = format!("{{ token_file: '{}' }}", token.display());
+    write_as(&auth, "oauthbearer", &tls).await.unwrap();
+    std::fs::write(&token, "e30.e30.").unwrap();
+    write_as(&auth, "not valid", &tls).await.unwrap_err();
     let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
     let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
-    assert_eq!(stored, ["plain", "scram_sha_256", "scram_sha_512", "plain"]);
+    assert_eq!(stored, ["plain", "scram_sha_256", "scram_sha_512", "plain", "oauthbearer"]);
+}
+
+/// Writes a batch as the engine does, and returns the rejected rows and the number of attempts.
+async fn written(sink: &mut impl thalweg_engine::Sink, batch: Batch) -> (Vec<(u32, String)>, u32) {
+    let mut attempts = 1;
+    loop {
+        let mut rejects = Rejects::default();
+        let outcome = sink.write(&batch, &mut rejects).await;
+        match outcome {
+            Ok(outcome) => {
+                assert_eq!(outcome, WriteOutcome::Durable);
+                batch.settle(thalweg_record::Outcome::Delivered);
+                return (rejects.take(), attempts);
+            }
+            Err(error) => assert!(error.kind().is_temporary() && attempts < 10, "{}", error.full()),
+        }
+        attempts += 1;
+    }
+}
+
+#[tokio::test]
+async fn without_a_source_that_commits_each_batch_is_a_transaction_also_after_lost_answers() {
+    let broker = Arc::new(Broker::default());
+    broker.plan([Commit::Done, Commit::Unanswered, Commit::Lost, Commit::Failed]);
+    let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
+    let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
+    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    for (texts, expected) in [(["a", "b"], 1), (["c", "d"], 2), (["e", "f"], 2), (["g", "h"], 2)] {
+        assert_eq!(written(&mut sink, batch(texts)).await, (vec![], expected), "{texts:?}");
+    }
+    assert_eq!(broker.stored(), ["a", "b", "c", "d", "e", "f", "g", "h"]);
+    thalweg_engine::Sink::finish(&mut sink).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_that_is_refused_ends_its_transaction_and_is_rejected_when_it_comes_again() {
+    let broker = Arc::new(Broker::default());
+    let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
+    let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
+    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    let (rejected, attempts) = written(&mut sink, batch(["a", "bad", "c", "bad", "e"])).await;
+    // It was refused with others first, then by itself, and then it is known.
+    assert_eq!(attempts, 3);
+    assert_eq!(rejected, [(1, "it is bad".to_owned()), (3, "it is bad".to_owned())]);
+    assert_eq!(broker.stored(), ["a", "c", "e"]);
+}
+
+#[tokio::test]
+async fn a_batch_of_which_nothing_is_stored_is_no_transaction() {
+    let broker = Arc::new(Broker::default());
+    let config = options::<KafkaSink>("{ brokers: 'a:1', topic: 't{kind}', transactional_id: x }");
+    let session = session(&broker, Duration::from_secs(9));
+    let mut sink = super::testing::alone(&config, session.clone());
+    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    let row = |kind: &'static str, text: &'static str| batch_of(&[(kind, None, None, None, text)]);
+    let (rejected, attempts) = written(&mut sink, row(" no topic", "a")).await;
+    assert_eq!((rejected.len(), attempts, session.committed()), (1, 1, 0));
+    assert_eq!(written(&mut sink, row("", "b")).await, (vec![], 1));
+    assert_eq!((broker.stored(), session.committed()), (vec!["b".to_owned()], 1));
 }

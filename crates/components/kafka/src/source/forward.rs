@@ -11,6 +11,8 @@ use thalweg_engine::{Checkpoint, Error, Reading, Received, SourceOutput};
 use thalweg_stream::whole::{self, Whole};
 use tokio::sync::mpsc;
 
+use super::ledger::Ledger;
+use crate::client::rust::RustConnector;
 use crate::client::{Incoming, Partition};
 
 /// A part of a record that becomes a field.
@@ -88,36 +90,69 @@ impl Field {
     }
 }
 
+/// Records that were read together.
+pub(super) struct Answer {
+    pub(super) records: Vec<Incoming>,
+    /// The number of changes of partitions before, as the [`Ledger`] counts them.
+    pub(super) changes: u64,
+}
+
 /// Passes records on as messages.
 pub(super) struct Forward {
     out: SourceOutput,
     fields: Vec<(String, Field)>,
     whole: Whole,
+    /// If messages are sent in transactions.
+    ledger: Option<Arc<Ledger<RustConnector>>>,
 }
 
 impl Forward {
-    pub(super) fn new(out: SourceOutput, fields: &List<String>, max_message_bytes: ByteSize) -> Self {
+    pub(super) fn new(
+        out: SourceOutput,
+        fields: &List<String>,
+        max_message_bytes: ByteSize,
+        ledger: Option<Arc<Ledger<RustConnector>>>,
+    ) -> Self {
         let fields = fields.iter().filter_map(|name| Some((name.clone(), Field::new(name)?)));
-        Self { out, fields: fields.collect(), whole: Whole::new(max_message_bytes) }
+        Self { out, fields: fields.collect(), whole: Whole::new(max_message_bytes), ledger }
     }
 
-    /// Passes on what comes through the queue, until it ends.
+    /// Passes on what comes through the queue, until it ends. Ends transactions when they are due, and the
+    /// last one at the end.
     ///
     /// # Errors
     /// If nothing takes the messages.
-    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Vec<Incoming>>) -> Result<(), Error> {
-        while let Some(records) = queue.recv().await {
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Answer>) -> Result<(), Error> {
+        'answers: while let Some(Answer { records, changes }) = next(&mut queue, self.ledger.as_ref()).await {
             for run in records.chunk_by(|a, b| a.partition == b.partition) {
                 let mut rest = run;
                 while !rest.is_empty() {
+                    if self.ledger.is_some() && self.out.left() == 0 {
+                        // The records that were sent are still committed.
+                        break 'answers;
+                    }
                     let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
                     // The checkpoint is then exact where the limit of a run is reached.
                     let (batch, after) = rest.split_at(count.min(self.out.left().max(1)));
-                    self.send(batch).await?;
+                    self.admit(batch, changes).await?;
                     rest = after;
                 }
             }
         }
+        if let Some(ledger) = &self.ledger {
+            ledger.end_now().await;
+        }
+        Ok(())
+    }
+
+    /// Sends records of one partition, unless they are read again.
+    async fn admit(&mut self, records: &[Incoming], changes: u64) -> Result<(), Error> {
+        let Some(ledger) = self.ledger.clone() else { return self.send(records).await };
+        let [first, ..] = records else { return Ok(()) };
+        let Some(mut owed) = ledger.admit(&first.partition, changes).await else { return Ok(()) };
+        owed.note(records);
+        self.send(records).await?;
+        ledger.end_if_due(&mut owed).await;
         Ok(())
     }
 
@@ -138,6 +173,21 @@ impl Forward {
         match self.whole.rejected(value(first)) {
             None => self.out.send(received).await,
             Some(reason) => self.out.reject(received, &reason).await,
+        }
+    }
+}
+
+/// Returns the next records, and meanwhile ends a transaction that is due.
+async fn next(
+    queue: &mut mpsc::Receiver<Answer>,
+    ledger: Option<&Arc<Ledger<RustConnector>>>,
+) -> Option<Answer> {
+    let Some(ledger) = ledger else { return queue.recv().await };
+    loop {
+        let Some(due) = ledger.due().await else { return queue.recv().await };
+        match tokio::time::timeout_at(due.into(), queue.recv()).await {
+            Ok(answer) => return answer,
+            Err(_) => ledger.end_now().await,
         }
     }
 }

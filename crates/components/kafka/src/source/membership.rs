@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_engine::SourceOutput;
 
+use super::ledger::Ledger;
+use crate::client::rust::RustConnector;
 use crate::client::{Changes, Consumer, Failure, Incoming, Partition};
 
 /// How often a member that gives up partitions looks whether their records are settled.
@@ -23,6 +25,9 @@ pub(super) struct Membership {
     start: Option<i64>,
     /// How long records on their way are waited for when their partition is taken away.
     wait: Duration,
+    /// If offsets are committed in the transactions of a sink. Nothing else commits them then, and nothing
+    /// else says where to begin: a position of this run may be that of an aborted transaction.
+    ledger: Option<Arc<Ledger<RustConnector>>>,
     state: Mutex<State>,
     /// True from the first assignment of a connection on, which may be one of no partitions.
     has_begun: AtomicBool,
@@ -37,21 +42,41 @@ struct State {
     /// The offset after the last record that was passed on, also of partitions that others read now: if such
     /// a partition comes back, its records on their way must not be read again.
     passed: BTreeMap<Partition, i64>,
+    /// The offset of the first record that was read since the partition was assigned.
+    first: BTreeMap<Partition, i64>,
+}
+
+impl State {
+    fn give_up(&mut self, partitions: &[Partition]) {
+        self.owned.retain(|partition, _| !partitions.contains(partition));
+        self.first.retain(|partition, _| !partitions.contains(partition));
+    }
 }
 
 impl Membership {
-    pub(super) fn new(out: &SourceOutput, start: Option<i64>, wait: Duration) -> Self {
+    pub(super) fn new(
+        out: &SourceOutput,
+        start: Option<i64>,
+        wait: Duration,
+        ledger: Option<Arc<Ledger<RustConnector>>>,
+    ) -> Self {
         let mut positions = out.clone();
         positions.end();
         let (has_begun, is_ending) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { positions, start, wait, state: Mutex::default(), has_begun, is_ending }
+        Self { positions, start, wait, ledger, state: Mutex::default(), has_begun, is_ending }
     }
 
     /// Begins with a new connection, which has no partitions yet.
     pub(super) fn begin(&self) {
         self.is_ending.store(false, Relaxed);
         self.has_begun.store(false, Relaxed);
-        self.state.lock().owned.clear();
+        let mut state = self.state.lock();
+        state.owned.clear();
+        state.first.clear();
+    }
+
+    pub(super) fn ledger(&self) -> Option<&Arc<Ledger<RustConnector>>> {
+        self.ledger.as_ref()
     }
 
     /// Ends a connection: what its partitions still owe is not waited for.
@@ -73,6 +98,9 @@ impl Membership {
     pub(super) fn note(&self, records: &[Incoming]) {
         let mut state = self.state.lock();
         for run in records.chunk_by(|a, b| a.partition == b.partition) {
+            if let [first, ..] = run {
+                state.first.entry(first.partition.clone()).or_insert(first.offset);
+            }
             if let Some(last) = run.last() {
                 state.passed.insert(last.partition.clone(), last.offset + 1);
             }
@@ -107,6 +135,9 @@ impl Membership {
 
     /// Commits what is settled. If that fails, a later call commits it.
     pub(super) async fn commit(&self, consumer: &dyn Consumer) {
+        if self.ledger.is_some() {
+            return;
+        }
         let settled = self.settled();
         let due: BTreeMap<Partition, i64> = {
             let state = self.state.lock();
@@ -136,12 +167,52 @@ impl Membership {
         }
     }
 
+    /// Continues all partitions where the group is, after a transaction was aborted.
+    pub(super) async fn rewind(&self, consumer: &dyn Consumer) -> Result<(), Failure> {
+        let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
+        let mut committed = consumer.committed(&owned).await;
+        while matches!(committed, Err(Failure::Temporary(_))) && !self.positions.is_stopping() {
+            tokio::time::sleep(LOOK * 10).await;
+            committed = consumer.committed(&owned).await;
+        }
+        let committed = committed?;
+        for partition in &owned {
+            let (first, known) = {
+                let state = self.state.lock();
+                let is_known = state.owned.get(partition).copied().flatten().is_some();
+                (state.first.get(partition).copied(), is_known)
+            };
+            let known = known || self.ledger.as_ref().is_some_and(|ledger| ledger.has_committed(partition));
+            let offset = match committed.get(partition) {
+                Some(offset) => Some(*offset),
+                // The client leaves partitions out for which the broker has an error.
+                None if known => {
+                    let name = partition.name();
+                    return Err(Failure::Temporary(format!("the offset of `{name}` is missing")));
+                }
+                None => first,
+            };
+            // Of a partition without either, nothing was read.
+            if let Some(offset) = offset {
+                consumer.seek(partition, offset).await?;
+            }
+        }
+        if let Some(ledger) = &self.ledger {
+            ledger.forget(&owned);
+        }
+        Ok(())
+    }
+
     /// Continues a new partition where it is to be continued, and returns the offset that the group
     /// committed.
     async fn place(&self, consumer: &dyn Consumer, partition: &Partition, committed: Option<i64>) {
-        let saved = self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64);
-        let passed = self.state.lock().passed.get(partition).copied();
-        let known = saved.max(passed);
+        let known = match self.ledger {
+            None => {
+                let saved = self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64);
+                saved.max(self.state.lock().passed.get(partition).copied())
+            }
+            Some(_) => None,
+        };
         let sought = match (known, committed, self.start) {
             (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
                 consumer.seek(partition, known).await
@@ -179,16 +250,25 @@ impl Changes for Arc<Membership> {
     }
 
     async fn revoked(&self, consumer: &dyn Consumer, partitions: Vec<Partition>) {
+        if let Some(ledger) = &self.ledger {
+            let wait = if self.is_ending.load(Relaxed) { Duration::ZERO } else { self.wait };
+            ledger.release(&partitions, wait).await;
+            self.state.lock().give_up(&partitions);
+            return;
+        }
         let begun = Instant::now();
         while !self.is_ending.load(Relaxed) && !self.are_settled(&partitions) && begun.elapsed() < self.wait {
             self.positions.save_soon();
             tokio::time::sleep(LOOK).await;
         }
         self.commit(consumer).await;
-        self.state.lock().owned.retain(|partition, _| !partitions.contains(partition));
+        self.state.lock().give_up(&partitions);
     }
 
     async fn lost(&self, partitions: Vec<Partition>) {
-        self.state.lock().owned.retain(|partition, _| !partitions.contains(partition));
+        if let Some(ledger) = &self.ledger {
+            ledger.lose(&partitions);
+        }
+        self.state.lock().give_up(&partitions);
     }
 }

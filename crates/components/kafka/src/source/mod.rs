@@ -9,6 +9,7 @@
 //! way are waited for, their offset is committed, and the partition is released.
 
 mod forward;
+mod ledger;
 mod membership;
 mod reading;
 #[cfg(test)]
@@ -22,7 +23,9 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{
+    Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, TransactionPlace,
+};
 
 use crate::client::rust::{AutoOffsetReset, GroupProtocol, IsolationLevel, Receiving};
 use crate::options::ClusterOptions;
@@ -45,6 +48,9 @@ const RECORDS: usize = 10_000;
 /// of a record without a value (a tombstone) is empty. `meta.path` is the topic, `meta.position` the offset.
 ///
 /// With `--state`, a partition is resumed where the checkpoint is, or where the group is if that is further.
+///
+/// If the messages end in a sink `kafka` of the same cluster that has a `transactional_id`, the offsets are
+/// committed in its transactions, and each record has its effect once. It is then resumed where the group is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KafkaSource {
@@ -246,6 +252,18 @@ impl SourceConfig for KafkaSource {
         false
     }
 
+    fn positions_place(&self) -> Option<TransactionPlace> {
+        Some(self.cluster.place())
+    }
+
+    // Otherwise the offsets of a transaction that is still open would be taken for none.
+    fn transaction_mistake(&self) -> Option<Mistake> {
+        (self.isolation == Isolation::ReadUncommitted).then(|| {
+            let message = "A source whose offsets are committed in transactions reads committed records.";
+            Mistake::new("isolation", message).help("Leave it out.")
+        })
+    }
+
     // It commits only what a saved checkpoint covers.
     fn rereads(&self) -> bool {
         true
@@ -263,6 +281,7 @@ impl SourceConfig for KafkaSource {
             patterns,
             lag,
             membership: None,
+            link: context.link.clone(),
         }))
     }
 }

@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use regex::Regex;
-use thalweg_engine::{Error, Source, SourceOutput};
+use thalweg_engine::{Error, Link, Source, SourceOutput};
 use tokio::sync::mpsc;
 
-use super::forward::Forward;
+use super::forward::{Answer, Forward};
+use super::ledger::Ledger;
 use super::membership::Membership;
 use super::{KafkaSource, Start};
-use crate::client::rust::{Receiving, RustConsumer};
+use crate::client::rust::{Receiving, RustConnector, RustConsumer};
 use crate::client::{Consumer, Failure, Incoming};
+use crate::session::KafkaSession;
 
 /// How long the source waits for records, and how often it looks whether it can pass records on.
 const POLL: Duration = Duration::from_millis(100);
@@ -50,6 +52,8 @@ pub(super) struct Kafka {
     pub(super) lag: Arc<AtomicU64>,
     /// Also of what earlier calls of [`Source::run`] sent.
     pub(super) membership: Option<Arc<Membership>>,
+    /// Leads to the session of the sink whose transactions have the offsets.
+    pub(super) link: Option<Link>,
 }
 
 #[async_trait]
@@ -59,8 +63,20 @@ impl Source for Kafka {
             Start::Time(time) => Some(time),
             Start::Earliest | Start::Latest => None,
         };
-        let membership =
-            self.membership.get_or_insert_with(|| Arc::new(Membership::new(out, start, SETTLE_WAIT))).clone();
+        let link = self.link.as_ref();
+        let membership = self.membership.get_or_insert_with(|| {
+            let session = link.and_then(Link::get::<KafkaSession>);
+            let ledger = session.map(|session| Arc::new(Ledger::new(session, out)));
+            Arc::new(Membership::new(out, start, SETTLE_WAIT, ledger))
+        });
+        let membership = membership.clone();
+        if let Some(ledger) = membership.ledger() {
+            // It ends the transaction of an earlier call, or of a killed run.
+            ledger.break_off("the source begins");
+            ledger.set_generation(None);
+            ledger.clone().renew().await?;
+            ledger.mend();
+        }
         let brokers = self.config.cluster.shown();
         let connected =
             RustConsumer::connect(&self.config.cluster, &self.receiving, membership.clone()).await;
@@ -71,6 +87,11 @@ impl Source for Kafka {
         let read = self.read(&*consumer, &membership, out).await;
         self.lag.store(0, Relaxed);
         membership.end();
+        if let Some(ledger) = membership.ledger() {
+            // Nothing is committed any more, and what is left of it in the run is dropped.
+            ledger.break_off("the source has ended");
+            ledger.close().await;
+        }
         consumer.close().await;
         read
     }
@@ -86,20 +107,65 @@ impl Kafka {
     ) -> Result<(), Error> {
         membership.begin();
         let (queue, records) = mpsc::channel(1);
-        let forward = Forward::new(out.clone(), &self.config.fields, self.config.max_message_bytes);
+        let ledger = membership.ledger();
+        let forward =
+            Forward::new(out.clone(), &self.config.fields, self.config.max_message_bytes, ledger.cloned());
         let mut forwarding = tokio::spawn(forward.run(records));
         let received = self.receive(consumer, membership, out, queue).await;
         let forwarded = loop {
             match tokio::time::timeout(POLL, &mut forwarding).await {
                 Ok(ended) => break ended,
-                Err(_) => keep(consumer).await,
+                Err(_) => keep(consumer, ledger).await,
             }
         };
         received?;
         forwarded
             .map_err(|error| Error::permanent("the passing on of records panicked").caused_by(error))??;
+        if let Some(ledger) = ledger {
+            return Self::ended(ledger, out);
+        }
         out.end();
         self.settle(consumer, membership, out).await;
+        Ok(())
+    }
+
+    /// Ends the source, if its last transaction is committed. Otherwise it reads again, unless the run stops:
+    /// a later one does.
+    fn ended(ledger: &Ledger<RustConnector>, out: &mut SourceOutput) -> Result<(), Error> {
+        if let Some(error) = ledger.take_fatal() {
+            return Err(error);
+        }
+        if ledger.is_broken() && !out.is_stopping() {
+            return Err(Error::temporary("the last transaction was aborted").caused_by(ledger.reason()));
+        }
+        out.end();
+        Ok(())
+    }
+
+    /// Reads again from the committed offsets, after a transaction was broken off.
+    async fn recover(&self, consumer: &dyn Consumer, membership: &Membership) -> Result<(), Error> {
+        let Some(ledger) = membership.ledger().filter(|ledger| ledger.is_broken()) else { return Ok(()) };
+        if let Some(error) = ledger.take_fatal() {
+            return Err(error);
+        }
+        let aborted = Error::temporary("a transaction was aborted").caused_by(ledger.reason());
+        if ledger.has_failed() {
+            return Err(aborted);
+        }
+        tracing::warn!("{}; its messages are read again", aborted.full());
+        let mut renewing = tokio::spawn(ledger.clone().renew());
+        let renewed = loop {
+            match tokio::time::timeout(POLL, &mut renewing).await {
+                Ok(ended) => break ended,
+                Err(_) => keep(consumer, Some(ledger)).await,
+            }
+        };
+        renewed.map_err(|error| Error::permanent("the end of a transaction panicked").caused_by(error))??;
+        membership
+            .rewind(consumer)
+            .await
+            .map_err(|failure| failure.error("the committed offsets cannot be read"))?;
+        ledger.mend();
         Ok(())
     }
 
@@ -109,29 +175,37 @@ impl Kafka {
         consumer: &dyn Consumer,
         membership: &Membership,
         out: &SourceOutput,
-        queue: mpsc::Sender<Vec<Incoming>>,
+        queue: mpsc::Sender<Answer>,
     ) -> Result<(), Error> {
         let mut times = Times::default();
+        let ledger = membership.ledger();
         while !out.is_stopping() {
+            self.recover(consumer, membership).await?;
             self.look(consumer, &mut times).await?;
+            if ledger.is_some_and(|ledger| !ledger.is_member()) {
+                // Offsets of records that it would get now could not be committed.
+                keep(consumer, ledger).await;
+                continue;
+            }
             let permit = match tokio::time::timeout(POLL, queue.reserve()).await {
                 Ok(Ok(permit)) => permit,
                 // The other task has ended, and says why.
                 Ok(Err(_)) => return Ok(()),
                 Err(_) => {
                     // The queue is full.
-                    keep(consumer).await;
+                    keep(consumer, ledger).await;
                     self.commit(consumer, membership, &mut times).await;
                     continue;
                 }
             };
             consumer.pause(false).await;
-            match consumer.poll(POLL).await {
+            match poll(consumer, ledger, POLL).await {
                 Ok(records) if records.is_empty() => times.failing = None,
                 Ok(records) => {
                     (times.failing, times.active) = (None, Instant::now());
                     membership.note(&records);
-                    permit.send(records);
+                    let changes = ledger.map_or(0, |ledger| ledger.count());
+                    permit.send(Answer { records, changes });
                 }
                 Err(failure) => self.failed(failure, &mut times).await?,
             }
@@ -217,7 +291,7 @@ impl Kafka {
                 break;
             }
             out.save_soon();
-            keep(consumer).await;
+            keep(consumer, None).await;
             membership.commit(consumer).await;
             let settled = membership.settled();
             if settled != progress.1 {
@@ -246,11 +320,26 @@ impl Default for Times {
     }
 }
 
+/// Asks for records. Tells the ledger of a membership that was the same all the time.
+async fn poll(
+    consumer: &dyn Consumer,
+    ledger: Option<&Arc<Ledger<RustConnector>>>,
+    timeout: Duration,
+) -> Result<Vec<Incoming>, Failure> {
+    let Some(ledger) = ledger else { return consumer.poll(timeout).await };
+    let before = consumer.generation().await;
+    let polled = consumer.poll(timeout).await;
+    if before == consumer.generation().await {
+        ledger.set_generation(before);
+    }
+    polled
+}
+
 /// Keeps the membership while no records are wanted. Those of partitions that were just assigned, and are not
 /// paused yet, are read again later. Holding them was rejected: their partition may be taken away meanwhile.
-async fn keep(consumer: &dyn Consumer) {
+async fn keep(consumer: &dyn Consumer, ledger: Option<&Arc<Ledger<RustConnector>>>) {
     consumer.pause(true).await;
-    let records = consumer.poll(KEEP).await.unwrap_or_default();
+    let records = poll(consumer, ledger, KEEP).await.unwrap_or_default();
     let mut first = BTreeMap::new();
     for record in &records {
         first.entry(&record.partition).or_insert(record.offset);

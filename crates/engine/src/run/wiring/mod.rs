@@ -7,6 +7,7 @@ mod segments;
 mod sinks;
 mod sources;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -22,6 +23,7 @@ use super::saves::Saver;
 use super::sink::{CheckpointBarrier, Uncommitted};
 use super::threads::{Placement, Task};
 use super::{RunFailure, failover, letters};
+use crate::component::{Context, Link};
 use crate::plan::{Destination, Plan};
 use crate::{Error, Role, SourceConfig};
 
@@ -38,6 +40,8 @@ pub(super) struct Wiring<'a> {
     channels: Channels,
     tasks: Vec<Task>,
     groups: Vec<Group>,
+    /// The links between the sources and sinks of pairs, by the name of each.
+    links: BTreeMap<Arc<str>, Link>,
 }
 
 /// The state that a group of connected components saves together.
@@ -74,6 +78,7 @@ impl<'a> Wiring<'a> {
             groups: groups_of(plan, environment, positions, &groups),
             channels: Channels::new(plan, groups),
             tasks: Vec::new(),
+            links: links(plan),
         };
         wiring.sources(positions)?;
         wiring.segments()?;
@@ -84,7 +89,7 @@ impl<'a> Wiring<'a> {
     }
 
     fn wired(self) -> Wired {
-        let Self { plan, environment, tasks, channels, groups } = self;
+        let Self { plan, environment, tasks, channels, groups, .. } = self;
         let checkpoints = groups.into_iter().enumerate().map(|(number, group)| {
             Arc::new(Checkpoints {
                 store: environment.store.clone(),
@@ -118,6 +123,12 @@ impl<'a> Wiring<'a> {
             None => None,
         };
         Ok((slot, saved))
+    }
+
+    /// The context of a source or a sink.
+    fn context(&self, name: &Arc<str>, group: usize) -> Context {
+        let context = self.environment.context(name, self.groups[group].input);
+        Context { link: self.links.get(name).cloned(), ..context }
     }
 
     fn failovers(&mut self) {
@@ -155,6 +166,15 @@ impl<'a> Wiring<'a> {
     }
 }
 
+/// Makes the links of all pairs.
+fn links(plan: &Plan) -> BTreeMap<Arc<str>, Link> {
+    let linked = plan.pairs.iter().flat_map(|pair| {
+        let link = Link::default();
+        [(pair.source.clone(), link.clone()), (pair.sink.clone(), link)]
+    });
+    linked.collect()
+}
+
 fn groups_of(
     plan: &Plan,
     environment: &Environment,
@@ -172,6 +192,9 @@ fn groups_of(
         let removes_input = segments.any(|(segment, stage)| {
             groups.of_stage(Destination::Segment(segment)) == number && stage.removes_input()
         });
+        let is_paired = sources
+            .iter()
+            .any(|&source| plan.pairs.iter().any(|pair| pair.source == plan.sources[source].node.name));
         Group {
             file_positions: Vec::new(),
             positions: sources.iter().map(|&source| positions[source].clone()).collect(),
@@ -184,7 +207,9 @@ fn groups_of(
             input: Input {
                 resends: comes_again && all(&|source| source.resends()),
                 starts_over: !removes_input && all(&|source| source.starts_over()),
-                rereads: comes_again && all(&|source| source.rereads()),
+                // A source of a pair continues where the last transaction was committed. Dead letters since
+                // an older checkpoint must stay then.
+                rereads: comes_again && !is_paired && all(&|source| source.rereads()),
             },
             is_buffered: !sources.is_empty()
                 && sources.iter().all(|&source| plan.is_of_buffer(&plan.sources[source].node.name)),

@@ -69,7 +69,7 @@ impl Wiring<'_> {
         let environment = self.environment;
         let name = &stage.node.name;
         let of_group = &self.groups[group];
-        let context = environment.context(name, of_group.input);
+        let context = self.context(name, group);
         let sink = stage.node.config.build(&context).map_err(not_built(name, Role::Sink))?;
         Ok(Writer {
             sink,

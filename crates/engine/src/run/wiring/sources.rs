@@ -29,7 +29,7 @@ impl Wiring<'_> {
             // A buffer ends after the sources that lead to it: auxiliary sources must not wait for it.
             let guard = auxiliaries.guard(is_auxiliary || self.plan.is_of_buffer(name), positions);
             let output = self.source_output(stage, group, positions, &auxiliaries);
-            let context = self.environment.context(name, self.groups[group].input);
+            let context = self.context(name, group);
             let source = config.build(&context).map_err(not_built(name, Role::Source))?;
             let run = source::run(source, output, self.environment.retries.clone(), guard);
             let placement =

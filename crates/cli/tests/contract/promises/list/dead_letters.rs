@@ -1,6 +1,6 @@
 //! The section "Dead letters".
 
-use super::{Promise, shown};
+use super::{Promise, explains, shown};
 
 pub(super) const PROMISES: &[Promise] = &[
     shown(
@@ -22,6 +22,10 @@ pub(super) const PROMISES: &[Promise] = &[
     shown(
         "Letters of messages that come again after a kill are removed before.",
         &["cli: a_letter_of_a_killed_run_is_there_once"],
+    ),
+    explains(
+        "Those of an aborted transaction of `kafka` stay, so they may be there twice.",
+        "it limits the sentence before",
     ),
     shown(
         "When the limits of `dead_letters` are reached, nothing more is acknowledged and the run says so: it waits, and fails when its input ends (`when_full: wait`), or fails at once (`error`).",

@@ -31,6 +31,15 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `kafka`, to `kafka` in transactions | - | once, whatever is killed and however partitions change hands |",
+        &[
+            "source: kafka -> kafka, transactions",
+            "source: kafka, broker's protocol -> kafka, transactions",
+            "cli: members_that_copy_in_transactions_store_each_record_once",
+            "kafka: each_record_is_stored_once_whatever_becomes_of_commits_and_runs",
+        ],
+    ),
+    shown(
         "| `nats` with `stream` | once, as long as no other run uses the consumer | at least once |",
         &["source: nats, stream -> file", "message_sink: file -> nats, stream"],
     ),

@@ -106,6 +106,16 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `kafka` with `transactional_id` | At least once, each batch as a whole. Messages of a source `kafka` of the same cluster: once. Readers need `read_committed`. | the same |",
+        &[
+            "message_sink: file -> kafka, transactions",
+            "cli: members_that_copy_in_transactions_store_each_record_once",
+            "cli: filtered_messages_are_committed_too_and_each_batch_of_a_file_is_a_transaction",
+            "kafka: without_a_source_that_commits_each_batch_is_a_transaction_also_after_lost_answers",
+            "kafka: a_record_that_is_refused_ends_its_transaction_and_is_rejected_when_it_comes_again",
+        ],
+    ),
+    shown(
         "| `elasticsearch`, `clickhouse`, `loki`, `influxdb` | At least once. The server drops what a run sends again: a document by its `id`, an insert by its token, a line or point by its time. Of what a later run sends again, it drops documents with an `id`, and lines and points with a `time`. | the server's answer counts for each message |",
         &[
             "message_sink: file -> elasticsearch",

@@ -78,6 +78,10 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
+        "| `kafka` before a sink `kafka` with transactions | Continues where the last transaction was committed, as any member of the group does. | reads what was added |",
+        &["cli: members_that_copy_in_transactions_store_each_record_once"],
+    ),
+    shown(
         "| `nats` with `stream` | The server delivers messages again that were not acknowledged; those of the checkpoint are not sent on. Messages are acknowledged when a checkpoint covers them. Another run with the same consumer may have delivered what this one had not acknowledged. | reads what was added |",
         &[
             "source: nats, stream -> file",

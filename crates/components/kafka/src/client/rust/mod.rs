@@ -1,6 +1,9 @@
 //! The client in pure Rust, the crate `krafka`.
 
+mod transactions;
+
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
@@ -8,18 +11,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use krafka::admin::{AdminClient, ListTopicsOptions};
-use krafka::auth::{AuthConfig, TlsConfig};
-use krafka::consumer::{ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition};
+use krafka::auth::{AuthConfig, OAuthBearerToken, TlsConfig};
+use krafka::consumer::{ConsumerGroupMetadata, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition};
 use krafka::error::ErrorCode;
-use krafka::producer::DeliveryHandle;
+use krafka::producer::{DeliveryHandle, ProducerBuilder};
 use krafka::{CloseOptions, Kafka, KrafkaError, ProtocolErrorKind, Record};
 
-use super::{Changes, Consumer, Failure, Incoming, Outgoing, Partition, Producer};
-use crate::options::{ClusterOptions, Mechanism, TlsFiles};
+use super::{Changes, Consumer, Failure, Generation, Incoming, Outgoing, Partition, Producer};
+use crate::options::{ClusterOptions, Mechanism, Proof, TlsFiles};
 
 pub(crate) use krafka::Compression;
 pub(crate) use krafka::consumer::{AutoOffsetReset, GroupProtocol, IsolationLevel};
 pub(crate) use krafka::producer::Acks;
+pub(crate) use transactions::RustConnector;
 
 /// The time for a connection, and for a request. A broker that was stopped without its connections being
 /// closed is noticed after this time.
@@ -35,15 +39,23 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_mins(5);
 /// names none, and the client would wait for a broker without asking again.
 const FIRST_ANSWERS: Duration = Duration::from_secs(10);
 
+/// How long a record waits for others of its request, unless a flush comes first.
+const LINGER: Duration = Duration::from_millis(100);
+
 /// The time to drop what is queued, or to leave a group.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens a connection to a cluster.
-async fn connect(options: &ClusterOptions, creates_topics: bool) -> Result<Kafka, Failure> {
+async fn connect(
+    options: &ClusterOptions,
+    creates_topics: bool,
+    request_timeout: Duration,
+) -> Result<Kafka, Failure> {
     let mut builder = Kafka::builder(options.brokers.join(","))
         .client_id(options.client_id.clone())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .request_timeout(REQUEST_TIMEOUT)
+        // The client wants a connection to be the shorter of the two.
+        .connect_timeout(CONNECT_TIMEOUT.min(request_timeout))
+        .request_timeout(request_timeout)
         .allow_auto_create_topics(creates_topics);
     if let Some(security) = security(options)? {
         builder = builder.security(security);
@@ -54,16 +66,34 @@ async fn connect(options: &ClusterOptions, creates_topics: bool) -> Result<Kafka
 fn security(options: &ClusterOptions) -> Result<Option<AuthConfig>, Failure> {
     let tls = options.tls().map(|files| tls(&files)).transpose()?;
     let Some(auth) = &options.auth else { return Ok(tls.map(AuthConfig::ssl)) };
-    let with_password = match auth.mechanism {
-        Mechanism::Plain => AuthConfig::sasl_plain,
-        Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256,
-        Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512,
+    let security = match auth.proof() {
+        Some(Proof::Password { user, password, mechanism }) => {
+            let with_password = match mechanism {
+                Mechanism::Plain => AuthConfig::sasl_plain,
+                Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256,
+                Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512,
+            };
+            with_password(user.to_owned(), password.to_owned())
+        }
+        Some(Proof::Token(file)) => {
+            let file = file.to_owned();
+            AuthConfig::sasl_oauthbearer_provider(move || std::future::ready(token(&file)))
+        }
+        None => return Err(Failure::Permanent("the user has neither a password nor a token".to_owned())),
     };
-    let security = with_password(auth.user.clone(), auth.password.clone());
     Ok(Some(match tls {
         Some(tls) => security.with_tls(tls),
         None => security,
     }))
+}
+
+/// Reads a token. If the file is missing, it may just be written: a retry may succeed.
+fn token(file: &Path) -> krafka::Result<OAuthBearerToken> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let reason = format!("cannot read the token in `{}`: {error}", file.display());
+        std::io::Error::new(error.kind(), reason)
+    })?;
+    Ok(OAuthBearerToken::new(text.trim()))
 }
 
 fn tls(files: &TlsFiles) -> Result<TlsConfig, Failure> {
@@ -144,29 +174,51 @@ impl RustProducer {
     /// Connects to a cluster.
     pub(crate) async fn connect(cluster: &ClusterOptions, sending: &Sending) -> Result<Self, Failure> {
         let within = sending.timeout.max(FIRST_ANSWERS);
-        let connected = tokio::time::timeout(within, Self::numbered(cluster, sending)).await;
-        connected.unwrap_or_else(|_| {
-            Err(Failure::Temporary(format!("no broker was ready within {} s", within.as_secs_f64())))
-        })
+        in_time(within, Self::numbered(cluster, sending)).await
     }
 
     /// Connects, and waits for the number of the producer.
     async fn numbered(cluster: &ClusterOptions, sending: &Sending) -> Result<Self, Failure> {
-        let kafka = connect(cluster, true).await?;
-        let builder = kafka
-            .producer()
-            .acks(sending.acks)
-            .idempotent(sending.acks == Acks::All)
-            .compression(sending.compression)
-            .batch_size(sending.batch_size)
-            // A flush follows the last record that is queued together.
-            .linger(Duration::from_millis(100))
-            .buffer_memory(sending.queue_size)
-            .max_block(sending.timeout)
-            .delivery_timeout(DELIVERY_TIMEOUT)
-            .metrics_push(false);
-        builder.build().await.map(Self).map_err(failure)
+        let kafka = connect(cluster, true, REQUEST_TIMEOUT).await?;
+        sending.builder(&kafka).delivery_timeout(DELIVERY_TIMEOUT).build().await.map(Self).map_err(failure)
     }
+}
+
+/// Waits for a connection, but not for longer than this time.
+async fn in_time<T>(
+    within: Duration,
+    connected: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(within, connected).await.unwrap_or_else(|_| {
+        Err(Failure::Temporary(format!("no broker was ready within {} s", within.as_secs_f64())))
+    })
+}
+
+impl Sending {
+    /// Returns the builder of a producer.
+    fn builder(&self, kafka: &Kafka) -> ProducerBuilder {
+        kafka
+            .producer()
+            .acks(self.acks)
+            .idempotent(self.acks == Acks::All)
+            .compression(self.compression)
+            .batch_size(self.batch_size)
+            // A flush follows the last record that is queued together.
+            .linger(LINGER)
+            .buffer_memory(self.queue_size)
+            .max_block(self.timeout)
+            .metrics_push(false)
+    }
+}
+
+/// Makes a record of the client.
+fn record(outgoing: Outgoing) -> Record {
+    let mut record = Record::new(outgoing.topic, outgoing.value);
+    record.partition = outgoing.partition;
+    record.key = outgoing.key;
+    record.timestamp = outgoing.timestamp;
+    record.headers = outgoing.headers;
+    record
 }
 
 /// The outcome of a record.
@@ -184,12 +236,7 @@ impl Producer for RustProducer {
     type Delivery = Delivery;
 
     async fn queue(&self, outgoing: Outgoing) -> Result<Delivery, Failure> {
-        let mut record = Record::new(outgoing.topic, outgoing.value);
-        record.partition = outgoing.partition;
-        record.key = outgoing.key;
-        record.timestamp = outgoing.timestamp;
-        record.headers = outgoing.headers;
-        self.0.enqueue(record).await.map(Delivery).map_err(failure)
+        self.0.enqueue(record(outgoing)).await.map(Delivery).map_err(failure)
     }
 
     async fn flush(&self) {
@@ -235,7 +282,7 @@ impl RustConsumer {
         receiving: &Receiving,
         changes: impl Changes + 'static,
     ) -> Result<Arc<Self>, Failure> {
-        let kafka = connect(cluster, false).await?;
+        let kafka = connect(cluster, false, REQUEST_TIMEOUT).await?;
         let size = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
         let listener = Arc::new(Listener { consumer: OnceLock::new(), changes });
         let mut builder = kafka
@@ -303,6 +350,16 @@ impl Consumer for RustConsumer {
         let found = found.into_iter().filter(|(_, position)| position.offset >= 0);
         let named = |(topic, number): (String, i32)| Partition { topic: topic.into(), number };
         Ok(found.map(|(partition, position)| (named(partition), position.offset)).collect())
+    }
+
+    async fn generation(&self) -> Option<Generation> {
+        let member = self.0.group_metadata().await.filter(ConsumerGroupMetadata::is_fenceable)?;
+        Some(Generation {
+            group: member.group_id().to_owned(),
+            number: member.generation_id(),
+            member: member.member_id().to_owned(),
+            instance: member.group_instance_id().map(str::to_owned),
+        })
     }
 
     async fn seek(&self, partition: &Partition, offset: i64) -> Result<(), Failure> {

@@ -1,0 +1,187 @@
+//! Producers with transactions.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use krafka::consumer::ConsumerGroupMetadata;
+use krafka::error::ErrorCode;
+use krafka::producer::{DeliveryHandle, TopicPartitionOffset, TransactionState, TransactionalProducer};
+use krafka::{CloseOptions, KrafkaError};
+use parking_lot::Mutex;
+
+use super::{CLOSE_TIMEOUT, FIRST_ANSWERS, REQUEST_TIMEOUT, Sending, connect, failure, in_time, record};
+use crate::client::{Connector, Failure, Fault, Generation, Outgoing, Partition, Producer, Transactions};
+use crate::options::ClusterOptions;
+
+/// The first reason why the open transaction cannot be committed. Deliveries note theirs.
+type FirstFault = Arc<Mutex<Option<Fault>>>;
+
+/// Makes producers with transactions of one id.
+pub(crate) struct RustConnector {
+    pub(crate) cluster: ClusterOptions,
+    pub(crate) sending: Sending,
+    pub(crate) id: String,
+    /// The time after which the broker aborts a transaction.
+    pub(crate) transaction_timeout: Duration,
+}
+
+impl RustConnector {
+    async fn started(&self) -> Result<RustTransactions, Failure> {
+        // A request without an answer is repeated while its transaction is open.
+        let request_timeout = REQUEST_TIMEOUT.min(self.transaction_timeout / 2);
+        let kafka = connect(&self.cluster, true, request_timeout).await?;
+        let builder = self
+            .sending
+            .builder(&kafka)
+            .delivery_timeout(self.transaction_timeout)
+            .transaction_timeout(self.transaction_timeout);
+        let producer = builder.build_transactional(self.id.clone()).await.map_err(failure_of)?;
+        let is_empty = AtomicBool::new(true);
+        Ok(RustTransactions { producer, is_empty, fault: FirstFault::default() })
+    }
+}
+
+impl Connector for RustConnector {
+    type Producer = RustTransactions;
+
+    async fn connect(&self) -> Result<RustTransactions, Failure> {
+        in_time(self.sending.timeout.max(FIRST_ANSWERS), self.started()).await
+    }
+}
+
+/// Sends records in transactions.
+pub(crate) struct RustTransactions {
+    producer: TransactionalProducer,
+    /// True if the open transaction has no records.
+    is_empty: AtomicBool,
+    fault: FirstFault,
+}
+
+/// The outcome of a record of a transaction.
+pub(crate) struct Delivery {
+    handle: DeliveryHandle,
+    fault: FirstFault,
+}
+
+impl Future for Delivery {
+    type Output = Result<(), Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.handle).poll(context).map(|outcome| match outcome {
+            Ok(_) => Ok(()),
+            Err(error) => Err(note(&self.fault, failure_of(error))),
+        })
+    }
+}
+
+impl Producer for RustTransactions {
+    type Delivery = Delivery;
+
+    async fn queue(&self, outgoing: Outgoing) -> Result<Delivery, Failure> {
+        match self.producer.enqueue(record(outgoing)).await {
+            Ok(handle) => {
+                self.is_empty.store(false, Relaxed);
+                Ok(Delivery { handle, fault: self.fault.clone() })
+            }
+            // The record is not part of the transaction, which these end nevertheless.
+            Err(error) => Err(match failure_of(error) {
+                failure @ (Failure::Fenced(_) | Failure::Lost(_)) => note(&self.fault, failure),
+                failure => failure,
+            }),
+        }
+    }
+
+    async fn flush(&self) {
+        // It fails for no reason of its own: each record has its outcome.
+        let _ = self.producer.flush().await;
+    }
+
+    fn has_retried(&self) -> bool {
+        self.producer.metrics().producer.retries > 0
+    }
+
+    async fn close(&self) {
+        let _ = self.producer.close_with(CloseOptions::new().timeout(CLOSE_TIMEOUT)).await;
+    }
+}
+
+impl Transactions for RustTransactions {
+    fn begin(&self) -> Result<(), Failure> {
+        *self.fault.lock() = None;
+        self.is_empty.store(true, Relaxed);
+        self.producer.begin().map_err(failure_of)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty.load(Relaxed)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.fault.lock().clone()
+    }
+
+    async fn commit(
+        &self,
+        offsets: &BTreeMap<Partition, i64>,
+        member: Option<&Generation>,
+    ) -> Result<(), Failure> {
+        if self.producer.state() != TransactionState::CommitUnknown
+            && let Some(member) = member
+        {
+            let offsets: Vec<TopicPartitionOffset> = offsets
+                .iter()
+                .map(|(partition, offset)| {
+                    TopicPartitionOffset::new(&*partition.topic, partition.number, *offset)
+                })
+                .collect();
+            let member = ConsumerGroupMetadata::new(
+                member.group.clone(),
+                member.number,
+                member.member.clone(),
+                member.instance.clone(),
+            );
+            self.producer.send_offsets(&offsets, &member).await.map_err(failure_of)?;
+        }
+        match self.producer.commit().await {
+            Ok(()) => Ok(()),
+            Err(error) if self.producer.state() == TransactionState::CommitUnknown => {
+                Err(Failure::Unknown(error.to_string()))
+            }
+            Err(error) => Err(failure_of(error)),
+        }
+    }
+}
+
+/// Notes a failure as the fault of the transaction, unless it has one.
+fn note(fault: &FirstFault, failure: Failure) -> Failure {
+    let is_fenced = matches!(failure, Failure::Fenced(_));
+    let reason = || Fault { reason: failure.reason().to_owned(), is_fenced };
+    fault.lock().get_or_insert_with(reason);
+    failure
+}
+
+/// Returns what an error of a transaction means for the caller.
+fn failure_of(error: KrafkaError) -> Failure {
+    match &error {
+        KrafkaError::Fenced { .. } => Failure::Fenced(error.to_string()),
+        KrafkaError::TransactionAbortable { .. } => Failure::Lost(error.to_string()),
+        KrafkaError::Broker { code, .. } => match code {
+            ErrorCode::ProducerFenced
+            | ErrorCode::InvalidProducerEpoch
+            | ErrorCode::TransactionCoordinatorFenced => Failure::Fenced(error.to_string()),
+            ErrorCode::InvalidTxnState
+            | ErrorCode::InvalidProducerIdMapping
+            | ErrorCode::UnknownProducerId
+            | ErrorCode::TransactionAbortable => Failure::Lost(error.to_string()),
+            ErrorCode::TransactionalIdAuthorizationFailed | ErrorCode::InvalidTransactionTimeout => {
+                Failure::Permanent(error.to_string())
+            }
+            _ => failure(error),
+        },
+        _ => failure(error),
+    }
+}

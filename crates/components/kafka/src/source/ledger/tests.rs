@@ -1,0 +1,146 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thalweg_engine::testing::{self, Arrived};
+use thalweg_engine::{Error, Reading, Rejects, Sink, Source, SourceOutput};
+use thalweg_record::Outcome;
+
+use super::Ledger;
+use crate::client::{Incoming, Partition};
+use crate::session::Session;
+use crate::session::tests::{Broker, Commit, Fake, session};
+use crate::sink::KafkaSink;
+use crate::sink::testing::transactional;
+
+const COUNT: i64 = 200;
+
+/// Reads numbers from a partition without end, and commits their offsets by a ledger.
+struct Numbers {
+    broker: Arc<Broker>,
+    session: Arc<Session<Fake>>,
+    /// The number of records in a batch.
+    size: i64,
+    random: Random,
+}
+
+/// Numbers that follow from a seed.
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+fn partition() -> Partition {
+    Partition { topic: "in".into(), number: 0 }
+}
+
+fn record(number: i64) -> Incoming {
+    Incoming {
+        partition: partition(),
+        offset: number,
+        timestamp: 0,
+        key: None,
+        value: Some(number.to_string().into()),
+        headers: Vec::new(),
+    }
+}
+
+#[async_trait]
+impl Source for Numbers {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let ledger = Arc::new(Ledger::new(self.session.clone(), out));
+        ledger.break_off("it begins");
+        let (mut next, mut losses) = (0, 5);
+        loop {
+            if ledger.is_broken() {
+                ledger.clone().renew().await?;
+                next = self.broker.offset(&partition());
+                ledger.forget(&[partition()]);
+                ledger.mend();
+            }
+            if next >= COUNT {
+                ledger.end_now().await;
+                match ledger.is_broken() {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            }
+            ledger.set_generation(Some(self.broker.generation()));
+            let records: Vec<Incoming> = (next..COUNT.min(next + self.size)).map(record).collect();
+            let values: Vec<String> = (next..COUNT.min(next + self.size)).map(|n| n.to_string()).collect();
+            let payload = testing::batch(values.iter().map(String::as_str)).payload().clone();
+            let count = ledger.count();
+            let Some(mut owed) = ledger.admit(&partition(), count).await else { continue };
+            owed.note(&records);
+            out.send(Reading { payload, path: None, positions: None, checkpoint: None }).await?;
+            ledger.end_if_due(&mut owed).await;
+            drop(owed);
+            next += self.size;
+            if losses > 0 && self.random.below(10) == 0 {
+                losses -= 1;
+                // The messages are still on their way.
+                ledger.lose(&[partition()]);
+            }
+        }
+    }
+}
+
+/// Runs once, with a sink. Returns true if the run came to its end.
+async fn run(broker: &Arc<Broker>, random: &mut Random, killed_after: Option<Duration>) -> bool {
+    let session = session(broker, Duration::from_secs(10));
+    let size = 1 + random.below(60) as i64;
+    let numbers = Numbers { broker: broker.clone(), session: session.clone(), size, random: random.clone() };
+    let source = testing::start_source(Box::new(numbers), 1 << 10, BTreeMap::new());
+    let yaml = "{ brokers: 'a:1', topic: t, transactional_id: x }";
+    let mut sink = transactional(&testing::options::<KafkaSink>(yaml), session);
+    let write = async {
+        while let Some((_, Arrived::Messages(batch))) = source.main.take().await {
+            if random.below(4) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let mut rejects = Rejects::default();
+            while let Err(error) = sink.write(&batch, &mut rejects).await {
+                assert!(error.kind().is_temporary(), "{}", error.full());
+            }
+            batch.settle(Outcome::Delivered);
+        }
+    };
+    let has_ended = match killed_after {
+        Some(after) => tokio::time::timeout(after, write).await.is_ok(),
+        None => {
+            write.await;
+            true
+        }
+    };
+    source.task.abort();
+    // It must not take the id from the next run.
+    let _ = source.task.await;
+    has_ended
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_record_is_stored_once_whatever_becomes_of_commits_and_runs() {
+    let outcomes = [Commit::Done, Commit::Failed, Commit::Unanswered, Commit::Lost, Commit::Fenced];
+    for seed in 0..40_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let broker = Arc::new(Broker::default());
+        let count = random.below(12);
+        broker.plan((0..count).map(|_| outcomes[random.below(5) as usize]).collect::<Vec<_>>());
+        for _ in 0..random.below(4) {
+            let after = Duration::from_millis(random.below(20));
+            run(&broker, &mut random, Some(after)).await;
+        }
+        assert!(run(&broker, &mut random, None).await);
+        let expected: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
+        assert_eq!(broker.stored(), expected, "seed {seed}");
+        assert_eq!(broker.offset(&partition()), COUNT);
+    }
+}
