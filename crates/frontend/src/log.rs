@@ -9,7 +9,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use indicatif::MultiProgress;
@@ -29,7 +31,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
 use crate::print::now;
-use crate::repeats::{Passed, Repeats};
+use crate::repeats::{Passed, Repeats, WINDOW};
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
@@ -61,6 +63,9 @@ pub type Diversion = fn(level: Level, text: String);
 
 /// The warnings of the last seconds.
 static REPEATS: Mutex<Repeats> = Mutex::new(Repeats::new());
+
+/// True while a thread waits to print counts. It changes only while [`REPEATS`] is locked.
+static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// The target of log events that summarise others.
 const SUMMARY: &str = "thalweg_frontend::repeats";
@@ -139,7 +144,30 @@ fn passed(event: &Event<'_>, text: &str) -> Passed {
     if *metadata.level() != Level::WARN || metadata.target() == SUMMARY {
         return Passed { before: Vec::new(), is_shown: true };
     }
-    REPEATS.lock().unwrap_or_else(PoisonError::into_inner).pass(text, Instant::now())
+    let mut repeats = REPEATS.lock().unwrap_or_else(PoisonError::into_inner);
+    let passed = repeats.pass(text, Instant::now());
+    if !passed.is_shown && !IS_AWAITED.swap(true, Ordering::Relaxed) {
+        let started = thread::Builder::new().name("repeats".to_owned()).spawn(print_counts);
+        IS_AWAITED.store(started.is_ok(), Ordering::Relaxed);
+    }
+    passed
+}
+
+/// Prints counts when their time is over, until nothing is counted. A service may never end, and may not warn
+/// again.
+fn print_counts() {
+    let mut is_left = true;
+    while is_left {
+        thread::sleep(WINDOW);
+        let mut repeats = REPEATS.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = repeats.due(Instant::now());
+        is_left = repeats.has_counted();
+        IS_AWAITED.store(is_left, Ordering::Relaxed);
+        drop(repeats);
+        for summary in due {
+            tracing::warn!(target: SUMMARY, "{summary}");
+        }
+    }
 }
 
 /// Passes log events on.

@@ -1,10 +1,10 @@
 //! Counts warnings that repeat, so that a server that is down does not fill the log.
 //!
 //! The first warning of a kind is printed at once. Others of the same kind within [`WINDOW`] are counted, and
-//! the count is printed afterwards: before the next log event, or when the run ends. Warnings are of one kind
-//! if they differ only in digits outside of backticks: the time until the next attempt, or the number of
-//! messages. Names are in backticks, so each component and each file has warnings of its own. (Rejected: a
-//! limit for each place in the code. One component that fails would hide the warnings of the others.)
+//! the count is printed afterwards: before the next warning, when the time is over, or when the run ends.
+//! Warnings are of one kind if they differ only in a time or a number of messages: see [`UNITS`]. Any other
+//! number may be what matters, such as the status of an answer, or a line of a program that fails. (Rejected:
+//! a limit for each place in the code. One component that fails would hide the warnings of the others.)
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use thalweg_config::counted;
 
 /// The time after a printed warning in which others of its kind are counted.
-const WINDOW: Duration = Duration::from_secs(10);
+pub(crate) const WINDOW: Duration = Duration::from_secs(10);
+
+/// The words after a number that differs between warnings of one kind.
+const UNITS: [&str; 5] = ["s", "message", "messages", "connections", "dead"];
 
 /// The most kinds that are known. Warnings of other kinds are all printed.
 const MOST: usize = 256;
@@ -47,7 +50,7 @@ impl Repeats {
 
     /// Counts a warning that comes now.
     pub(crate) fn pass(&mut self, text: &str, now: Instant) -> Passed {
-        let before = self.take(|seen| now.duration_since(seen.since) >= WINDOW);
+        let before = self.due(now);
         let kind = kind(text);
         if let Some(seen) = self.0.get_mut(&kind) {
             seen.more += 1;
@@ -59,6 +62,16 @@ impl Repeats {
             self.0.insert(kind, Seen { since: now, until: now, more: 0, last: String::new() });
         }
         Passed { before, is_shown: true }
+    }
+
+    /// Returns the summaries of warnings that were not printed, and whose time is over.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<String> {
+        self.take(|seen| now.duration_since(seen.since) >= WINDOW)
+    }
+
+    /// True if some warnings were not printed.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.0.values().any(|seen| seen.more > 0)
     }
 
     /// Returns the summaries of all warnings that were not printed.
@@ -81,14 +94,19 @@ impl Seen {
     }
 }
 
-/// Returns a text without the digits that are not between backticks.
+/// Returns a text without the numbers before [`UNITS`].
 fn kind(text: &str) -> String {
-    let mut is_name = false;
-    let keeps = |character: &char| {
-        is_name ^= *character == '`';
-        is_name || !character.is_ascii_digit()
-    };
-    text.chars().filter(keeps).collect()
+    let mut words = text.split(' ').peekable();
+    let mut kind = String::with_capacity(text.len());
+    while let Some(word) = words.next() {
+        let next = words.peek().map(|next| next.trim_end_matches(|end: char| !end.is_alphanumeric()));
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b','));
+        if !(is_number && next.is_some_and(|next| UNITS.contains(&next))) {
+            kind.push_str(word);
+        }
+        kind.push(' ');
+    }
+    kind
 }
 
 #[cfg(test)]
@@ -116,6 +134,32 @@ mod tests {
         let summary = "1 more warning like this in 0.1 s, the last: `a1`: refused; trying again in 8.0 s";
         assert_eq!(repeats.end(), [summary]);
         assert!(repeats.end().is_empty());
+    }
+
+    #[test]
+    fn only_a_time_and_a_number_of_messages_may_differ_within_a_kind() {
+        for (one, other, is_same) in [
+            ("`out`: refused; trying again in 0.1 s", "`out`: refused; trying again in 10.0 s", true),
+            ("`out`: 1,200 messages are sent again: no", "`out`: 3 messages are sent again: no", true),
+            ("2 dead letters dropped, the oldest first", "13 dead letters dropped, the oldest first", true),
+            ("`out`: answered 503; trying again in 1 s", "`out`: answered 401; trying again in 1 s", false),
+            ("`run`: error 17", "`run`: error 18", false),
+            ("it's `a 1 s`", "it's `b 1 s`", false),
+            ("broker 10.0.0.1:9092 is down", "broker 10.0.0.2:9092 is down", false),
+        ] {
+            assert_eq!(kind(one) == kind(other), is_same, "{one}; {other}");
+        }
+    }
+
+    #[test]
+    fn counts_are_due_when_their_time_is_over() {
+        let (mut repeats, start) = (Repeats::new(), Instant::now());
+        repeats.pass("a", start);
+        assert!(!repeats.has_counted());
+        repeats.pass("a", start + WINDOW / 2);
+        assert!(repeats.has_counted() && repeats.due(start + WINDOW / 2).is_empty());
+        assert_eq!(repeats.due(start + WINDOW), ["1 more warning like this in 5.0 s, the last: a"]);
+        assert!(!repeats.has_counted());
     }
 
     #[test]

@@ -27,9 +27,12 @@ impl Fraction {
         let (month, rest) = header.split_first_chunk::<3>()?;
         let length = rest.iter().position(|byte| !matches!(byte, b' ' | b':' | b'0'..=b'9'))?;
         let (time, fraction) = rest.split_at_checked(length)?;
+        // A number after the time is not a part of it: `10:00:00 20.5 degrees`.
+        let second = time.rsplit(|byte| *byte == b':').next().unwrap_or_default();
         let is_time = month.iter().all(u8::is_ascii_alphabetic)
             && time.iter().filter(|byte| **byte == b':').count() == 2
-            && time.last().is_some_and(u8::is_ascii_digit);
+            && !second.is_empty()
+            && second.iter().all(u8::is_ascii_digit);
         let (b'.' | b',', fraction) = fraction.split_first()? else { return None };
         let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let is_ended = matches!(fraction.get(digits), None | Some(b' ' | b':'));
@@ -101,6 +104,8 @@ mod tests {
             "<34>Nov 27 10:00.5 h",
             "<34>Nov 27 10:00:.5 h",
             "<34>Nov 27 10:00:00. h",
+            "<34>Nov 27 10:00:00 20.5 degrees",
+            "<34>Nov 27 10:00:00: 20.5 degrees",
             "<34>Nov 27 10:00:00.1234567890 h",
             "<34>Nov 27 10:00:00.12x h",
             "<34>1 2003-10-11T22:14:15.003Z h",

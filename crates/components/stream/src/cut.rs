@@ -39,9 +39,11 @@ pub async fn send(
         let unsent = (batch.positions.len() > most).then(|| batch.before(most));
         let CutBatch { payload, positions, next, too_long, is_last, .. } = batch;
         if let Some(next) = unsent {
-            let (payload, positions) = (payload.slice(0, most), Some(positions.slice(0, most)));
-            out.send(Reading { payload, path: path.cloned(), positions, checkpoint: checkpoint(next) })
-                .await?;
+            if most > 0 {
+                let (payload, positions) = (payload.slice(0, most), Some(positions.slice(0, most)));
+                out.send(Reading { payload, path: path.cloned(), positions, checkpoint: checkpoint(next) })
+                    .await?;
+            }
             return Err(out.limit_reached());
         }
         if !positions.is_empty() {

@@ -245,6 +245,14 @@ mod tests {
         assert_eq!(rows[2]["message"], json!(".5 text"));
     }
 
+    /// It was taken for the fraction of the time, and the text lost it.
+    #[test]
+    fn a_number_after_a_time_of_the_older_form_stays() {
+        let rows = written(parsed("{}", &["<34>Nov 27 2026 10:00:00 20.5 degrees: text"]));
+        assert_eq!(rows[0]["hostname"], json!("20.5"));
+        assert_eq!(rows[0]["timestamp"], json!("2026-11-27T10:00:00Z"));
+    }
+
     /// The column of one sender's key replaced that of all hosts.
     #[test]
     fn a_key_with_the_name_of_a_field_does_not_replace_the_field() {

@@ -214,7 +214,7 @@ impl Plan {
         let dispensable = dispensable(graph);
         let written: Vec<&SinkNode> =
             graph.sinks.iter().filter(|node| planner.flows.reach(graph, node)).collect();
-        let sinks = written
+        let sinks: Vec<SinkStage> = written
             .into_iter()
             .map(|node| {
                 let errors = planner.errors(&node.name);
@@ -223,7 +223,7 @@ impl Plan {
                 SinkStage { node: node.clone(), is_dispensable, memory, errors }
             })
             .collect();
-        let sources = graph
+        let sources: Vec<SourceStage> = graph
             .sources
             .iter()
             .map(|node| SourceStage {
@@ -232,7 +232,9 @@ impl Plan {
                 errors: planner.errors(&node.name),
             })
             .collect();
-        let pace = Pace::of(&planner.segments);
+        let errors = sources.iter().map(|stage| &stage.errors).chain(sinks.iter().map(|stage| &stage.errors));
+        let ways = planner.failovers.iter().flat_map(|failover| &failover.ways).map(|(_, to)| to);
+        let pace = Pace::of(&planner.segments, errors.chain(ways).flatten().copied());
         Self {
             cores,
             memory: graph.memory,

@@ -7,7 +7,9 @@
 //! of a moment when a part of a batch is on its way.)
 //!
 //! Only main outputs lead to it here. Errors, and what `route` sorts out, are often few, and would slow down
-//! all others.
+//! all others. A segment that they lead to keeps a large channel for the same reason: a stage waits until
+//! there is room in all channels behind it. So does the way of a failover, whose batches take another way
+//! when there is none.
 
 use super::{Destination, Segment};
 use thalweg_record::Output;
@@ -29,12 +31,21 @@ pub(crate) struct Pace {
     rows: Vec<Option<usize>>,
     /// True if the transform is in the segment itself.
     is_rated: Vec<bool>,
+    /// True if batches come another way than from main outputs.
+    has_others: Vec<bool>,
 }
 
 impl Pace {
-    pub(super) fn of(segments: &[Segment]) -> Self {
+    /// `others` are the stages that the errors of sources and sinks lead to, and the ways of failovers.
+    pub(super) fn of(segments: &[Segment], others: impl IntoIterator<Item = Destination>) -> Self {
         let own: Vec<Option<usize>> = segments.iter().map(own_rows).collect();
-        let mut pace = Self { is_rated: own.iter().map(Option::is_some).collect(), rows: own };
+        let is_rated = own.iter().map(Option::is_some).collect();
+        let mut pace = Self { rows: own, is_rated, has_others: vec![false; segments.len()] };
+        for to in segments.iter().flat_map(other_stages).chain(others) {
+            if let Destination::Segment(number) = to {
+                pace.has_others[number] = true;
+            }
+        }
         // Segments lead to each other without circles.
         for _ in 0..segments.len() {
             for (at, segment) in segments.iter().enumerate() {
@@ -56,11 +67,12 @@ impl Pace {
 
     /// Returns the segments whose channels are small, with the bytes that may wait in each.
     pub(crate) fn channels(&self) -> impl Iterator<Item = (Destination, usize)> {
-        let each = self.rows.iter().zip(&self.is_rated).enumerate();
-        each.filter_map(|(number, (rows, is_rated))| {
+        let each = self.rows.iter().zip(&self.is_rated).zip(&self.has_others).enumerate();
+        each.filter(|(_, (_, has_others))| !**has_others).filter_map(|(number, ((rows, is_rated), _))| {
+            let rows = (*rows)?;
             // One byte is one batch.
-            let bytes = if *is_rated { 1 } else { (*rows)? * ROW * WAITING };
-            rows.map(|_| (Destination::Segment(number), bytes))
+            let bytes = if *is_rated { 1 } else { rows * ROW * WAITING };
+            Some((Destination::Segment(number), bytes))
         })
     }
 }
@@ -75,10 +87,98 @@ fn own_rows(segment: &Segment) -> Option<usize> {
 
 /// Returns the stages that the main outputs of a segment lead to.
 fn main_stages(segment: &Segment) -> impl Iterator<Item = Destination> {
-    let outputs = segment.operators.iter().filter_map(|operator| operator.outputs.get(&Output::Main));
-    outputs.flat_map(|targets| targets.iter()).filter_map(|target| target.stage())
+    stages(segment, |output| *output == Output::Main)
+}
+
+/// Returns the stages that its other outputs lead to.
+fn other_stages(segment: &Segment) -> impl Iterator<Item = Destination> {
+    stages(segment, |output| *output != Output::Main)
+}
+
+/// Returns the stages that the chosen outputs of a segment lead to.
+fn stages(segment: &Segment, is_chosen: fn(&Output) -> bool) -> impl Iterator<Item = Destination> {
+    let outputs = segment.operators.iter().flat_map(|operator| &operator.outputs);
+    let chosen = outputs.filter(move |(output, _)| is_chosen(output));
+    chosen.flat_map(|(_, targets)| targets.iter()).filter_map(|target| target.stage())
 }
 
 fn smallest(one: Option<usize>, other: Option<usize>) -> Option<usize> {
     one.into_iter().chain(other).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::super::{Operator, Target};
+    use super::*;
+    use crate::component::{Cost, Flow, Step, Transform, TransformConfig};
+    use crate::graph::{Passed, Targets, TransformNode};
+    use crate::settings::OnError;
+    use crate::{Context, Error};
+
+    /// A transform that lets this number of messages pass in a second.
+    struct Rated(Option<f64>);
+
+    impl TransformConfig for Rated {
+        fn rate(&self) -> Option<f64> {
+            self.0
+        }
+
+        fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+            Err(Error::permanent("it is only planned"))
+        }
+    }
+
+    /// A segment with one transform, whose outputs lead to other segments.
+    fn segment(rate: Option<f64>, to: &[(Output, usize)]) -> Segment {
+        let mut outputs: BTreeMap<Output, Arc<[Target]>> = BTreeMap::new();
+        for (output, number) in to {
+            outputs.insert(*output, [Target::Stage(Destination::Segment(*number))].into());
+        }
+        let node = TransformNode {
+            name: "main.step".into(),
+            kind: "step",
+            config: Step::Messages(Arc::new(Rated(rate))),
+            targets: Targets::All,
+            before: Passed::default(),
+        };
+        let operator = Operator { node, on_error: OnError::Divert, delivers: false, outputs };
+        Segment {
+            name: "main".into(),
+            operators: vec![operator],
+            parallelism: 1,
+            is_fixed: false,
+            ordered: true,
+            takes: Flow::Messages,
+            cost: Cost::Small,
+            sequential: false,
+        }
+    }
+
+    #[test]
+    fn batches_on_the_way_to_a_rate_are_small_and_few_of_them_wait() {
+        let segments = [segment(None, &[(Output::Main, 1)]), segment(Some(1000.0), &[]), segment(None, &[])];
+        let pace = Pace::of(&segments, []);
+        let rows = [0, 1, 2].map(|number| pace.rows_to(Destination::Segment(number)));
+        assert_eq!(rows, [Some(250), Some(250), None]);
+        let expected = [(Destination::Segment(0), 250 * ROW * WAITING), (Destination::Segment(1), 1)];
+        assert_eq!(pace.channels().collect::<Vec<_>>(), expected);
+        assert_eq!(Pace::of(&[segment(Some(0.1), &[])], []).rows, [Some(LEAST_ROWS)]);
+        assert_eq!(Pace::of(&[segment(Some(1e9), &[])], []).rows, [None]);
+    }
+
+    /// One rejected message that waited there held back all others.
+    #[test]
+    fn a_channel_for_errors_and_sorted_out_messages_is_not_small() {
+        for output in [Output::Errors, Output::Named(0)] {
+            let others = segment(None, &[(output, 1), (Output::Main, 2)]);
+            let pace = Pace::of(&[others, segment(Some(10.0), &[]), segment(None, &[])], []);
+            assert_eq!(pace.rows, [None, Some(LEAST_ROWS), None], "{output:?}");
+            assert_eq!(pace.channels().count(), 0, "{output:?}");
+        }
+        let pace = Pace::of(&[segment(Some(10.0), &[])], [Destination::Sink(0), Destination::Segment(0)]);
+        assert_eq!(pace.channels().count(), 0);
+    }
 }

@@ -125,6 +125,13 @@ impl SourceOutput {
         self.rows
     }
 
+    /// The most messages that the next batch should have: at least one, also when nothing is
+    /// [`left`](Self::left). For sources that look at [`is_stopping`](Self::is_stopping) between batches.
+    pub fn next_rows(&self) -> usize {
+        let left = self.limit.as_ref().map_or(usize::MAX, Limit::left);
+        left.min(self.rows.unwrap_or(usize::MAX)).max(1)
+    }
+
     /// True if what was read and not sent is left to the next run.
     fn is_left(&self) -> bool {
         self.leaves_rest && self.stop.is_requested()

@@ -29,6 +29,16 @@ async fn taken(from: &Receiver<Batch>) -> Batch {
     from.take().await.unwrap().item
 }
 
+/// A source that was between its look at the request and its next batch sent an empty batch.
+#[tokio::test]
+async fn the_next_batch_has_messages_also_when_the_rest_is_left_to_the_next_run() {
+    let (output, _main) = of_source();
+    let output = SourceOutput { rows: Some(16), leaves_rest: true, ..output };
+    assert_eq!((output.left(), output.next_rows()), (usize::MAX, 16));
+    output.stop.request();
+    assert_eq!((output.left(), output.next_rows()), (0, 16));
+}
+
 #[tokio::test]
 async fn a_reading_is_answered_when_its_last_part_is_settled_and_moves_its_partition_too() {
     let (mut output, main) = of_source();

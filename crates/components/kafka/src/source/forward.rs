@@ -133,7 +133,7 @@ impl Forward {
                     }
                     let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
                     // The checkpoint is then exact where the limit of a run is reached.
-                    let (batch, after) = rest.split_at(count.min(self.out.left().max(1)));
+                    let (batch, after) = rest.split_at(count.min(self.out.next_rows()));
                     self.admit(batch, changes).await?;
                     rest = after;
                 }

@@ -215,7 +215,7 @@ impl Reading<'_> {
     async fn send(&self, incoming: Vec<Incoming>, out: &mut SourceOutput) -> Result<(), Error> {
         let mut rest = &incoming[..];
         while !rest.is_empty() && out.left() > 0 {
-            let count = self.messages.batch(rest, out.batch_bytes()).min(out.left());
+            let count = self.messages.batch(rest, out.batch_bytes()).min(out.next_rows());
             let (batch, after) = rest.split_at(count);
             self.send_batch(batch, out).await?;
             rest = after;

@@ -195,7 +195,7 @@ impl Passing<'_> {
         let mut rest = &new[..];
         // The others are given back.
         while !rest.is_empty() && !out.is_stopping() {
-            let count = self.of.messages.batch(rest, out.batch_bytes()).min(out.left());
+            let count = self.of.messages.batch(rest, out.batch_bytes()).min(out.next_rows());
             let (batch, after) = rest.split_at(count);
             self.send(batch, out).await?;
             rest = after;

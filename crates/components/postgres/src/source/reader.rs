@@ -137,7 +137,7 @@ impl Reader {
     /// Collects the rows of a batch. Returns them, and why there are no more.
     async fn gather(&mut self, incoming: &mut Incoming<'_>) -> (Rows, Option<Failure>) {
         let mut rows = Rows::default();
-        let most = ROWS.min(self.out.left().max(1));
+        let most = ROWS.min(self.out.next_rows());
         let timeout = self.config.read_timeout.duration();
         let mut deadline = Instant::now() + timeout;
         while rows.len() < most {

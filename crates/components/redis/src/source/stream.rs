@@ -382,11 +382,7 @@ impl Reader<'_> {
         let mut rest = entries;
         let mut sent = Ok(());
         while !rest.is_empty() && !out.is_stopping() {
-            let count = self.messages.batch(rest, out.batch_bytes()).min(out.left());
-            if count == 0 {
-                // The run was asked to stop just now.
-                break;
-            }
+            let count = self.messages.batch(rest, out.batch_bytes()).min(out.next_rows());
             let (batch, after) = rest.split_at(count);
             sent = self.send(batch, out).await;
             if sent.is_err() {

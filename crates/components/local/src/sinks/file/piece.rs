@@ -68,7 +68,7 @@ pub(super) struct Piece {
     length: u64,
     /// The file. `None` for a device or a pipe.
     identity: Option<Identity>,
-    /// The checksum of the bytes before a length: see [`super::ending`].
+    /// The checksum of its bytes up to a length: see [`super::ending`].
     ending: Cell<(u64, Option<u64>)>,
     /// The current member, and its share of the budget.
     encoder: Option<(Encoder, Lease)>,
@@ -205,8 +205,8 @@ impl Piece {
         self.identity
     }
 
-    /// Returns the checksum of the bytes before its end, by which a later run knows a copy of the file.
-    /// `None` if the file is too short or cannot be read, or some bytes are not written yet.
+    /// Returns the checksum of its bytes, by which a later run knows a copy of the file. `None` if the file
+    /// is too short, cannot be read or was moved away, or some bytes are not written yet.
     pub(super) fn ending(&self) -> Option<u64> {
         if self.special || self.owes() {
             return None;
@@ -215,8 +215,11 @@ impl Piece {
         if length == self.length {
             return known;
         }
-        let file = open_file(&self.now, OpenOptions::new().read(true));
-        let found = file.and_then(|file| ending(&file, self.length)).ok().flatten();
+        // Another program may have moved the file away, and created one with its name.
+        let is_own =
+            |file: &File| file.metadata().is_ok_and(|found| self.identity == Some(Identity::of(&found)));
+        let file = open_file(&self.now, OpenOptions::new().read(true)).ok().filter(is_own);
+        let found = file.and_then(|file| ending(&file, self.length).ok().flatten());
         self.ending.set((self.length, found));
         found
     }

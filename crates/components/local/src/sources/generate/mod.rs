@@ -232,7 +232,7 @@ impl Source for Generate {
                     }
                 }
             }
-            limit = limit.min(out.left() as u64);
+            limit = limit.min(out.next_rows() as u64);
             let mut arena = out.arena(arena_bytes).await;
             self.lengths.clear();
             if let Err(needed) = self.filler.fill(&mut arena, limit, &mut self.lengths) {

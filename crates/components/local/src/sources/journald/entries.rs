@@ -109,7 +109,8 @@ impl Messages for Entries {
     async fn send(&mut self, buffer: &Buffer, _: After, out: &mut SourceOutput) -> Result<(), Error> {
         loop {
             let left = out.left();
-            let Cut { messages, too_long: lost, is_last } = self.cut(buffer, left.min(MAX_ROWS))?;
+            let Cut { messages, too_long: lost, is_last } =
+                self.cut(buffer, left.min(out.batch_rows().unwrap_or(MAX_ROWS)))?;
             if !messages.is_empty() {
                 let cursor = match &lost {
                     Some((_, before)) => before.as_ref(),

@@ -303,8 +303,7 @@ impl Reader {
         let most =
             self.config.rate.map_or(rows, |rate| (rate / 10.0).clamp(1.0, rows.max(1) as f64) as usize);
         while row < rows || rows == 0 {
-            // At least one: nothing is left when the source is stopping.
-            let count = most.min(rows - row).min(out.left().max(1));
+            let count = most.min(rows - row).min(out.next_rows());
             if self.pause(count, out).await {
                 // A later run sends the rest: the checkpoint is still before it.
                 if let Some(segment) = &mut self.current {

@@ -43,7 +43,7 @@ pub(in crate::sinks::file) struct Saved {
     /// The time of its creation: see [`Identity`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     created: Option<u64>,
-    /// The checksum of the bytes before its length: see [`ending`](super::super::ending).
+    /// The checksum of its bytes up to its length: see [`ending`](super::super::ending).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ending: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

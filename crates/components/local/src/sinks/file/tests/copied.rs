@@ -85,6 +85,30 @@ async fn a_file_of_another_program_with_the_name_of_a_copy_is_not_cut() {
     assert_eq!(folder.files(), files([("out", format!("{foreign}{}\n", message(5)).as_str())]));
 }
 
+/// The checkpoint had the checksum of the other file, so that the next run cut it.
+#[tokio::test]
+async fn a_file_that_took_the_name_of_one_that_was_moved_away_is_not_cut() {
+    let folder = Folder::new();
+    let (_store, context) = with_journal();
+    let yaml = "{ path: DIR/out, atomic: false }";
+    let mut sink = folder.sink_in(yaml, &context);
+    sink.open(None).await.unwrap();
+    write(&mut *sink, &numbered(0..5)).await;
+    fs::rename(folder.path("out"), folder.path("moved")).unwrap();
+    let foreign: String = (50..70).map(|number| message(number) + "\n").collect();
+    folder.put("out", &foreign);
+    write(&mut *sink, &numbered(5..6)).await;
+    let saved = sink.state();
+    drop(sink);
+    let mut sink = folder.sink_in(yaml, &context);
+    sink.open(saved).await.unwrap();
+    write(&mut *sink, &numbered(6..7)).await;
+    sink.finish().await.unwrap();
+    let moved: String = (0..6).map(|number| message(number) + "\n").collect();
+    let found = files([("moved", moved.as_str()), ("out", format!("{foreign}{}\n", message(6)).as_str())]);
+    assert_eq!(folder.files(), found);
+}
+
 #[tokio::test]
 async fn a_copy_of_a_piece_after_the_checkpoint_is_refused_and_not_removed() {
     let folder = Folder::new();
