@@ -163,9 +163,11 @@ impl Service for Receiver {
     fn read(&self, request: &Request, answer: &Answer, _: &Parts) -> Reading {
         match answer.status {
             status if status.is_success() => Reading::Accepted,
-            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-                Reading::Refused(request.text(answer))
-            }
+            // Thanos answers 409 to samples that are out of order or too old.
+            StatusCode::BAD_REQUEST
+            | StatusCode::CONFLICT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY => Reading::Refused(request.text(answer)),
             // Also wrong credentials, or a receiver that is not enabled: the samples wait.
             _ => Reading::Again(request.failure(answer)),
         }
