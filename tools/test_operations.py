@@ -158,7 +158,7 @@ class Kubernetes(unittest.TestCase):
 class Unit(unittest.TestCase):
     def test_systemd_waits_until_the_service_is_ready_and_watches_it(self):
         unit = (PACKAGING / "thalweg@.service").read_text()
-        for line in ("Type=notify", "WatchdogSec=5min", "CapabilityBoundingSet=", "SystemCallFilter=@system-service"):
+        for line in ("Type=notify", "TimeoutStartSec=5min", "WatchdogSec=5min", "CapabilityBoundingSet=", "SystemCallFilter=@system-service"):
             self.assertIn(f"\n{line}\n", unit)
 
 

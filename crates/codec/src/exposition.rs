@@ -23,7 +23,8 @@ pub enum Form {
 impl Form {
     /// Returns the format that a header `Content-Type` names. Without a name it is the text format.
     pub fn of_content_type(content_type: &str) -> Self {
-        match content_type.trim_start().starts_with("application/openmetrics-text") {
+        let (kind, _) = content_type.split_once(';').unwrap_or((content_type, ""));
+        match kind.trim().eq_ignore_ascii_case("application/openmetrics-text") {
             true => Self::OpenMetrics,
             false => Self::Text,
         }
@@ -300,6 +301,7 @@ mod tests {
             Form::of_content_type("application/openmetrics-text; version=1.0.0; charset=utf-8"),
             Form::OpenMetrics
         );
+        assert_eq!(Form::of_content_type(" Application/OpenMetrics-Text"), Form::OpenMetrics);
         assert_eq!(Form::of_content_type("text/plain; version=0.0.4"), Form::Text);
     }
 

@@ -7,7 +7,8 @@
 //!
 //! The socket has an abstract name, made of the device and the inode of the directory. So a killed process
 //! leaves no file behind in the directory, whose files are compared with their inventory, and the path may
-//! have any length. Such a name has no rights: each side looks at the user of the other one. Linux has
+//! have any length. Such a name has no rights: each side looks at the user of the other one. Another user may
+//! have taken the name: the run then goes on without this server, and a client finds no run. Linux has
 //! abstract names; elsewhere, dead letters can be listed while no run uses them.
 //!
 //! A client asks for a page, a line of JSON, and gets lines of JSON. Each page is a connection, so that a
@@ -28,7 +29,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::net::{Shutdown, shutdown, sockopt::socket_peercred};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown, socket_with,
+    sockopt::socket_peercred,
+};
 use serde::{Deserialize, Serialize};
 
 use super::faults::Faults;
@@ -37,7 +41,7 @@ use crate::Error;
 
 /// A page ends after this many bytes of letters.
 const PAGE: usize = 1 << 20;
-/// The longest request, and the longest line of an answer: a letter has a message as a whole.
+/// The longest request, and the longest answer: a letter has a message as a whole.
 const LONGEST_REQUEST: u64 = 256;
 const LONGEST_ANSWER: u64 = 1 << 30;
 /// How long a side waits for the other one.
@@ -73,10 +77,10 @@ enum Line {
     Failed(String),
 }
 
-/// Returns the address of the process that has the store of this directory open.
-fn address(folder: &Path) -> io::Result<SocketAddr> {
+/// Returns the abstract name of the process that has the store of this directory open.
+fn name(folder: &Path) -> io::Result<String> {
     let found = fs::metadata(folder)?;
-    SocketAddr::from_abstract_name(format!("thalweg-letters-{:x}-{:x}", found.dev(), found.ino()))
+    Ok(format!("thalweg-letters-{:x}-{:x}", found.dev(), found.ino()))
 }
 
 /// Returns an error unless the other side belongs to one of these users.
@@ -110,7 +114,7 @@ impl LettersServer {
     /// # Errors
     /// If the socket or the thread cannot be made.
     pub(crate) fn start(store: &Arc<Store>, folder: &Path) -> io::Result<Self> {
-        let listener = UnixListener::bind_addr(&address(folder)?)?;
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(folder)?)?)?;
         let serving =
             Arc::new(Serving { listener, client: Mutex::default(), has_ended: AtomicBool::new(false) });
         // The thread does not keep the store open.
@@ -235,7 +239,12 @@ impl RunningLetters {
     }
 
     fn connect(&self) -> io::Result<UnixStream> {
-        let stream = UnixStream::connect_addr(&address(&self.folder)?)?;
+        // A blocking call would wait for as long as the socket of a stranger accepts no one.
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name(&self.folder)?.as_bytes())?)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
         check_peer(&stream, &self.users)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -293,11 +302,11 @@ impl RunningLetters {
         let mut text = serde_json::to_string(request)?;
         text.push('\n');
         (&stream).write_all(text.as_bytes())?;
-        let mut lines = BufReader::new(&stream);
+        let mut lines = BufReader::new((&stream).take(LONGEST_ANSWER));
         let mut page = Page { dropped: 0, letters: VecDeque::new(), is_last: false };
         loop {
             let mut text = Vec::new();
-            lines.by_ref().take(LONGEST_ANSWER).read_until(b'\n', &mut text)?;
+            lines.read_until(b'\n', &mut text)?;
             let is_last = match serde_json::from_slice(&text)? {
                 Line::Dropped(dropped) => {
                     page.dropped = dropped;
@@ -383,5 +392,26 @@ mod tests {
             assert!(answer.is_empty(), "{request}");
         }
         assert_eq!(running.letters().count(), 0);
+    }
+
+    #[test]
+    fn a_stranger_with_the_name_hurts_neither_the_run_nor_a_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path()).unwrap());
+        let stranger =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let taken = name(folder.path()).unwrap();
+        rustix::net::bind(&stranger, &SocketAddrUnix::new_abstract_name(taken.as_bytes()).unwrap()).unwrap();
+        rustix::net::listen(&stranger, 0).unwrap();
+        assert!(LettersServer::start(&store, folder.path()).is_err());
+        store.add_letters(&[letter(b"a")], &DeadLetterLimits::default()).unwrap();
+        // The stranger accepts no client, and its queue is full.
+        let client = RunningLetters { folder: folder.path().to_owned(), users: [own_user(); 3] };
+        let mut queued = Vec::new();
+        while let Ok(stream) = client.connect() {
+            queued.push(stream);
+        }
+        assert!(!queued.is_empty());
+        assert!(RunningLetters::find(folder.path(), None).unwrap().is_none());
     }
 }

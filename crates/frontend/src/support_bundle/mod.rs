@@ -2,18 +2,19 @@
 //!
 //! A file is made of texts that this program prints elsewhere too. A configuration is written as its author
 //! wrote it, before variables and files take their places in it. Beyond what every text of this program
-//! leaves out, the value of each option that is named like a secret is left out, however short it is. Nothing
-//! of the state but the names and sizes of its files is read, so a bundle can be made while a run uses it.
+//! leaves out, it has no value of an option that is named like a secret, however short it is, and mistakes
+//! have no lines of it. Nothing of the state but the names and sizes of its files is read, so a bundle can be
+//! made while a run uses it.
 
 mod archive;
 mod host;
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use thalweg_config::{Comments, Node, Value, write};
@@ -29,7 +30,7 @@ use archive::Archive;
 /// How long the process of a run may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// At most this much of an answer is kept, in bytes.
-const LONGEST_ANSWER: u64 = 16 << 20;
+const LONGEST_ANSWER: usize = 16 << 20;
 /// At most this many files of a state are listed.
 const MOST_FILES: usize = 10_000;
 /// Only this user may read the bundle.
@@ -100,7 +101,7 @@ fn files(options: &BundleOptions) -> Vec<(String, String)> {
     }
     if let Some(address) = options.metrics {
         for name in ["metrics", "health", "ready"] {
-            let answer = ask(address, name).unwrap_or_else(|error| format!("no answer: {error}\n"));
+            let answer = ask(address, name, TIMEOUT).unwrap_or_else(|error| format!("no answer: {error}\n"));
             files.push((format!("{name}.txt"), answer));
         }
     }
@@ -135,11 +136,10 @@ fn pretty(value: &Json) -> String {
     format!("{value:#}\n")
 }
 
+/// Returns an error as text. Mistakes have no lines of the configuration: before it is parsed, the secrets in
+/// them are not known.
 fn text_of(error: &LoadError) -> String {
-    match error {
-        LoadError::Mistakes(mistakes) => mistakes.render(false),
-        other => format!("{other}\n"),
-    }
+    format!("{error}\n")
 }
 
 /// Where a node is.
@@ -213,14 +213,25 @@ fn sizes(folder: &Path) -> Json {
     json!({ "folder": folder.to_string_lossy(), "exists": folder.is_dir(), "bytes": total, "files": files })
 }
 
-/// Asks the process of a run.
-fn ask(address: SocketAddr, name: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+/// Asks the process of a run. The whole answer may take `timeout`: another process may have the port, and
+/// send a byte now and then.
+fn ask(address: SocketAddr, name: &str, timeout: Duration) -> io::Result<String> {
+    let end = Instant::now() + timeout;
+    let left = || match end.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::Error::from(ErrorKind::TimedOut)),
+        left => Ok(Some(left)),
+    };
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_write_timeout(left()?)?;
     stream.write_all(format!("GET /{name} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+    let (mut answer, mut part) = (Vec::new(), [0; 8 << 10]);
+    while answer.len() < LONGEST_ANSWER {
+        stream.set_read_timeout(left()?)?;
+        match stream.read(&mut part)? {
+            0 => break,
+            length => answer.extend_from_slice(part.get(..length).unwrap_or_default()),
+        }
+    }
     let answer = String::from_utf8_lossy(&answer);
     Ok(answer.split_once("\r\n\r\n").map_or(&*answer, |(_, body)| body).to_owned())
 }
@@ -259,5 +270,41 @@ sinks:
         assert_eq!(found["bytes"], 6);
         assert_eq!(found["files"], json!([{ "name": "buffers/1.open", "bytes": 6 }]));
         assert_eq!(sizes(&folder.path().join("none"))["exists"], false);
+    }
+
+    #[test]
+    fn mistakes_have_no_lines_of_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("c.yaml");
+        let start = "pipelines: { main: { from: in, to: out } }\nsources: { in: { stdin: {} } }\nsinks:\n";
+        // The first cannot be parsed. The password of the second is too short to be found in texts.
+        for (sinks, mistake) in [
+            ("  out: { http: { url: h, auth: { user: u, password: Unparsed-1a } }\n", "`{`"),
+            ("  out: { http: { url: h, auth: { user: u, password: q9Z }, addres: x } }\n", "`addres`"),
+        ] {
+            fs::write(&config, format!("{start}{sinks}")).unwrap();
+            let options = BundleOptions { configs: vec![config.clone()], ..BundleOptions::default() };
+            let files = files(&options);
+            let (_, mistakes) = files.iter().find(|(name, _)| name == "mistakes-1.txt").unwrap();
+            assert!(mistakes.contains("c.yaml:4:") && mistakes.contains(mistake), "{mistakes}");
+            for (name, text) in &files {
+                assert!(!text.contains("Unparsed-1a") && !text.contains("q9Z"), "{name}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_no_answer() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let drips = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let error = ask(address, "metrics", Duration::from_millis(100)).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
+        drips.join().unwrap();
     }
 }

@@ -174,9 +174,11 @@ impl SinkConfig for DatadogLogsConfig {
     }
 }
 
-/// Returns the URL of the intake of a site, such as `us3.datadoghq.com`. None for a URL.
+/// Returns the URL of the intake of a site, such as `us3.datadoghq.com`. None for a URL. The name of an
+/// intake is such a site too: as a URL without a scheme, it would get the key without TLS.
 fn intake_of(site: &str) -> Option<String> {
-    let site = site.strip_prefix("app.").unwrap_or(site);
+    let starts = ["app.", "http-intake.logs."];
+    let site = starts.iter().find_map(|start| site.strip_prefix(start)).unwrap_or(site);
     let is_below = |domain: &str| {
         let below = site.strip_suffix(domain).and_then(|below| below.strip_suffix('.'));
         site == domain

@@ -97,7 +97,7 @@ fn a_site_has_its_intake_and_a_url_is_used_as_it_is() {
         ("us3.datadoghq.com", Some("https://http-intake.logs.us3.datadoghq.com")),
         ("app.ddog-gov.com", Some("https://http-intake.logs.ddog-gov.com")),
         ("https://http-intake.logs.datadoghq.eu", None),
-        ("http-intake.logs.datadoghq.eu", None),
+        ("http-intake.logs.datadoghq.eu", Some("https://http-intake.logs.datadoghq.eu")),
         ("user:password@datadoghq.eu", None),
         ("otherdatadoghq.eu", None),
         (".datadoghq.eu", None),

@@ -36,6 +36,10 @@ use samples::Samples;
 /// A message is acknowledged when the receiver has confirmed it. Samples that the receiver refuses, for
 /// example because a newer one of their series came first, leave by `errors` with its reason. So do messages
 /// without a number. While the receiver is busy or away, messages wait.
+///
+/// After a refusal, the other samples of the request are sent again. A receiver that has kept them, as Mimir
+/// does, may refuse those that are older than others of their series: they leave by `errors` although it has
+/// them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrometheusRemoteWriteConfig {
@@ -163,9 +167,11 @@ impl Service for Receiver {
     fn read(&self, request: &Request, answer: &Answer, _: &Parts) -> Reading {
         match answer.status {
             status if status.is_success() => Reading::Accepted,
-            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-                Reading::Refused(request.text(answer))
-            }
+            // Thanos answers 409 to samples that are out of order or too old.
+            StatusCode::BAD_REQUEST
+            | StatusCode::CONFLICT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY => Reading::Refused(request.text(answer)),
             // Also wrong credentials, or a receiver that is not enabled: the samples wait.
             _ => Reading::Again(request.failure(answer)),
         }

@@ -132,27 +132,30 @@ async fn what_is_no_sample_leaves_by_errors() {
     assert_eq!(series(&server.got()[0]), ["{__name__=\"a\"} inf@1700000000000"]);
 }
 
-/// The receiver has a newer sample of the series `old`.
+/// The receiver has a newer sample of the series `old`. Prometheus and Mimir say so by 400, Thanos by 409.
 #[tokio::test]
 async fn a_sample_that_is_out_of_order_leaves_alone_and_the_rest_is_sent() {
-    let server = Fake::start(|number, got| match number {
-        0 => Play::answer(500, "no space left"),
-        1 => Play::answer(429, "").with("retry-after", "0"),
-        _ if got.body.contains("old") => Play::answer(400, "out of order sample"),
-        _ => Play::answer(204, ""),
-    })
-    .await;
-    let rows: Vec<(&str, &str, Option<f64>, &str)> =
-        ["a", "b", "old", "c", "d"].into_iter().map(|name| (name, "", Some(1.0), AT[0])).collect();
-    let mut sink = open::<PrometheusRemoteWriteConfig>(&yaml(&server, "")).await;
-    let (rejected, errors) = write(&mut sink, &samples(&rows)).await;
-    assert_eq!(errors, [ErrorKind::Temporary, ErrorKind::Overloaded]);
-    assert_eq!((rejected.len(), rejected[0].0), (1, 2));
-    assert!(rejected[0].1.ends_with("answered 400 Bad Request: out of order sample"), "{}", rejected[0].1);
-    let got = server.got();
-    let stored = got[2..].iter().filter(|got| !got.body.contains("old")).flat_map(series);
-    let expected = ["a", "b", "c", "d"].map(|name| format!("{{__name__=\"{name}\"}} 1@1000"));
-    assert_eq!(stored.collect::<Vec<_>>(), expected);
+    for (status, answered) in [(400, "400 Bad Request"), (409, "409 Conflict")] {
+        let server = Fake::start(move |number, got| match number {
+            0 => Play::answer(500, "no space left"),
+            1 => Play::answer(429, "").with("retry-after", "0"),
+            _ if got.body.contains("old") => Play::answer(status, "out of order sample"),
+            _ => Play::answer(204, ""),
+        })
+        .await;
+        let rows: Vec<(&str, &str, Option<f64>, &str)> =
+            ["a", "b", "old", "c", "d"].into_iter().map(|name| (name, "", Some(1.0), AT[0])).collect();
+        let mut sink = open::<PrometheusRemoteWriteConfig>(&yaml(&server, "")).await;
+        let (rejected, errors) = write(&mut sink, &samples(&rows)).await;
+        assert_eq!(errors, [ErrorKind::Temporary, ErrorKind::Overloaded]);
+        assert_eq!((rejected.len(), rejected[0].0), (1, 2));
+        let reason = format!("answered {answered}: out of order sample");
+        assert!(rejected[0].1.ends_with(&reason), "{}", rejected[0].1);
+        let got = server.got();
+        let stored = got[2..].iter().filter(|got| !got.body.contains("old")).flat_map(series);
+        let expected = ["a", "b", "c", "d"].map(|name| format!("{{__name__=\"{name}\"}} 1@1000"));
+        assert_eq!(stored.collect::<Vec<_>>(), expected);
+    }
 }
 
 #[tokio::test]

@@ -136,10 +136,32 @@ impl SplunkHecConfig {
         if self.interface == Interface::Event {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        if self.indexer_ack {
+        // Some servers with this interface, such as Vector, want a channel for lines in any case.
+        if self.indexer_ack || self.interface == Interface::Raw {
             headers.insert("x-splunk-request-channel", self.channel.header());
         }
         Ok(headers)
+    }
+
+    /// Returns the mistakes in credentials, which would be sent in place of the token.
+    fn mistakes_of_credentials(&self) -> Vec<Mistake> {
+        let url = self.options.endpoint().url();
+        let has_user = url.is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+        let known = [
+            ("auth", self.options.auth.is_some(), "Remove `auth`."),
+            ("url", has_user, "Remove the user and the password from it."),
+        ];
+        let found = known.into_iter().filter(|(_, is_given, _)| *is_given);
+        let message = "The credentials of the collector are its `token`.";
+        found.map(|(name, _, help)| Mistake::new(name, message).help(help)).collect()
+    }
+
+    /// Returns the mistakes in the times of acknowledgements.
+    fn mistakes_of_times(&self) -> Vec<Mistake> {
+        let times = [("ack_timeout", self.ack_timeout, "5m"), ("ack_interval", self.ack_interval, "1s")];
+        let zero = times.into_iter().filter(|(_, time, _)| time.duration().is_zero());
+        let mistake = |name: &'static str| Mistake::new(name, format!("`{name}` cannot be 0."));
+        zero.map(|(name, _, usual)| mistake(name).help(format!("For example `{usual}`."))).collect()
     }
 
     /// Returns the mistakes in the options of the interface `raw`.
@@ -180,10 +202,8 @@ sinks:
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("token", message).help("Take it from a variable: `${SPLUNK_TOKEN}`."));
         }
-        if self.options.auth.is_some() {
-            let mistake = Mistake::new("auth", "The credentials of the collector are its `token`.");
-            mistakes.push(mistake.help("Remove `auth`."));
-        }
+        mistakes.extend(self.mistakes_of_credentials());
+        mistakes.extend(self.mistakes_of_times());
         if self.interface == Interface::Raw {
             mistakes.extend(self.mistakes_of_raw());
         }

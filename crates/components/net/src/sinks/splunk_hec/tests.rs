@@ -70,6 +70,7 @@ async fn lines_are_sent_as_they_are() {
     let got = server.got().remove(0);
     assert_eq!(got.line, "POST /services/collector/raw?index=main&sourcetype=a+b");
     assert_eq!(got.body, "one\ntwo\nthree\n");
+    assert_eq!(got.header("x-splunk-request-channel").len(), 36);
 }
 
 /// The collector counts from 0 or from 1, and takes none of a request with a bad event.
@@ -118,7 +119,8 @@ async fn events_wait_for_what_an_operator_corrects() {
     }
 }
 
-/// The first request is never indexed, and the second one after two questions.
+/// The first request is never indexed, and a later one after two questions. On a busy machine, that may be
+/// the third request.
 #[tokio::test]
 async fn an_event_counts_when_it_is_indexed() {
     let mut asked = 0;
@@ -135,10 +137,11 @@ async fn an_event_counts_when_it_is_indexed() {
     let options = ", indexer_ack: true, ack_interval: 1ms, ack_timeout: 40ms, compression: gzip";
     let mut sink = open::<SplunkHecConfig>(&yaml(&server, options)).await;
     let (rejected, errors) = write(&mut sink, &batch(["{}"])).await;
-    assert_eq!((rejected, errors), (vec![], vec![ErrorKind::Temporary]));
+    assert!(rejected.is_empty(), "{rejected:?}");
+    assert!(!errors.is_empty() && errors.iter().all(|kind| *kind == ErrorKind::Temporary), "{errors:?}");
     let (questions, sent): (Vec<Got>, Vec<Got>) =
         server.got().into_iter().partition(|got| got.line.contains("/ack?"));
-    assert_eq!(sent.len(), 2);
+    assert_eq!(sent.len(), errors.len() + 1);
     assert!(questions.len() > 2 && questions.iter().all(|got| got.header("content-encoding").is_empty()));
     let channels: BTreeSet<String> = sent
         .iter()
@@ -178,6 +181,9 @@ fn mistakes_are_named() {
     assert_eq!(mistakes("{ url: a, token: b, interface: raw, time: c }"), [time]);
     let auth = "The credentials of the collector are its `token`.";
     assert_eq!(mistakes("{ url: a, token: b, auth: { bearer: c } }"), [auth]);
+    assert_eq!(mistakes("{ url: 'http://x:c@a', token: b }"), [auth]);
+    let times = ["`ack_timeout` cannot be 0.", "`ack_interval` cannot be 0."];
+    assert_eq!(mistakes("{ url: a, token: b, ack_timeout: 0s, ack_interval: 0s }"), times);
     let compression = "The server does not take bodies in this form.";
     assert_eq!(mistakes("{ url: a, token: b, compression: zstd }"), [compression]);
     let token = "`token` has a character that a header cannot have, such as a line feed.";

@@ -70,7 +70,8 @@ pub struct PrometheusScrape {
     /// TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
     #[serde(default)]
     tls: TlsClient,
-    /// The largest answer, in bytes. A scrape with a larger one fails. The default is 16 MiB.
+    /// The largest answer, in bytes. A scrape with a larger one fails. While answers are read, they take
+    /// memory beside `memory`: at most this for each target. The default is 16 MiB.
     #[serde(default = "sixteen_mebibytes")]
     max_body_bytes: ByteSize,
 }
