@@ -101,7 +101,7 @@ impl Reader<'_> {
     /// Checks the transforms of a pipeline that the messages pass.
     fn passed_steps(&mut self, span: Span, sections: &Sections<'_>, pair: &Pair, pipeline: &Pipeline) {
         let Pair { source, sink } = pair;
-        let steps = sections.steps(&pipeline.name);
+        let steps = sections.pipelines.steps(&pipeline.name);
         for (at, transform) in pipeline.transforms.iter().enumerate() {
             let span = steps.get(at).map_or(span, |node| node.span);
             let config = &transform.config;
