@@ -47,7 +47,7 @@ impl Division {
     pub(super) fn new(count: usize) -> Self {
         Self {
             verdicts: vec![None; count],
-            rest: vec![0..count],
+            rest: Vec::from([Range { start: 0, end: count }]),
             together: Vec::new(),
             unconfirmed: Vec::new(),
             alone: 0,

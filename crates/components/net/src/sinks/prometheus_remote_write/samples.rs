@@ -145,10 +145,14 @@ fn divided(part: &[u8]) -> Option<(&[u8], f64, i64)> {
     Some((labels, f64::from_le_bytes(*value), i64::from_le_bytes(*time)))
 }
 
+/// A time and a value.
+type Point = (i64, f64);
+
 /// Returns the message `WriteRequest` with these samples.
 pub(super) fn request(parts: &Parts) -> Vec<u8> {
     let mut places: HashMap<&[u8], usize> = HashMap::new();
-    let mut all: Vec<(&[u8], Vec<(i64, f64)>)> = Vec::new();
+    // The times and values of each series.
+    let mut all: Vec<(&[u8], Vec<Point>)> = Vec::new();
     for (labels, value, time) in parts.iter().filter_map(divided) {
         let place = *places.entry(labels).or_insert_with(|| {
             all.push((labels, Vec::new()));

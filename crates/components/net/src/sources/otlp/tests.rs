@@ -1,4 +1,3 @@
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};

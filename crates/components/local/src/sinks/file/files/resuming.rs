@@ -332,10 +332,10 @@ impl Files {
             let mut note = self.saved_piece(&stream.name, piece, false);
             let former = journal.entries(&key(&stream.name))?.pop();
             let former = former.and_then(|(_, value)| serde_json::from_value::<Saved>(value).ok());
-            if let Some(former) = former.filter(|former| former.identity() == note.identity()) {
-                if former.length < note.length {
-                    (note.length, note.ending) = (former.length, former.ending);
-                }
+            let is_shorter =
+                |former: &Saved| former.identity() == note.identity() && former.length < note.length;
+            if let Some(former) = former.filter(is_shorter) {
+                (note.length, note.ending) = (former.length, former.ending);
             }
             journal.note(&key(&stream.name), &serde_json::to_value(note).unwrap_or_default())?;
         }
