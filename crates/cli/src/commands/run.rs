@@ -148,6 +148,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         pause: arguments.sleep.unwrap_or(Repeat::PAUSE),
         iterations: arguments.iterations,
     });
+    let json = arguments.speaks_json();
     let request = RunRequest {
         overrides: Overrides { names, state: arguments.state, memory: arguments.memory },
         options: RunOptions {
@@ -157,7 +158,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             ..RunOptions::default()
         },
         show: Show {
-            json: arguments.speaks_json(),
+            json,
             quiet: arguments.quiet,
             listen: arguments.listen.clone(),
             warns: false,

@@ -8,8 +8,6 @@
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
-#[cfg(any(feature = "kafka", feature = "nats"))]
-mod brokers;
 #[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats"))]
 mod brokers;
 mod buffer;

@@ -35,6 +35,7 @@ pub(crate) enum Version {
 }
 
 /// How often a message is delivered.
+#[expect(clippy::enum_variant_names, reason = "these are the names of the specification")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Qos {
     AtMostOnce,

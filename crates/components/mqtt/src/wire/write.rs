@@ -33,6 +33,7 @@ pub(crate) struct Outgoing<'a> {
 }
 
 /// A step of the delivery of a message.
+#[expect(clippy::enum_variant_names, reason = "these are the names of the specification")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AckKind {
     PubAck = 0x40,

@@ -144,7 +144,7 @@ impl Bound<'_> {
                 let score = self.score.as_mut().map(|score| rendered(score, row)).unwrap_or_default();
                 let is_score =
                     std::str::from_utf8(&score).ok().and_then(|text| text.trim().parse::<f64>().ok());
-                if !is_score.is_some_and(|score| !score.is_nan()) {
+                if is_score.is_none_or(f64::is_nan) {
                     return Err("the score of the message is no number".to_owned());
                 }
                 let value = self.value(row);

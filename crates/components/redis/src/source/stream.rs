@@ -413,7 +413,7 @@ impl Reader<'_> {
     /// True if the source is to end: the group has delivered all, and all that is not acknowledged is on its
     /// way here.
     async fn is_done(&mut self, active: Instant, out: &SourceOutput) -> Result<bool, Error> {
-        if !self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= idle.duration()) {
+        if self.config.end_after_idle.is_none_or(|idle| active.elapsed() < idle.duration()) {
             return Ok(false);
         }
         let (is_idle, open) = {
