@@ -5,7 +5,6 @@
 //! which the server knows them again, as long as it has the session.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use arrow_array::{Array, BinaryViewArray};
 use thalweg_record::{Batch, Lease, is_same_payload};
@@ -61,8 +60,8 @@ pub(super) struct Pending {
     waiting: usize,
     /// No row before this one is to be sent over the present connection.
     next: usize,
-    /// When the batch began, or a message had its outcome last.
-    since: Option<Instant>,
+    /// The number of answers by which a message had its outcome, or came a step further.
+    steps: u64,
     /// Covers the memory of the rows, and the packets.
     memory: Option<Lease>,
 }
@@ -83,7 +82,7 @@ impl Pending {
             self.finish();
             self.payload = Some(payload.clone());
             self.rows = vec![Row::Unsent; payload.len()];
-            (self.memory, self.since) = (Some(claim()), Some(Instant::now()));
+            self.memory = Some(claim());
         }
     }
 
@@ -98,9 +97,9 @@ impl Pending {
         refused.collect()
     }
 
-    /// When the batch began, or a message had its outcome last.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.since
+    /// The number of answers to this batch by which a message had its outcome, or came a step further.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Begins a new connection: what has no answer is sent again. `has_session` says whether the server knows
@@ -209,10 +208,13 @@ impl Pending {
             return Answered::Unknown;
         };
         let row = &mut self.rows[place];
+        // A number that was released over this connection is not released again.
         let is_known = matches!(
             (kind, &*row),
-            (AckKind::PubAck | AckKind::PubRec, Row::Sent(..)) | (AckKind::PubComp, Row::Received(..))
-        ) || (kind == AckKind::PubRec && matches!(row, Row::Received(..)));
+            (AckKind::PubAck | AckKind::PubRec, Row::Sent(..))
+                | (AckKind::PubRec, Row::Received(_, false))
+                | (AckKind::PubComp, Row::Received(..))
+        );
         if !is_known {
             return Answered::Unknown;
         }
@@ -221,7 +223,7 @@ impl Pending {
             Remedy::None if kind == AckKind::PubRec => {
                 *row = Row::Received(ack.id, true);
                 self.waiting += 1;
-                self.since = Some(Instant::now());
+                self.steps += 1;
                 return Answered::Release(ack.id);
             }
             // The number was released before, and the answer to that was lost.
@@ -238,7 +240,7 @@ impl Pending {
             }
         }
         self.ids.remove(&ack.id);
-        self.since = Some(Instant::now());
+        self.steps += 1;
         Answered::Progress
     }
 
@@ -323,6 +325,23 @@ mod tests {
             assert_eq!(pending.answer(AckKind::PubComp, &ack(2, 0)), Answered::Progress);
             assert!(pending.is_done());
         }
+    }
+
+    #[test]
+    fn a_server_that_repeats_an_answer_gets_no_further_release() {
+        let mut pending = begun(1);
+        steps(&mut pending, 10);
+        assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0)), Answered::Release(1));
+        for code in [0, 0x97] {
+            assert_eq!(pending.answer(AckKind::PubRec, &ack(1, code)), Answered::Unknown);
+        }
+        assert_eq!((pending.steps(), pending.is_done()), (1, false));
+        // Over a new connection nothing was released yet.
+        pending.send_again(true);
+        assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0)), Answered::Release(1));
+        assert_eq!(pending.answer(AckKind::PubComp, &ack(1, 0)), Answered::Progress);
+        steps(&mut pending, 10);
+        assert!(pending.is_done());
     }
 
     proptest! {
