@@ -252,6 +252,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashSet, VecDeque};
+
     use super::*;
     use proptest::prelude::*;
     use thalweg_engine::testing::{batch, context};
@@ -344,6 +346,85 @@ mod tests {
         assert!(pending.is_done());
     }
 
+    /// A server with a session, and what is on its way between it and the sink.
+    struct Server {
+        pending: Pending,
+        qos: Qos,
+        most: usize,
+        to_server: VecDeque<Step>,
+        to_sink: VecDeque<(AckKind, Ack)>,
+        /// The numbers of QoS 2 that it knows.
+        received: HashSet<u16>,
+        /// How often it has each message.
+        found: Vec<usize>,
+        /// The messages that it has refused.
+        refused: HashSet<usize>,
+    }
+
+    impl Server {
+        fn new(qos: Qos, most: usize) -> Self {
+            Self {
+                pending: begun(8),
+                qos,
+                most,
+                to_server: VecDeque::new(),
+                to_sink: VecDeque::new(),
+                received: HashSet::new(),
+                found: vec![0; 8],
+                refused: HashSet::new(),
+            }
+        }
+
+        fn send(&mut self) {
+            self.to_server.extend(self.pending.next(self.qos, self.most));
+        }
+
+        /// The server takes a packet. `code` is its reason for a new message.
+        fn take(&mut self, code: u8) {
+            let answer = match self.to_server.pop_front() {
+                None => return,
+                Some(Step::Release(id)) => {
+                    let code = if self.received.remove(&id) { 0 } else { 0x92 };
+                    (AckKind::PubComp, ack(id, code))
+                }
+                Some(Step::Message(place, id, _)) => {
+                    let is_known = self.received.contains(&id);
+                    let code = if is_known { 0 } else { code };
+                    if code == 0 && !is_known {
+                        self.found[place] += 1;
+                    }
+                    if code == 0x87 {
+                        self.refused.insert(place);
+                    }
+                    match self.qos {
+                        Qos::ExactlyOnce => {
+                            if code == 0 {
+                                self.received.insert(id);
+                            }
+                            (AckKind::PubRec, ack(id, code))
+                        }
+                        _ => (AckKind::PubAck, ack(id, code)),
+                    }
+                }
+            };
+            self.to_sink.push_back(answer);
+        }
+
+        fn answer(&mut self) {
+            if let Some((kind, ack)) = self.to_sink.pop_front()
+                && let Answered::Release(id) = self.pending.answer(kind, &ack)
+            {
+                self.to_server.push_back(Step::Release(id));
+            }
+        }
+
+        fn reconnect(&mut self) {
+            self.to_server.clear();
+            self.to_sink.clear();
+            self.pending.send_again(self.qos == Qos::ExactlyOnce);
+        }
+    }
+
     proptest! {
         /// With any answers of a server, each message is done or refused once all have an answer.
         #[test]
@@ -360,6 +441,37 @@ mod tests {
                 let waiting = pending.rows.iter().filter(|row| row.is_waiting()).count();
                 prop_assert!(pending.waiting == waiting && waiting <= most);
                 prop_assert_eq!(pending.is_done(), pending.missing() == 0);
+            }
+        }
+
+        /// However connections break, the server has each message or has refused it, and one of QoS 2 once.
+        #[test]
+        fn each_arrives_over_any_connections(
+            steps in prop::collection::vec((0..6_u8, 0..5_usize), 0..120),
+            qos in prop::sample::select(vec![Qos::AtLeastOnce, Qos::ExactlyOnce]),
+            most in 1..10_usize,
+        ) {
+            let mut server = Server::new(qos, most);
+            for (step, choice) in steps {
+                match step {
+                    0 => server.send(),
+                    1 | 2 => server.take([0, 0, 0, 0x87, 0x97][choice]),
+                    3 | 4 => server.answer(),
+                    _ => server.reconnect(),
+                }
+            }
+            for _ in 0..100 {
+                server.send();
+                server.take(0);
+                server.answer();
+            }
+            prop_assert!(server.pending.is_done() && server.received.is_empty());
+            let refused: HashSet<usize> =
+                server.pending.finish().into_iter().map(|(row, _)| row as usize).collect();
+            prop_assert!(refused.is_subset(&server.refused));
+            for (place, found) in server.found.iter().enumerate() {
+                let outcomes = found + usize::from(refused.contains(&place));
+                prop_assert!(outcomes == 1 || outcomes > 1 && qos == Qos::AtLeastOnce, "{} of {}", outcomes, place);
             }
         }
     }

@@ -203,7 +203,10 @@ fn content(message: &Publish) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::wire::{Ack, Packet};
     use AckKind::{PubAck, PubRec};
     use Qos::{AtLeastOnce, ExactlyOnce};
     use proptest::prelude::*;
@@ -328,6 +331,116 @@ mod tests {
         assert!(matches!(arrive(&mut deliveries, 2, AtLeastOnce, true), Arrival::New(_)));
     }
 
+    /// A server with a session, and what is on its way between it and the source.
+    #[derive(Default)]
+    struct Server {
+        deliveries: Deliveries,
+        /// The messages without an end, in order: number, message, and whether it was received.
+        open: Vec<(u16, usize, bool)>,
+        sent: usize,
+        to_source: VecDeque<Packet>,
+        to_server: VecDeque<(AckKind, u16)>,
+        /// The messages that the source has sent on and that are not settled, with their keys.
+        unsettled: Vec<(u64, usize)>,
+        /// How often each message was sent on, and whether it was settled or dropped by the server.
+        found: Vec<usize>,
+        settled: HashSet<usize>,
+        expired: HashSet<usize>,
+    }
+
+    /// The half of the messages have QoS 2.
+    fn qos_of(number: usize) -> Qos {
+        if number.is_multiple_of(2) { AtLeastOnce } else { ExactlyOnce }
+    }
+
+    impl Server {
+        fn publish(&mut self, id: u16, number: usize, is_duplicate: bool) {
+            let message = message(id, qos_of(number), is_duplicate, &number.to_string());
+            self.to_source.push_back(Packet::Publish(message));
+        }
+
+        fn release(&mut self, id: u16) {
+            self.to_source.push_back(Packet::PubRel(Ack { id, reason: Reason::new(Reason::SUCCESS) }));
+        }
+
+        /// Sends the next message, under the lowest free number.
+        fn send(&mut self) {
+            let free = (1..5).find(|id| self.open.iter().all(|open| open.0 != *id));
+            if let Some(id) = free {
+                let number = self.sent;
+                self.sent += 1;
+                self.found.push(0);
+                self.open.push((id, number, false));
+                self.publish(id, number, false);
+            }
+        }
+
+        /// The source takes a packet.
+        fn receive(&mut self) {
+            match self.to_source.pop_front() {
+                Some(Packet::Publish(message)) => {
+                    let number = str::from_utf8(&message.payload).unwrap().parse().unwrap();
+                    if let Arrival::New(key) = self.deliveries.arrive(&message) {
+                        self.deliveries.send(&[key]);
+                        self.found[number] += 1;
+                        self.unsettled.push((key, number));
+                    }
+                    self.acknowledge();
+                }
+                Some(Packet::PubRel(release)) => {
+                    self.deliveries.release(release.id);
+                    self.to_server.push_back((AckKind::PubComp, release.id));
+                }
+                _ => {}
+            }
+        }
+
+        fn settle(&mut self, choice: usize) {
+            if !self.unsettled.is_empty() {
+                let (key, number) = self.unsettled.remove(choice % self.unsettled.len());
+                self.deliveries.settle(&[key]);
+                self.settled.insert(number);
+                self.acknowledge();
+            }
+        }
+
+        fn acknowledge(&mut self) {
+            self.to_server.extend(self.deliveries.take_due());
+        }
+
+        /// The server takes an answer.
+        fn take(&mut self) {
+            let Some((kind, id)) = self.to_server.pop_front() else { return };
+            let place = self.open.iter().position(|open| open.0 == id);
+            let Some(place) = place else { panic!("an answer to a message that the server does not have") };
+            let (_, number, is_received) = &mut self.open[place];
+            match kind {
+                AckKind::PubRec => {
+                    assert!(self.settled.contains(number), "{number} is acknowledged and not settled");
+                    *is_received = true;
+                    self.release(id);
+                }
+                _ => {
+                    assert!(kind == AckKind::PubComp || self.settled.contains(number));
+                    self.open.remove(place);
+                }
+            }
+        }
+
+        /// The connection breaks. Meanwhile a message may expire.
+        fn reconnect(&mut self, choice: usize) {
+            self.to_source.clear();
+            self.to_server.clear();
+            self.deliveries.begin(true);
+            if self.open.get(choice).is_some_and(|open| !open.2) {
+                self.expired.insert(self.open.remove(choice).1);
+            }
+            for (id, number, is_received) in self.open.clone() {
+                if is_received { self.release(id) } else { self.publish(id, number, true) }
+            }
+        }
+    }
+
     proptest! {
         /// In any order of settling, each message is acknowledged once, in order, and only after it is
         /// settled.
@@ -345,6 +458,34 @@ mod tests {
                 }
             }
             prop_assert_eq!(acknowledged, (1..40).collect::<Vec<u16>>());
+        }
+
+        /// However connections break, no message is lost or acknowledged early, one of QoS 2 is sent on once,
+        /// and all are acknowledged in the end.
+        #[test]
+        fn each_is_sent_on_and_acknowledged_over_any_connections(
+            steps in prop::collection::vec((0..7_u8, 0..6_usize), 0..120),
+        ) {
+            let mut server = Server::default();
+            for (step, choice) in steps {
+                match step {
+                    0 => server.send(),
+                    1 | 2 => server.receive(),
+                    3 => server.settle(choice),
+                    4 | 5 => server.take(),
+                    _ => server.reconnect(choice),
+                }
+            }
+            for _ in 0..100 {
+                server.receive();
+                server.settle(0);
+                server.take();
+            }
+            prop_assert!(server.open.is_empty(), "{:?}", server.open);
+            for (number, found) in server.found.iter().enumerate() {
+                prop_assert!(*found > 0 || server.expired.contains(&number), "{} is lost", number);
+                prop_assert!(*found <= 1 || qos_of(number) == AtLeastOnce, "{} comes {} times", number, found);
+            }
         }
     }
 }
