@@ -184,12 +184,13 @@ async fn with_qos_2_connections_that_are_cut_lose_and_repeat_nothing() {
                 cut.cut();
             }
         });
-        let mut expected = Vec::new();
+        let (mut expected, mut failures) = (Vec::new(), 0);
         for round in 0..10 {
             let lines: Vec<String> = (0..500).map(|number| format!("{round} {number}")).collect();
-            write(&mut *sink, batch(lines.iter().map(String::as_str)), |_| {}).await;
+            write(&mut *sink, batch(lines.iter().map(String::as_str)), |_| failures += 1).await;
             expected.extend(lines);
         }
+        assert!(failures > 0, "no connection was cut while messages were sent");
         cutting.abort();
         sink.finish().await.unwrap();
         let stored = block_in_place(|| mqtt.messages("s", "t").unwrap());

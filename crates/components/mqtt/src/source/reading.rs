@@ -46,7 +46,11 @@ impl Topics {
     /// # Errors
     /// If there is no connection, or nothing takes the messages.
     pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut connection = self.connect().await?;
+        let mut connection = tokio::select! {
+            connection = self.connect() => connection?,
+            // A server that does not answer takes no acknowledgements either.
+            () = out.stopping() => return Ok(()),
+        };
         self.kept.deliveries.lock().begin(connection.has_session);
         let has_subscription = connection.has_session && self.is_subscribed;
         let writer = connection.writer.clone();

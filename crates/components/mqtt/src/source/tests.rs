@@ -339,3 +339,13 @@ async fn a_source_that_may_end_waits_for_a_server_that_waits_for_acknowledgement
     assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
     serving.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_waits_for_a_server_which_does_not_answer_can_be_stopped() {
+    // Its system accepts connections, and it does not.
+    let server = Scripted::start().await;
+    let source = start(&format!("{{ servers: '{}', topics: t, client_id: c }}", server.address()), 1 << 16);
+    source.stop.request();
+    let sent = source.finish().await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+}
