@@ -49,6 +49,8 @@ pub(crate) struct Session<'a> {
 
 /// An open connection. Dropping it closes it.
 pub(crate) struct Connection {
+    /// The address of the server.
+    pub(crate) server: String,
     /// True if the server has the session of an earlier connection.
     pub(crate) has_session: bool,
     pub(crate) limits: ServerLimits,
@@ -114,7 +116,8 @@ impl Connection {
         let writer = Arc::new(writer);
         let pings = tokio::spawn(ask(writer.clone(), keep_alive(wanted, &answer) / 2));
         let limits = ServerLimits::of(&answer);
-        Ok(Self { has_session: answer.has_session, limits, reader, writer, pings })
+        let server = dial.address.to_string();
+        Ok(Self { server, has_session: answer.has_session, limits, reader, writer, pings })
     }
 
     /// Ends the connection as a client does that is done. The session stays, as long as it was asked for.

@@ -12,7 +12,11 @@ use crate::wire::{self, Outgoing, Qos, Version};
 pub(crate) struct Scripted(TcpListener);
 
 /// A connection of a client.
-pub(crate) struct Peer(TcpStream);
+pub(crate) struct Peer {
+    stream: TcpStream,
+    /// True if the client begins a new session.
+    pub(crate) is_clean: bool,
+}
 
 impl Scripted {
     pub(crate) async fn start() -> Self {
@@ -25,8 +29,9 @@ impl Scripted {
 
     /// Accepts a client. `has_session` says whether the server knows the session.
     pub(crate) async fn accept(&self, has_session: bool) -> Peer {
-        let mut peer = Peer(self.0.accept().await.unwrap().0);
-        peer.take(0x10).await;
+        let mut peer = Peer { stream: self.0.accept().await.unwrap().0, is_clean: false };
+        // The flags are behind the name and the version of the protocol.
+        peer.is_clean = peer.take(0x10).await[7] & 0x02 != 0;
         peer.write(&[0x20, 3, u8::from(has_session), 0, 0]).await.unwrap();
         peer
     }
@@ -42,16 +47,16 @@ impl Scripted {
 
 impl Peer {
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes).await
+        self.stream.write_all(bytes).await
     }
 
     /// Reads packets until one begins with this byte. Returns what follows its length. The question whether
     /// the server is there is answered.
     pub(crate) async fn take(&mut self, wanted: u8) -> Vec<u8> {
         loop {
-            let first = self.0.read_u8().await.unwrap();
+            let first = self.stream.read_u8().await.unwrap();
             let mut body = vec![0; self.length().await];
-            self.0.read_exact(&mut body).await.unwrap();
+            self.stream.read_exact(&mut body).await.unwrap();
             if first == wanted {
                 return body;
             }
@@ -64,7 +69,7 @@ impl Peer {
     async fn length(&mut self) -> usize {
         let (mut length, mut place) = (0, 0);
         loop {
-            let byte = self.0.read_u8().await.unwrap();
+            let byte = self.stream.read_u8().await.unwrap();
             length |= usize::from(byte & 0x7f) << place;
             place += 7;
             if byte & 0x80 == 0 {

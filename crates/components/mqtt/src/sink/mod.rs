@@ -203,7 +203,7 @@ impl SinkConfig for MqttSink {
             config: self.clone(),
             connection: None,
             pending: Pending::default(),
-            has_session: false,
+            session: None,
             is_sending: false,
             window: usize::MAX,
         }))
@@ -218,8 +218,8 @@ struct Mqtt {
     client_id: String,
     connection: Option<Connection>,
     pending: Pending,
-    /// True if the server may have a session that this run began, and of which it knows the numbers.
-    has_session: bool,
+    /// The server that may have a session which this run began, and of which it knows the numbers.
+    session: Option<String>,
     /// True during a call that sends.
     is_sending: bool,
     /// The number of messages that may be without an answer. Some servers answer a message that they refuse
@@ -243,16 +243,26 @@ impl Mqtt {
             receive_maximum: None,
             payload_limit: 0,
         };
-        if keeps_session && !self.has_session {
+        let mut known = self.session.clone();
+        if keeps_session && known.is_none() {
             // The server would take a message for one of an earlier run that has the same number.
-            Connection::open(&self.config.servers, &session).await?.close().await;
+            let discarding = Connection::open(&self.config.servers, &session).await?;
+            known = Some(discarding.server.clone());
+            discarding.close().await;
         }
         (session.is_clean, session.expiry) =
             (!keeps_session, if keeps_session { SESSION } else { Duration::ZERO });
         let connection = Connection::open(&self.config.servers, &session).await?;
         self.check(&connection)?;
+        if keeps_session && connection.has_session && known.as_ref() != Some(&connection.server) {
+            // The next attempt discards it.
+            self.session = None;
+            let server = &connection.server;
+            return Err(Error::temporary(format!("the server `{server}` has a session of an earlier run")));
+        }
         self.pending.send_again(keeps_session && connection.has_session);
-        (self.connection, self.has_session) = (Some(connection), keeps_session);
+        self.session = keeps_session.then(|| connection.server.clone());
+        self.connection = Some(connection);
         Ok(())
     }
 
@@ -319,7 +329,7 @@ impl Mqtt {
 
     /// Forgets the connection and its session: the numbers of the batch are not used any more.
     fn abandon(&mut self) {
-        (self.connection, self.has_session) = (None, false);
+        (self.connection, self.session) = (None, None);
     }
 }
 

@@ -198,6 +198,35 @@ async fn with_qos_2_connections_that_are_cut_lose_and_repeat_nothing() {
     }
 }
 
+/// It has other messages under the same numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_of_an_earlier_run_at_another_server_is_discarded() {
+    let servers = [Scripted::start().await, Scripted::start().await];
+    let [first, second] = servers.each_ref().map(Scripted::address);
+    let yaml = format!("{{ servers: ['{first}', '{second}'], topic: t, qos: 2, client_id: c }}");
+    let [first, second] = servers;
+    let before = tokio::spawn(async move {
+        assert!(first.accept(false).await.is_clean);
+        assert!(!first.accept(false).await.is_clean);
+    });
+    let after = tokio::spawn(async move {
+        assert!(!second.accept(true).await.is_clean);
+        assert!(second.accept(false).await.is_clean);
+        let mut peer = second.accept(false).await;
+        let message = peer.take(0x34).await;
+        let number = message.get(3..5).unwrap();
+        peer.write(&[&[0x50, 2][..], number].concat()).await.unwrap();
+        peer.take(0x62).await;
+        peer.write(&[&[0x70, 2][..], number].concat()).await.unwrap();
+        peer.take(0xe0).await;
+    });
+    let mut sink = opened(&yaml).await;
+    before.await.unwrap();
+    write(&mut *sink, batch(["x"]), |_| {}).await;
+    sink.finish().await.unwrap();
+    after.await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_sent() {
     let mut mqtt = Mqtt::start().unwrap();
