@@ -63,7 +63,7 @@ pub struct MqttSink {
     #[serde(flatten)]
     servers: ServerOptions,
     /// The topic, for example `logs` or `logs/{service}`. Columns in braces are replaced for each message. A
-    /// message whose topic is empty or has wildcards leaves by `errors`.
+    /// message whose topic is empty, or has wildcards or control characters, leaves by `errors`.
     topic: Template,
     /// How often messages are delivered: at most once (0), at least once (1), or once as long as the run
     /// lasts (2). The default is 1.
