@@ -49,6 +49,8 @@ pub(crate) struct Session<'a> {
 
 /// An open connection. Dropping it closes it.
 pub(crate) struct Connection {
+    /// The address of the server.
+    pub(crate) server: String,
     /// True if the server has the session of an earlier connection.
     pub(crate) has_session: bool,
     pub(crate) limits: ServerLimits,
@@ -94,12 +96,12 @@ impl Connection {
         let version = options.version();
         let (asked, is_broken) = (AtomicU64::new(0), AtomicBool::new(false));
         let writer = Writer { version, half: Mutex::new(write), asked, is_broken };
-        let mut keep_alive = options.keep_alive_interval.duration();
+        let wanted = options.keep_alive_interval.duration();
         let mut reader = Reader {
             half: read,
             frames: Frames::new(session.payload_limit.saturating_add(HEAD)),
             version,
-            silence: keep_alive.saturating_mul(2).max(CONNECT),
+            silence: wanted.saturating_mul(2).max(CONNECT),
             silent: Duration::ZERO,
             answered: 0,
         };
@@ -111,16 +113,11 @@ impl Connection {
             return Err(Error::temporary(format!("`{}` is no server of MQTT", dial.address)));
         };
         check(&answer.reason, dial)?;
-        let properties = Properties::of(&answer.properties);
-        if let Some(seconds) = properties.number(property::SERVER_KEEP_ALIVE) {
-            keep_alive = Duration::from_secs(u64::from(seconds));
-            reader.silence =
-                if seconds == 0 { Duration::MAX } else { keep_alive.saturating_mul(2).max(CONNECT) };
-        }
         let writer = Arc::new(writer);
-        let pings = tokio::spawn(ask(writer.clone(), keep_alive / 2));
+        let pings = tokio::spawn(ask(writer.clone(), keep_alive(wanted, &answer) / 2));
         let limits = ServerLimits::of(&answer);
-        Ok(Self { has_session: answer.has_session, limits, reader, writer, pings })
+        let server = dial.address.to_string();
+        Ok(Self { server, has_session: answer.has_session, limits, reader, writer, pings })
     }
 
     /// Ends the connection as a client does that is done. The session stays, as long as it was asked for.
@@ -151,6 +148,15 @@ impl ServerLimits {
     }
 }
 
+/// Returns how long the connection may be silent. A server may want less than the options, and no more: it
+/// would be noticed too late that a server is gone, or not at all if it wants zero, which is for ever.
+fn keep_alive(wanted: Duration, answer: &ConnAck) -> Duration {
+    match Properties::of(&answer.properties).number(property::SERVER_KEEP_ALIVE) {
+        Some(seconds @ 1..) => wanted.min(Duration::from_secs(u64::from(seconds))),
+        _ => wanted,
+    }
+}
+
 fn connect_packet(options: &ServerOptions, session: &Session<'_>) -> Vec<u8> {
     let auth = options.auth.clone().unwrap_or_default();
     let connect = Connect {
@@ -178,6 +184,10 @@ fn check(reason: &Reason, dial: &Dial) -> Result<(), Error> {
     };
     let refused = match reason.remedy() {
         Remedy::None => return Ok(()),
+        // Of a message that is refused so another attempt is in vain. A server that fails so may recover.
+        Remedy::Change if matches!(reason.code, Reason::UNSPECIFIED | Reason::IMPLEMENTATION) => {
+            Error::temporary(message)
+        }
         Remedy::Retry => Error::temporary(message),
         Remedy::Wait => Error::overloaded(message),
         Remedy::Change => Error::permanent(message),
@@ -204,9 +214,6 @@ fn ended(end: &Disconnect) -> Error {
 
 /// Asks now and then whether the server is there, until the connection breaks.
 async fn ask(writer: Arc<Writer>, every: Duration) {
-    if every.is_zero() {
-        return;
-    }
     loop {
         tokio::time::sleep(every).await;
         if writer.ask().await.is_err() {
@@ -358,14 +365,34 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_net::net::Address;
+
+    fn answer(properties: &[u8]) -> ConnAck {
+        ConnAck { has_session: false, reason: Reason::new(0), properties: properties.to_vec() }
+    }
+
+    #[test]
+    fn a_server_may_want_to_hear_more_often_from_a_client_but_not_never() {
+        let minute = Duration::from_secs(60);
+        for (properties, expected) in
+            [(&b""[..], 60), (b"\x13\0\x0a", 10), (b"\x13\0\0", 60), (b"\x13\x0e\x10", 60)]
+        {
+            assert_eq!(keep_alive(minute, &answer(properties)), Duration::from_secs(expected));
+        }
+    }
+
+    #[test]
+    fn a_server_that_fails_without_a_reason_may_recover_and_one_that_refuses_a_user_does_not() {
+        let dial =
+            Dial { address: Address::Tcp("h:1".to_owned()), timeout: CONNECT, send_buffer: None, tls: None };
+        for (code, expected) in [(0x80, true), (0x83, true), (0x88, true), (0x9c, true), (0x87, false)] {
+            let error = check(&Reason::new(code), &dial).unwrap_err();
+            assert_eq!(error.kind().is_temporary(), expected, "{code:#x}");
+        }
+    }
 
     #[test]
     fn the_limits_of_a_server_are_those_of_its_answer() {
-        let answer = |properties: &[u8]| ConnAck {
-            has_session: false,
-            reason: Reason::new(0),
-            properties: properties.to_vec(),
-        };
         let all = ServerLimits { pending: 65_535, packet: usize::MAX, qos: 2, takes_retained: true };
         assert_eq!(ServerLimits::of(&answer(b"")), all);
         let few = ServerLimits { pending: 20, packet: 1000, qos: 1, takes_retained: false };

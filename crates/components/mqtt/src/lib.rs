@@ -10,6 +10,8 @@ mod connection;
 #[doc(hidden)]
 pub mod fuzzing;
 mod options;
+#[cfg(test)]
+mod scripted;
 mod topic;
 mod wire;
 

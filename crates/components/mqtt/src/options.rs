@@ -10,7 +10,7 @@ use thalweg_net::net::{Address, Dial};
 use thalweg_net::tls::TlsClient;
 
 use crate::connection::CONNECT;
-use crate::topic::LONGEST;
+use crate::topic::{LONGEST, is_text};
 use crate::wire::{Qos, Version};
 
 /// Servers, and how to connect to them.
@@ -132,7 +132,7 @@ impl ServerOptions {
 
     /// Returns the mistake in the name of a session.
     pub(crate) fn mistake_of_client_id(client_id: Option<&String>) -> Option<Mistake> {
-        let wrong = client_id.filter(|id| id.is_empty() || id.len() > LONGEST || id.contains('\0'))?;
+        let wrong = client_id.filter(|id| id.is_empty() || !is_text(id))?;
         let message = if wrong.is_empty() { "The session has no name." } else { "This is no name." };
         Some(Mistake::new("client_id", message).help("For example `archive-1`."))
     }

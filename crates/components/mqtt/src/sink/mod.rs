@@ -1,7 +1,8 @@
 //! `mqtt`: sends messages to topics of a server.
 //!
 //! A batch of the engine is sent as a whole, with a limited number of messages that have no answer yet. It is
-//! durable when the server has confirmed each message. One batch is on its way at a time, so order is kept.
+//! durable when the server has confirmed each message. One batch is on its way at a time, so order is kept,
+//! except for a message that the server cannot take for now: it is sent again after those behind it.
 
 mod outgoing;
 mod pending;
@@ -19,12 +20,13 @@ use thalweg_config::TimeSpan;
 use thalweg_engine::{
     Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
+use thalweg_net::give_up::GiveUp;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::connection::{Connection, Session};
 use crate::options::{Protocol, QosOption, ServerOptions, random_client_id};
-use crate::topic::{LONGEST, TOPIC_RULE, is_topic};
+use crate::topic::{TOPIC_RULE, is_text, is_topic};
 use crate::wire::{self, AckKind, Packet, Qos, Reason};
 use outgoing::{Bound, Rows};
 use pending::{Answered, Pending, Step};
@@ -61,7 +63,7 @@ pub struct MqttSink {
     #[serde(flatten)]
     servers: ServerOptions,
     /// The topic, for example `logs` or `logs/{service}`. Columns in braces are replaced for each message. A
-    /// message whose topic is empty or has wildcards leaves by `errors`.
+    /// message whose topic is empty, or has wildcards or control characters, leaves by `errors`.
     topic: Template,
     /// How often messages are delivered: at most once (0), at least once (1), or once as long as the run
     /// lasts (2). The default is 1.
@@ -101,8 +103,10 @@ pub struct MqttSink {
     /// over a new connection. The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
     timeout: TimeSpan,
-    /// How long messages may wait while the server confirms none. After that they leave by `errors`, although
-    /// the server may have some of them. By default they wait until they are confirmed.
+    /// After the server has been failing for this time, the messages of a batch leave by `errors`, although
+    /// the server may have taken some of them. The time counts from the first attempt that fails, and again
+    /// from each message that the server confirms or refuses. By default messages wait for as long as it
+    /// takes.
     #[serde(default)]
     give_up: Option<TimeSpan>,
 }
@@ -129,10 +133,24 @@ impl MqttSink {
             let mistake = Mistake::new(option, "Messages of MQTT 3.1.1 have no properties.");
             return Some(mistake.help("Remove it, or set `protocol: mqtt5`."));
         }
-        let is_wrong = |name: &&String| name.len() > LONGEST || name.contains('\0');
-        self.properties.keys().find(is_wrong)?;
-        let mistake = Mistake::new("properties", "The name of a property is too long, or has a NUL.");
+        if self.max_age.is_some_and(|age| age.duration() < Duration::from_secs(1)) {
+            let mistake = Mistake::new("max_age", "The protocol counts in seconds.");
+            return Some(mistake.help("It is at least `1s`."));
+        }
+        self.properties.keys().find(|name| !is_text(name))?;
+        let mistake =
+            Mistake::new("properties", "The name of a property is too long, or has a control character.");
         Some(mistake.help("It has at most 65,535 bytes."))
+    }
+
+    /// Returns the mistakes in topics that are the same for all messages.
+    fn mistakes_of_topics(&self) -> impl Iterator<Item = Mistake> {
+        let given = [("topic", Some(&self.topic)), ("response_topic", self.response_topic.as_ref())];
+        given.into_iter().filter_map(|(option, topic)| {
+            let wrong = topic.filter(|topic| topic.is_constant() && !is_topic(topic.prefix()))?;
+            let mistake = Mistake::new(option, format!("`{}` is no topic.", wrong.prefix()));
+            Some(mistake.help(format!("A topic is {TOPIC_RULE}.")))
+        })
     }
 }
 
@@ -152,10 +170,7 @@ sinks:
         mistakes.extend(self.encode.mistakes());
         mistakes.extend(self.mistake_of_properties());
         mistakes.extend(ServerOptions::mistake_of_client_id(self.client_id.as_ref()));
-        if self.topic.is_constant() && !is_topic(self.topic.prefix()) {
-            let mistake = Mistake::new("topic", format!("`{}` is no topic.", self.topic.prefix()));
-            mistakes.push(mistake.help(format!("A topic is {TOPIC_RULE}.")));
-        }
+        mistakes.extend(self.mistakes_of_topics());
         if self.keeps_session() && self.client_id.is_none() {
             let mistake = Mistake::new("client_id", "With `qos: 2`, the session has a name.");
             mistakes.push(mistake.help("Give another one to each run, for example `sender-1`."));
@@ -184,10 +199,11 @@ impl SinkConfig for MqttSink {
             memory: context.memory.clone(),
             rows: Rows::new(self),
             client_id: self.client_id.clone().unwrap_or_else(random_client_id),
+            give_up: GiveUp::after(self.give_up),
             config: self.clone(),
             connection: None,
             pending: Pending::default(),
-            has_session: false,
+            session: None,
             is_sending: false,
             window: usize::MAX,
         }))
@@ -196,13 +212,14 @@ impl SinkConfig for MqttSink {
 
 struct Mqtt {
     config: MqttSink,
+    give_up: GiveUp,
     memory: Share,
     rows: Rows,
     client_id: String,
     connection: Option<Connection>,
     pending: Pending,
-    /// True if the server may have a session that this run began, and of which it knows the numbers.
-    has_session: bool,
+    /// The server that may have a session which this run began, and of which it knows the numbers.
+    session: Option<String>,
     /// True during a call that sends.
     is_sending: bool,
     /// The number of messages that may be without an answer. Some servers answer a message that they refuse
@@ -226,16 +243,26 @@ impl Mqtt {
             receive_maximum: None,
             payload_limit: 0,
         };
-        if keeps_session && !self.has_session {
+        let mut known = self.session.clone();
+        if keeps_session && known.is_none() {
             // The server would take a message for one of an earlier run that has the same number.
-            Connection::open(&self.config.servers, &session).await?.close().await;
+            let discarding = Connection::open(&self.config.servers, &session).await?;
+            known = Some(discarding.server.clone());
+            discarding.close().await;
         }
         (session.is_clean, session.expiry) =
             (!keeps_session, if keeps_session { SESSION } else { Duration::ZERO });
         let connection = Connection::open(&self.config.servers, &session).await?;
         self.check(&connection)?;
+        if keeps_session && connection.has_session && known.as_ref() != Some(&connection.server) {
+            // The next attempt discards it.
+            self.session = None;
+            let server = &connection.server;
+            return Err(Error::temporary(format!("the server `{server}` has a session of an earlier run")));
+        }
         self.pending.send_again(keeps_session && connection.has_session);
-        (self.connection, self.has_session) = (Some(connection), keeps_session);
+        self.session = keeps_session.then(|| connection.server.clone());
+        self.connection = Some(connection);
         Ok(())
     }
 
@@ -255,22 +282,28 @@ impl Mqtt {
     async fn send(&mut self, batch: &Batch) -> Result<(), Error> {
         // A call that was dropped may have left messages that were not written.
         if std::mem::replace(&mut self.is_sending, true) {
-            self.connection = None;
+            self.disconnect();
         }
-        let before = self.pending.since();
+        let before = self.pending.steps();
         let sent = self.send_over_connection(batch).await;
         self.is_sending = false;
         if sent.is_err() {
-            if self.pending.since() == before {
+            if self.pending.steps() == before {
                 self.window = 1;
+            } else {
+                self.give_up.succeeded();
             }
-            // Nothing tells what the server has taken of that which it has not confirmed.
-            self.connection = None;
-            if self.config.qos.0 == Qos::AtMostOnce {
-                self.pending.forget_unconfirmed();
-            }
+            self.disconnect();
         }
         sent
+    }
+
+    /// Nothing tells what the server has taken of that which it has not confirmed.
+    fn disconnect(&mut self) {
+        self.connection = None;
+        if self.config.qos.0 == Qos::AtMostOnce {
+            self.pending.forget_unconfirmed();
+        }
     }
 
     async fn send_over_connection(&mut self, batch: &Batch) -> Result<(), Error> {
@@ -294,15 +327,9 @@ impl Mqtt {
         sending.send().await
     }
 
-    /// True if the server has confirmed nothing for as long as messages may wait.
-    fn is_late(&self) -> bool {
-        let since = self.pending.since();
-        self.config.give_up.is_some_and(|most| since.is_some_and(|since| since.elapsed() >= most.duration()))
-    }
-
     /// Forgets the connection and its session: the numbers of the batch are not used any more.
     fn abandon(&mut self) {
-        (self.connection, self.has_session) = (None, false);
+        (self.connection, self.session) = (None, None);
     }
 }
 
@@ -343,6 +370,10 @@ impl Sending<'_> {
             while let Some(packet) = self.connection.reader.next(wait).await? {
                 self.take(&packet);
                 wait = Duration::ZERO;
+                // A server may send packets without end that answer nothing.
+                if self.is_late() {
+                    break;
+                }
             }
             self.check_time()?;
         }
@@ -404,8 +435,12 @@ impl Sending<'_> {
         *self.window = self.window.saturating_mul(2);
     }
 
+    fn is_late(&self) -> bool {
+        self.progress.elapsed() >= self.timeout
+    }
+
     fn check_time(&mut self) -> Result<(), Error> {
-        if self.progress.elapsed() < self.timeout {
+        if !self.is_late() {
             return Ok(());
         }
         let (missing, seconds) = (self.pending.missing(), self.timeout.as_secs_f64());
@@ -442,17 +477,14 @@ impl Sink for Mqtt {
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let bytes = batch.rows() * MESSAGE + 2 * CHUNK;
         self.pending.begin(batch, || self.memory.claim(bytes));
-        match self.send(batch).await {
-            Err(error) if error.kind().is_temporary() && self.is_late() => {
-                self.abandon();
-                let span = self.config.give_up.map_or(0.0, |span| span.duration().as_secs_f64());
-                self.pending.refuse_rest(&format!(
-                    "the server did not confirm it within {span} s (`give_up`): {}",
-                    error.full()
-                ));
-            }
-            sent => sent?,
+        self.give_up.attempt();
+        if let Err(error) = self.send(batch).await {
+            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
+            let Some(reason) = reason else { return Err(error) };
+            self.abandon();
+            self.pending.refuse_rest(&reason);
         }
+        self.give_up.end();
         for (row, reason) in self.pending.finish() {
             rejects.reject(row, reason);
         }
@@ -461,6 +493,7 @@ impl Sink for Mqtt {
 
     fn drop_batch(&mut self) {
         self.abandon();
+        self.give_up.end();
         self.pending = Pending::default();
     }
 

@@ -5,7 +5,7 @@ use thalweg_codec::template::{BoundTemplate, Template};
 use thalweg_record::Batch;
 
 use super::MqttSink;
-use crate::topic::{LONGEST, TOPIC_RULE, is_topic};
+use crate::topic::{LONGEST, TOPIC_RULE, is_text, is_topic};
 use crate::wire::{Outgoing, Qos, Version, number_property, pair_property, property, text_property};
 
 /// Makes messages of rows.
@@ -100,7 +100,11 @@ impl Bound<'_> {
             text_property(property::CONTENT_TYPE, text, properties);
         }
         if let Some(value) = &mut self.response_topic {
-            render("response_topic", value, row, text)?;
+            text.clear();
+            value.render(row, text);
+            if !std::str::from_utf8(text).is_ok_and(is_topic) {
+                return Err(format!("the `response_topic` of the message is not {TOPIC_RULE}"));
+            }
             text_property(property::RESPONSE_TOPIC, text, properties);
         }
         for (name, value) in &mut self.properties {
@@ -126,11 +130,50 @@ impl Bound<'_> {
 fn render(name: &str, value: &mut BoundTemplate<'_>, row: usize, text: &mut Vec<u8>) -> Result<(), String> {
     text.clear();
     value.render(row, text);
-    if std::str::from_utf8(text).is_err() || text.contains(&0) {
-        return Err(format!("the property `{name}` of the message is no UTF-8, or has a NUL"));
-    }
     if text.len() > LONGEST {
         return Err(format!("the property `{name}` of the message has more than 65,535 bytes"));
     }
+    if !std::str::from_utf8(text).is_ok_and(is_text) {
+        return Err(format!("the property `{name}` of the message is no UTF-8, or has a control character"));
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
+    use thalweg_engine::testing::{batch, options};
+
+    use super::*;
+
+    #[test]
+    fn a_message_for_which_a_server_may_end_the_connection_is_not_sent() {
+        let config: MqttSink = options(
+            "{ servers: h, topic: 'a/{place}', response_topic: 'b/{answer}', properties: { unit: '{unit}' } }",
+        );
+        let column = |values: [&str; 5]| -> ArrayRef {
+            Arc::new(values.into_iter().map(Some).collect::<StringViewArray>())
+        };
+        let columns = [
+            ("place", column(["x", "a\tb", "x", "x", "x"])),
+            ("answer", column(["x", "x", "#", "\u{ffff}", "x"])),
+            ("unit", column(["K", "K", "K", "K", "a\nb"])),
+        ];
+        let batch = batch(["y"; 5]).with_fields(RecordBatch::try_from_iter(columns).unwrap()).unwrap();
+        let mut rows = Rows::new(&config);
+        let mut bound = rows.bind(&batch);
+        let reasons: Vec<Option<String>> =
+            (0..5).map(|row| bound.message(row, 1000).map(|_| ()).err()).collect();
+        let answer = Some(format!("the `response_topic` of the message is not {TOPIC_RULE}"));
+        let expected = [
+            None,
+            Some(format!("the topic of the message is not {TOPIC_RULE}")),
+            answer.clone(),
+            answer,
+            Some("the property `unit` of the message is no UTF-8, or has a control character".to_owned()),
+        ];
+        assert_eq!(reasons, expected);
+    }
 }

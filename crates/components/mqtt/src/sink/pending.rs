@@ -5,7 +5,6 @@
 //! which the server knows them again, as long as it has the session.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use arrow_array::{Array, BinaryViewArray};
 use thalweg_record::{Batch, Lease, is_same_payload};
@@ -61,8 +60,8 @@ pub(super) struct Pending {
     waiting: usize,
     /// No row before this one is to be sent over the present connection.
     next: usize,
-    /// When the batch began, or a message had its outcome last.
-    since: Option<Instant>,
+    /// The number of answers by which a message had its outcome, or came a step further.
+    steps: u64,
     /// Covers the memory of the rows, and the packets.
     memory: Option<Lease>,
 }
@@ -83,7 +82,7 @@ impl Pending {
             self.finish();
             self.payload = Some(payload.clone());
             self.rows = vec![Row::Unsent; payload.len()];
-            (self.memory, self.since) = (Some(claim()), Some(Instant::now()));
+            self.memory = Some(claim());
         }
     }
 
@@ -98,9 +97,9 @@ impl Pending {
         refused.collect()
     }
 
-    /// When the batch began, or a message had its outcome last.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.since
+    /// The number of answers to this batch by which a message had its outcome, or came a step further.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Begins a new connection: what has no answer is sent again. `has_session` says whether the server knows
@@ -209,10 +208,13 @@ impl Pending {
             return Answered::Unknown;
         };
         let row = &mut self.rows[place];
+        // A number that was released over this connection is not released again.
         let is_known = matches!(
             (kind, &*row),
-            (AckKind::PubAck | AckKind::PubRec, Row::Sent(..)) | (AckKind::PubComp, Row::Received(..))
-        ) || (kind == AckKind::PubRec && matches!(row, Row::Received(..)));
+            (AckKind::PubAck | AckKind::PubRec, Row::Sent(..))
+                | (AckKind::PubRec, Row::Received(_, false))
+                | (AckKind::PubComp, Row::Received(..))
+        );
         if !is_known {
             return Answered::Unknown;
         }
@@ -221,7 +223,7 @@ impl Pending {
             Remedy::None if kind == AckKind::PubRec => {
                 *row = Row::Received(ack.id, true);
                 self.waiting += 1;
-                self.since = Some(Instant::now());
+                self.steps += 1;
                 return Answered::Release(ack.id);
             }
             // The number was released before, and the answer to that was lost.
@@ -238,7 +240,7 @@ impl Pending {
             }
         }
         self.ids.remove(&ack.id);
-        self.since = Some(Instant::now());
+        self.steps += 1;
         Answered::Progress
     }
 
@@ -250,6 +252,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashSet, VecDeque};
+
     use super::*;
     use proptest::prelude::*;
     use thalweg_engine::testing::{batch, context};
@@ -325,6 +329,102 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_server_that_repeats_an_answer_gets_no_further_release() {
+        let mut pending = begun(1);
+        steps(&mut pending, 10);
+        assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0)), Answered::Release(1));
+        for code in [0, 0x97] {
+            assert_eq!(pending.answer(AckKind::PubRec, &ack(1, code)), Answered::Unknown);
+        }
+        assert_eq!((pending.steps(), pending.is_done()), (1, false));
+        // Over a new connection nothing was released yet.
+        pending.send_again(true);
+        assert_eq!(pending.answer(AckKind::PubRec, &ack(1, 0)), Answered::Release(1));
+        assert_eq!(pending.answer(AckKind::PubComp, &ack(1, 0)), Answered::Progress);
+        steps(&mut pending, 10);
+        assert!(pending.is_done());
+    }
+
+    /// A server with a session, and what is on its way between it and the sink.
+    struct Server {
+        pending: Pending,
+        qos: Qos,
+        most: usize,
+        to_server: VecDeque<Step>,
+        to_sink: VecDeque<(AckKind, Ack)>,
+        /// The numbers of QoS 2 that it knows.
+        received: HashSet<u16>,
+        /// How often it has each message.
+        found: Vec<usize>,
+        /// The messages that it has refused.
+        refused: HashSet<usize>,
+    }
+
+    impl Server {
+        fn new(qos: Qos, most: usize) -> Self {
+            Self {
+                pending: begun(8),
+                qos,
+                most,
+                to_server: VecDeque::new(),
+                to_sink: VecDeque::new(),
+                received: HashSet::new(),
+                found: vec![0; 8],
+                refused: HashSet::new(),
+            }
+        }
+
+        fn send(&mut self) {
+            self.to_server.extend(self.pending.next(self.qos, self.most));
+        }
+
+        /// The server takes a packet. `code` is its reason for a new message.
+        fn take(&mut self, code: u8) {
+            let answer = match self.to_server.pop_front() {
+                None => return,
+                Some(Step::Release(id)) => {
+                    let code = if self.received.remove(&id) { 0 } else { 0x92 };
+                    (AckKind::PubComp, ack(id, code))
+                }
+                Some(Step::Message(place, id, _)) => {
+                    let is_known = self.received.contains(&id);
+                    let code = if is_known { 0 } else { code };
+                    if code == 0 && !is_known {
+                        self.found[place] += 1;
+                    }
+                    if code == 0x87 {
+                        self.refused.insert(place);
+                    }
+                    match self.qos {
+                        Qos::ExactlyOnce => {
+                            if code == 0 {
+                                self.received.insert(id);
+                            }
+                            (AckKind::PubRec, ack(id, code))
+                        }
+                        _ => (AckKind::PubAck, ack(id, code)),
+                    }
+                }
+            };
+            self.to_sink.push_back(answer);
+        }
+
+        fn answer(&mut self) {
+            if let Some((kind, ack)) = self.to_sink.pop_front()
+                && let Answered::Release(id) = self.pending.answer(kind, &ack)
+            {
+                self.to_server.push_back(Step::Release(id));
+            }
+        }
+
+        fn reconnect(&mut self) {
+            self.to_server.clear();
+            self.to_sink.clear();
+            self.pending.send_again(self.qos == Qos::ExactlyOnce);
+        }
+    }
+
     proptest! {
         /// With any answers of a server, each message is done or refused once all have an answer.
         #[test]
@@ -341,6 +441,37 @@ mod tests {
                 let waiting = pending.rows.iter().filter(|row| row.is_waiting()).count();
                 prop_assert!(pending.waiting == waiting && waiting <= most);
                 prop_assert_eq!(pending.is_done(), pending.missing() == 0);
+            }
+        }
+
+        /// However connections break, the server has each message or has refused it, and one of QoS 2 once.
+        #[test]
+        fn each_arrives_over_any_connections(
+            steps in prop::collection::vec((0..6_u8, 0..5_usize), 0..120),
+            qos in prop::sample::select(vec![Qos::AtLeastOnce, Qos::ExactlyOnce]),
+            most in 1..10_usize,
+        ) {
+            let mut server = Server::new(qos, most);
+            for (step, choice) in steps {
+                match step {
+                    0 => server.send(),
+                    1 | 2 => server.take([0, 0, 0, 0x87, 0x97][choice]),
+                    3 | 4 => server.answer(),
+                    _ => server.reconnect(),
+                }
+            }
+            for _ in 0..100 {
+                server.send();
+                server.take(0);
+                server.answer();
+            }
+            prop_assert!(server.pending.is_done() && server.received.is_empty());
+            let refused: HashSet<usize> =
+                server.pending.finish().into_iter().map(|(row, _)| row as usize).collect();
+            prop_assert!(refused.is_subset(&server.refused));
+            for (place, found) in server.found.iter().enumerate() {
+                let outcomes = found + usize::from(refused.contains(&place));
+                prop_assert!(outcomes == 1 || outcomes > 1 && qos == Qos::AtLeastOnce, "{} of {}", outcomes, place);
             }
         }
     }

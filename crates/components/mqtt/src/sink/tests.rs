@@ -11,6 +11,7 @@ use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Mqtt, MqttMessage, Patience};
 
 use super::MqttSink;
+use crate::scripted::Scripted;
 
 /// Of a message: the topic and the payload.
 type Row<'a> = (&'a str, &'a str);
@@ -66,6 +67,9 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ servers: h, topic: a/# }", "`a/#` is no topic."),
         ("{ servers: h, topic: a, qos: 2 }", "With `qos: 2`, the session has a name."),
         ("{ servers: h, topic: a, client_id: '' }", "The session has no name."),
+        ("{ servers: h, topic: a, client_id: \"a\\tb\" }", "This is no name."),
+        ("{ servers: h, topic: a, response_topic: a/+ }", "`a/+` is no topic."),
+        ("{ servers: h, topic: a, max_age: 500ms }", "The protocol counts in seconds."),
         ("{ servers: h, topic: a, timeout: 0s }", "No server can confirm a message in no time."),
         (
             "{ servers: h, topic: a, protocol: mqtt3.1.1, properties: { a: b } }",
@@ -91,7 +95,7 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
         block_in_place(|| mqtt.subscribe(&session, "s/#").unwrap());
         let yaml = format!(
             "{{ servers: '{}', topic: '{{place}}', qos: {qos}, content_type: text/plain, \
-             properties: {{ From: 'x-{{place}}' }}, timeout: 5s{more} }}",
+             response_topic: 'r/{{place}}', properties: {{ From: 'x-{{place}}' }}, timeout: 5s{more} }}",
             mqtt.address()
         );
         // Nothing would tell that a message of QoS 0 is refused. mosquitto 2.0.11 ends the connection after
@@ -114,6 +118,7 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
         assert_eq!((stored[1].topic.as_str(), stored[1].qos), ("s/b/c", qos));
         assert_eq!(stored[1].properties["user-properties"]["From"], "x-s/b/c");
         assert_eq!(stored[1].properties["content-type"], "text/plain");
+        assert_eq!(stored[1].properties["response-topic"], "r/s/b/c");
     }
 }
 
@@ -179,17 +184,47 @@ async fn with_qos_2_connections_that_are_cut_lose_and_repeat_nothing() {
                 cut.cut();
             }
         });
-        let mut expected = Vec::new();
+        let (mut expected, mut failures) = (Vec::new(), 0);
         for round in 0..10 {
             let lines: Vec<String> = (0..500).map(|number| format!("{round} {number}")).collect();
-            write(&mut *sink, batch(lines.iter().map(String::as_str)), |_| {}).await;
+            write(&mut *sink, batch(lines.iter().map(String::as_str)), |_| failures += 1).await;
             expected.extend(lines);
         }
+        assert!(failures > 0, "no connection was cut while messages were sent");
         cutting.abort();
         sink.finish().await.unwrap();
         let stored = block_in_place(|| mqtt.messages("s", "t").unwrap());
         assert_eq!(payloads(&stored), expected, "{protocol}");
     }
+}
+
+/// It has other messages under the same numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_of_an_earlier_run_at_another_server_is_discarded() {
+    let servers = [Scripted::start().await, Scripted::start().await];
+    let [first, second] = servers.each_ref().map(Scripted::address);
+    let yaml = format!("{{ servers: ['{first}', '{second}'], topic: t, qos: 2, client_id: c }}");
+    let [first, second] = servers;
+    let before = tokio::spawn(async move {
+        assert!(first.accept(false).await.is_clean);
+        assert!(!first.accept(false).await.is_clean);
+    });
+    let after = tokio::spawn(async move {
+        assert!(!second.accept(true).await.is_clean);
+        assert!(second.accept(false).await.is_clean);
+        let mut peer = second.accept(false).await;
+        let message = peer.take(0x34).await;
+        let number = message.get(3..5).unwrap();
+        peer.write(&[&[0x50, 2][..], number].concat()).await.unwrap();
+        peer.take(0x62).await;
+        peer.write(&[&[0x70, 2][..], number].concat()).await.unwrap();
+        peer.take(0xe0).await;
+    });
+    let mut sink = opened(&yaml).await;
+    before.await.unwrap();
+    write(&mut *sink, batch(["x"]), |_| {}).await;
+    sink.finish().await.unwrap();
+    after.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -215,8 +250,49 @@ async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_se
         batch.settle(Outcome::Delivered);
     }
     let [(0, reason)] = &refused[..] else { panic!("{refused:?}") };
-    assert!(reason.starts_with("the server did not confirm it within 2 s (`give_up`): "), "{reason}");
+    assert!(reason.starts_with("could not be sent for 2 s (`give_up`): "), "{reason}");
     assert_eq!(payloads(&block_in_place(|| mqtt.messages("s", "t").unwrap())), ["before", "after"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_sends_without_end_and_confirms_nothing_is_given_no_more_than_the_timeout() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', topic: t, timeout: 200ms }}", server.address());
+    tokio::spawn(async move {
+        let mut peer = server.accept(false).await;
+        let answers = [0xd0_u8, 0].repeat(8192);
+        while peer.write(&answers).await.is_ok() {}
+    });
+    let mut sink = opened(&yaml).await;
+    let batch = batch(["x"]);
+    let mut rejects = Rejects::default();
+    let written = tokio::time::timeout(Duration::from_secs(60), sink.write(&batch, &mut rejects)).await;
+    let error = written.expect("the sink does not end").unwrap_err();
+    assert_eq!(error.full(), "1 messages were not confirmed within 0.2 s");
+    batch.settle(Outcome::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_qos_0_are_sent_again_after_a_call_that_was_dropped() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', topic: t, qos: 0 }}", server.address());
+    let serving = tokio::spawn(async move {
+        // The first connection stays open, and answers nothing.
+        let _first = server.accept(false).await;
+        let mut second = server.accept(false).await;
+        let message = second.take(0x30).await;
+        second.take(0xe0).await;
+        message
+    });
+    let mut sink = opened(&yaml).await;
+    let batch = batch(["x"]);
+    let mut rejects = Rejects::default();
+    let dropped = tokio::time::timeout(Duration::from_millis(300), sink.write(&batch, &mut rejects)).await;
+    assert!(dropped.is_err());
+    assert_eq!(sink.write(&batch, &mut rejects).await.unwrap(), WriteOutcome::Durable);
+    batch.settle(Outcome::Delivered);
+    sink.finish().await.unwrap();
+    assert_eq!(serving.await.unwrap(), b"\0\x01t\0x");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -44,15 +44,13 @@ impl Acknowledgements {
         &mut self,
         writer: &Writer,
         out: &SourceOutput,
-        mut news: mpsc::UnboundedReceiver<News>,
+        news: &mut mpsc::UnboundedReceiver<News>,
     ) -> Result<(), Error> {
         let (mut has_news, mut moved) = (true, Instant::now());
         loop {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
-                    Some(News::Sent(keys, settled)) => {
-                        self.settling.spawn(async move { (keys, settled.await) });
-                    }
+                    Some(News::Sent(keys, settled)) => self.wait_for(keys, settled),
                     Some(News::Due) => self.acknowledge(writer).await?,
                     None => (has_news, moved) = (false, Instant::now()),
                 },
@@ -70,6 +68,20 @@ impl Acknowledgements {
                 return Ok(());
             }
         }
+    }
+
+    /// Takes the news that are left at the end of a connection. The server sends these messages again over
+    /// the next one, and would wait for their acknowledgements for ever.
+    pub(super) fn take_rest(&mut self, news: &mut mpsc::UnboundedReceiver<News>) {
+        while let Ok(new) = news.try_recv() {
+            if let News::Sent(keys, settled) = new {
+                self.wait_for(keys, settled);
+            }
+        }
+    }
+
+    fn wait_for(&mut self, keys: Vec<u64>, settled: Settled) {
+        self.settling.spawn(async move { (keys, settled.await) });
     }
 
     /// True if the source need not wait any longer.

@@ -153,6 +153,12 @@ sinks:
                 Mistake::new("client_id", "A session has a name, so that a later run continues it.");
             mistakes.push(mistake.help("Give another one to each run, or set `qos: 0`."));
         }
+        // The protocol counts in seconds, and a session of none ends with its connection.
+        if self.is_acknowledged() && self.session_timeout.duration() < Duration::from_secs(1) {
+            let mistake =
+                Mistake::new("session_timeout", "The server would lose messages when a connection breaks.");
+            mistakes.push(mistake.help("It is at least `1s`; the default is `1d`."));
+        }
         mistakes
     }
 }

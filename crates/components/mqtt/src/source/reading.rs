@@ -19,6 +19,9 @@ use crate::wire::{self, AckKind, Packet, Publish, Qos, Remedy, SubAck, Version};
 
 /// The number of the subscription.
 const SUBSCRIPTION: u16 = 1;
+/// How long the server may send nothing while it waits for acknowledgements, before the source takes it for
+/// one that has no more.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
 /// The most messages that are sent on together, and that a server may leave without an acknowledgement.
 const MOST: usize = 4096;
 const MOST_OPEN: usize = u16::MAX as usize;
@@ -43,7 +46,11 @@ impl Topics {
     /// # Errors
     /// If there is no connection, or nothing takes the messages.
     pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut connection = self.connect().await?;
+        let mut connection = tokio::select! {
+            connection = self.connect() => connection?,
+            // A server that does not answer takes no acknowledgements either.
+            () = out.stopping() => return Ok(()),
+        };
         self.kept.deliveries.lock().begin(connection.has_session);
         let has_subscription = connection.has_session && self.is_subscribed;
         let writer = connection.writer.clone();
@@ -59,7 +66,7 @@ impl Topics {
         let _read = out.claim(self.read_bytes * 2);
         let mut positions = out.clone();
         positions.end();
-        let (tell, news) = mpsc::unbounded_channel();
+        let (tell, mut news) = mpsc::unbounded_channel();
         let deliveries = self.kept.deliveries.clone();
         let reading = Reading {
             config: &self.config,
@@ -71,8 +78,9 @@ impl Topics {
             writer: &writer,
             tell,
         };
-        let keeping = self.kept.keep(&writer, &positions, news);
+        let keeping = self.kept.keep(&writer, &positions, &mut news);
         let ended = tokio::try_join!(reading.run(&mut connection.reader, out), keeping);
+        self.kept.take_rest(&mut news);
         ended?;
         connection.close().await;
         Ok(())
@@ -112,8 +120,24 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Reads until the source is to end.
     async fn run(mut self, reader: &mut Reader, out: &mut SourceOutput) -> Result<(), Error> {
-        let (mut active, mut incoming, mut bytes) = (Instant::now(), Vec::new(), 0);
-        let mut asked = None;
+        let mut incoming = Vec::new();
+        let read = self.read(reader, &mut incoming, out).await;
+        // Also if the connection broke: with QoS 0, what has arrived does not come again.
+        self.send(incoming, out).await?;
+        read?;
+        // Some messages are settled only when the input has ended.
+        out.end();
+        Ok(())
+    }
+
+    /// As [`run`](Self::run). Leaves messages in `incoming` that were not sent on.
+    async fn read(
+        &mut self,
+        reader: &mut Reader,
+        incoming: &mut Vec<Incoming>,
+        out: &mut SourceOutput,
+    ) -> Result<(), Error> {
+        let (mut active, mut bytes, mut asked) = (Instant::now(), 0, None);
         while !out.is_stopping() {
             // Messages that have arrived leave together.
             let wait = if incoming.is_empty() { POLL } else { Duration::ZERO };
@@ -127,7 +151,7 @@ impl Reading<'_> {
                 }
                 None if incoming.is_empty() => {
                     match asked {
-                        _ if !self.is_idle(active) => {}
+                        _ if !self.is_idle(active, out) => {}
                         // The answer comes after the messages that the server has now.
                         None => asked = Some(self.writer.ask().await?),
                         Some(number) if reader.has_answered(number) => break,
@@ -137,22 +161,30 @@ impl Reading<'_> {
                 None => bytes = usize::MAX,
             }
             if bytes >= self.read_bytes || incoming.len() >= MOST {
-                self.send(std::mem::take(&mut incoming), out).await?;
+                self.send(std::mem::take(incoming), out).await?;
                 bytes = 0;
             }
         }
-        self.send(incoming, out).await?;
-        // Some messages are settled only when the input has ended.
-        out.end();
         Ok(())
     }
 
     /// True if the source is to end, if the server has nothing for it.
-    fn is_idle(&self, active: Instant) -> bool {
+    fn is_idle(&self, active: Instant, out: &SourceOutput) -> bool {
         let Some(idle) = self.config.end_after_idle else { return false };
-        // A server that waits for acknowledgements may have more. With MQTT 3.1.1, it alone knows how many.
-        let most = if self.writer.version == Version::V5 { self.receive_maximum } else { 1 };
-        *self.is_subscribed && active.elapsed() >= idle.duration() && self.deliveries.lock().open() < most
+        if !*self.is_subscribed || active.elapsed() < idle.duration() {
+            return false;
+        }
+        let open = self.deliveries.lock().open();
+        if open == 0 {
+            return true;
+        }
+        // A server that waits for acknowledgements may have more. Some messages are settled after a
+        // checkpoint, and others only when the input has ended.
+        out.save_soon();
+        // It may leave fewer messages without one than it is allowed. With MQTT 3.1.1, it alone knows how
+        // many.
+        let is_full = self.writer.version == Version::V3 || open >= self.receive_maximum;
+        !is_full && active.elapsed() >= UNACKNOWLEDGED
     }
 
     /// Takes a packet. Returns a message that is to be sent on.
@@ -181,7 +213,7 @@ impl Reading<'_> {
         if deliveries.open() >= MOST_OPEN {
             return Err(Error::temporary("the server sends more messages than it has numbers for"));
         }
-        match deliveries.arrive(message.id, message.qos, message.is_duplicate) {
+        match deliveries.arrive(&message) {
             Arrival::New(key) => return Ok(Some(Incoming { message, key: Some(key) })),
             Arrival::OnItsWay => {}
             Arrival::Settled => self.tell(News::Due),
@@ -191,6 +223,9 @@ impl Reading<'_> {
 
     /// Takes the answer to the subscription.
     fn subscribed(&mut self, answer: &SubAck) -> Result<(), Error> {
+        if answer.reasons().count() != self.config.topics.len() {
+            return Err(Error::temporary("the server has not answered for each of the topics"));
+        }
         for (filter, reason) in self.config.topics.iter().zip(answer.reasons()) {
             let refused = format!("the server refuses the subscription to `{filter}`");
             match reason.remedy() {

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, rows};
@@ -10,6 +11,8 @@ use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Mqtt, Patience};
 
 use super::MqttSource;
+use crate::scripted::{Scripted, message};
+use crate::wire::Qos;
 
 /// A source that is run again after a temporary error, as the engine does.
 struct Again(Box<dyn Source>);
@@ -62,6 +65,10 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ servers: h, topics: 'a/#/b', client_id: c }", "`a/#/b` is no topic."),
         ("{ servers: h, topics: a }", "A session has a name, so that a later run continues it."),
         ("{ servers: h, topics: a, client_id: c, fields: [key] }", "A message has no `key`."),
+        (
+            "{ servers: h, topics: a, client_id: c, session_timeout: 500ms }",
+            "The server would lose messages when a connection breaks.",
+        ),
         (
             "{ servers: h, topics: a, client_id: c, protocol: mqtt3.1.1, fields: [property.x] }",
             "A message has no `property.x`.",
@@ -243,4 +250,102 @@ async fn messages_of_qos_0_are_read_while_the_source_runs() {
     }
     source.stop.request();
     assert!(source.finish().await.result.is_none());
+}
+
+/// Messages of a server, as the bytes of a connection.
+fn arriving(count: u16, qos: Qos, is_duplicate: bool) -> Vec<u8> {
+    (1..=count).flat_map(|id| message(id, qos, is_duplicate)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_on_as_a_connection_ended_is_acknowledged_over_the_next_one() {
+    // More than are sent on together: the end of the connection is read before anything is waited for.
+    const COUNT: u16 = 5000;
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', topics: t, client_id: c }}", server.address());
+    let (tell, resumed) = oneshot::channel();
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_subscriber(false, Qos::AtLeastOnce).await;
+        peer.write(&arriving(COUNT, Qos::AtLeastOnce, false)).await.unwrap();
+        drop(peer);
+        let mut peer = server.accept_subscriber(true, Qos::AtLeastOnce).await;
+        peer.write(&arriving(COUNT, Qos::AtLeastOnce, true)).await.unwrap();
+        tell.send(()).unwrap();
+        for id in 1..=COUNT {
+            assert_eq!(peer.take(0x40).await, id.to_be_bytes());
+        }
+    });
+    let source = start(&yaml, 1 << 16);
+    let (mut found, mut open) = (Vec::new(), Vec::new());
+    while found.len() < usize::from(COUNT) {
+        let batch = take(&source, Duration::from_secs(60)).await.unwrap();
+        found.extend(numbers(&batch));
+        open.push(batch);
+    }
+    resumed.await.unwrap();
+    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    let served = tokio::time::timeout(Duration::from_secs(60), serving).await;
+    served.expect("acknowledgements are missing").unwrap();
+    source.stop.request();
+    assert!(source.finish().await.main.is_empty());
+    assert_eq!(found, (1..=u32::from(COUNT)).collect::<Vec<u32>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_qos_0_that_came_before_the_end_of_a_connection_are_sent_on() {
+    // They are still being read when the connection has ended.
+    const COUNT: u16 = 3000;
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', topics: t, qos: 0 }}", server.address());
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_subscriber(false, Qos::AtMostOnce).await;
+        peer.write(&arriving(COUNT, Qos::AtMostOnce, false)).await.unwrap();
+    });
+    let source = start(&yaml, 1 << 16);
+    let mut found = Vec::new();
+    while found.len() < usize::from(COUNT) {
+        let batch = take(&source, Duration::from_secs(60)).await.unwrap();
+        found.extend(numbers(&batch));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(found, (1..=u32::from(COUNT)).collect::<Vec<u32>>());
+    serving.await.unwrap();
+    source.stop.request();
+    assert!(source.finish().await.main.is_empty());
+}
+
+/// A server may leave fewer messages without an acknowledgement than it is allowed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_may_end_waits_for_a_server_that_waits_for_acknowledgements() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', topics: t, client_id: c, end_after_idle: 1ms }}", server.address());
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_subscriber(false, Qos::AtLeastOnce).await;
+        for id in [1, 2] {
+            peer.write(&message(id, Qos::AtLeastOnce, false)).await.unwrap();
+            assert_eq!(peer.take(0x40).await, id.to_be_bytes());
+        }
+        peer.take(0xe0).await;
+    });
+    let source = start(&yaml, 1 << 16);
+    for id in [1, 2] {
+        let batch = take(&source, Duration::from_secs(60)).await.unwrap();
+        assert_eq!(numbers(&batch), [id]);
+        // Long enough for a source that does not wait.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        batch.settle(Outcome::Delivered);
+    }
+    let sent = source.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+    serving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_waits_for_a_server_which_does_not_answer_can_be_stopped() {
+    // Its system accepts connections, and it does not.
+    let server = Scripted::start().await;
+    let source = start(&format!("{{ servers: '{}', topics: t, client_id: c }}", server.address()), 1 << 16);
+    source.stop.request();
+    let sent = source.finish().await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
 }

@@ -27,6 +27,8 @@ pub(crate) enum Remedy {
 impl Reason {
     /// All went well.
     pub(crate) const SUCCESS: u8 = 0x00;
+    pub(crate) const UNSPECIFIED: u8 = 0x80;
+    pub(crate) const IMPLEMENTATION: u8 = 0x83;
     pub(crate) const UNSUPPORTED_VERSION: u8 = 0x84;
     pub(crate) const TAKEN_OVER: u8 = 0x8e;
     pub(crate) const PACKET_ID_UNKNOWN: u8 = 0x92;
@@ -51,7 +53,9 @@ impl Reason {
             | 0x8f
             | 0x90
             | 0x95
-            | 0x99..=0x9e
+            | 0x99..=0x9b
+            | 0x9d
+            | 0x9e
             | 0xa1
             | 0xa2 => Remedy::Change,
             _ => Remedy::Retry,

@@ -135,6 +135,9 @@ fn a_reason_says_what_can_be_done() {
         (0x88, Remedy::Retry),
         (0x8b, Remedy::Retry),
         (0x97, Remedy::Wait),
+        // For some time only. Where the server has moved for good, the options are to be changed.
+        (0x9c, Remedy::Retry),
+        (0x9d, Remedy::Change),
         (0xff, Remedy::Retry),
     ] {
         assert_eq!(Reason::new(code).remedy(), expected, "{code:#x}");
