@@ -227,6 +227,11 @@ fn requests_in_json_are_those_in_the_binary_form() {
         assert!(error.starts_with(reason), "{error}");
     }
     assert!(of("[]").unwrap_err().starts_with("is not valid: invalid type: sequence, expected an object"));
+    let text = format!("\"{}\"", "é".repeat(4000));
+    assert!(of(&text).unwrap_err().len() < 2000);
+    let bytes = |text: &str| record(&format!(r#""body":{{"bytesValue":"{text}"}}"#));
+    assert_eq!(bytes("-_8"), bytes("+/8="));
+    assert!(bytes("-_8").is_ok());
     assert!(of("{} x").unwrap_err().starts_with("is not valid: trailing characters"));
 }
 

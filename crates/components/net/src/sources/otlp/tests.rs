@@ -5,9 +5,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::{Client as HttpClient, RequestBuilder};
 use thalweg_engine::testing::{messages, options, payloads, rows};
 use thalweg_record::{Batch, Outcome};
+use tokio::io::AsyncWriteExt;
 
 use super::*;
-use crate::net::testing::{Server as Running, within};
+use crate::net::testing::{Server as Running, rest, within};
 use crate::tls::TlsClient;
 
 const LOGS: &[u8] = include_bytes!("../../../../../codec/src/otlp/samples/logs.bin");
@@ -193,6 +194,16 @@ async fn what_is_no_request_is_refused_with_the_reason() {
     }
     // A request without records is answered at once.
     assert_eq!(within(binary(&server, "/v1/logs", b"").send()).await.unwrap().status().as_u16(), 200);
+    assert!(server.stop().await.main.is_empty());
+}
+
+#[tokio::test]
+async fn a_sender_that_stalls_may_send_its_request_again() {
+    let server = start("{ http: '127.0.0.1:0', read_timeout: 50ms }").await;
+    let mut stalled = server.connect().await;
+    let head = "POST /v1/logs HTTP/1.1\r\nhost: h\r\ncontent-type: application/x-protobuf\r\n";
+    stalled.write_all(format!("{head}content-length: 10\r\n\r\nhalf").as_bytes()).await.unwrap();
+    assert!(rest(&mut stalled).await.starts_with("HTTP/1.1 503 "));
     assert!(server.stop().await.main.is_empty());
 }
 
