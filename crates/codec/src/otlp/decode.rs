@@ -3,7 +3,8 @@
 //! A request is a tree: resources, scopes, records, and for metrics their points below a metric. The reader
 //! walks it once and remembers one place on each level, so what it holds does not grow with the request. A
 //! batch ends after a number of rows or a size of JSON: a record of two bytes takes as much memory in columns
-//! as any other.
+//! as any other. It also ends after a size of the values that its rows share: a sink that writes each row by
+//! itself writes them as often as there are rows.
 //!
 //! A request that is not valid is an error as a whole. A record that is valid but has a value without a place
 //! in its column is rejected by itself.
@@ -17,9 +18,9 @@ use arrow_select::take::take;
 use thalweg_record::{Budget, ViewBuilder};
 
 use super::Signal;
-use super::fill::{Filling, named};
+use super::fill::{Filling, Level, named};
 use super::plan::Plan;
-use super::schema::{METRIC_NAME, SPAN_NAME};
+use super::schema::SPAN_NAME;
 use super::walk::{Walk, Written};
 use crate::protobuf::fault::Fault;
 
@@ -34,6 +35,10 @@ const FEWEST: usize = 16;
 
 /// The size of the JSON after which a batch is complete with enough memory, in bytes.
 const PIECE: usize = 4 << 20;
+
+/// A batch is complete when its rows share this many times the size of its JSON. A value counts once for each
+/// row that has it.
+const SHARED: usize = 4;
 
 /// The records of a part of a request.
 #[derive(Debug)]
@@ -92,21 +97,12 @@ impl Decoder {
     /// Returns at most this number of records at once, if there is a number.
     #[must_use]
     pub fn of_rows(mut self, most: Option<usize>) -> Self {
-        self.most_rows = most.map_or(self.most_rows, |most| self.most_rows.min(most.max(1)));
-        self
-    }
-
-    /// Reads the request to its end without keeping anything. Returns the number of records.
-    ///
-    /// # Errors
-    /// The reason why the request is not valid.
-    pub fn check(mut self) -> Result<usize, String> {
-        let mut count = 0;
-        while let Some(decoded) = self.part()? {
-            let rejected = decoded.rejected.map_or(0, |(_, reasons)| reasons.len());
-            count += decoded.records.fields.num_rows() + rejected;
+        if let Some(most) = most {
+            self.most_rows = self.most_rows.min(most.max(1));
+            // The sender does not know that batches are smaller here.
+            self.filling.repeats_groups_without_limit();
         }
-        Ok(count)
+        self
     }
 
     /// True if all records were returned.
@@ -124,7 +120,10 @@ impl Decoder {
         self.filling.begin(self.plan, &buffer);
         self.walk.mark(Written::Before);
         let mut payload = ViewBuilder::over(std::slice::from_ref(&buffer), 64);
-        while payload.len() < self.most_rows && self.filling.written < self.most_json {
+        while payload.len() < self.most_rows
+            && self.filling.written < self.most_json
+            && self.filling.shared < SHARED * self.most_json
+        {
             let place = self.walk.next(self.plan, bytes);
             let row = match place.map_err(|fault| format!("is not valid: {fault}"))? {
                 Some(row) => row,
@@ -158,23 +157,24 @@ impl Decoder {
         if let (Some(metrics), Some(metric)) = (&plan.metrics, &walk.metric) {
             filling.point(metrics, metric, bytes, record)?;
         }
-        for (mapped, url, group) in [
-            (&plan.scope, plan.scope_schema_url, &walk.scope),
-            (&plan.resource, plan.resource_schema_url, &walk.resource),
+        for (level, mapped, url, group) in [
+            (Level::Scope, &plan.scope, plan.scope_schema_url, &walk.scope),
+            (Level::Resource, &plan.resource, plan.resource_schema_url, &walk.resource),
         ] {
             if let Some(group) = group {
-                filling.group(mapped, url, group, bytes)?;
+                filling.group(level, (mapped, url), group, bytes)?;
             }
         }
         filling.constant(plan.signal, signal.name());
         walk.mark(Written::Now);
-        filling.fill_rest();
+        filling.end_row();
         match signal {
             Signal::Logs => filling.body(record, payload),
             Signal::Traces => named(record, SPAN_NAME, payload),
             Signal::Metrics => {
-                let metric = walk.metric.as_ref().map(|metric| metric.group.whole.clone());
-                named(bytes.get(metric.unwrap_or_default()).unwrap_or_default(), METRIC_NAME, payload)
+                let name = walk.metric.as_ref().map(|metric| metric.name.clone());
+                payload.push(bytes.get(name.unwrap_or_default()).unwrap_or_default());
+                Ok(())
             }
         }
     }

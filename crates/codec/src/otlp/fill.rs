@@ -11,10 +11,27 @@ use super::columns::Column;
 use super::decode::{Decoded, Records};
 use super::plan::{Mapped, Metrics, Plan, Target};
 use super::schema::{BODY, EVENT_NAME, Field, Kind, Label, any};
-use super::to_json::{JsonWriter, accept, bits, integer, last_value, message, text, write_hex};
+use super::to_json::{
+    JsonWriter, MOST_FIELDS, accept, bits, integer, last_value, message, text, too_many_fields, write_hex,
+};
 use super::walk::{Group, MetricGroup, Written, find};
 use crate::protobuf::fault::Fault;
 use crate::protobuf::wire::{Raw, Reader};
+
+/// How much of a request may be read and written again, in bytes. Each batch has the values of its groups, so
+/// those of a large group are written as often as there are batches. Usual groups have a few thousand bytes.
+const REPEATED: usize = 64 << 20;
+
+/// The cost of reading a field, in bytes.
+const FIELD: usize = 16;
+
+/// The groups of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Level {
+    Scope,
+    Resource,
+    Metric,
+}
 
 /// The columns that are being filled, and memory that is reused.
 #[derive(Debug, Default)]
@@ -31,23 +48,38 @@ pub(super) struct Filling {
     pub(super) before: usize,
     /// The maximum size of the JSON of a record.
     limit: usize,
+    /// The number of fields that were read.
+    read: usize,
+    /// The sizes of the values of the current groups, by their levels.
+    sizes: [usize; 3],
+    /// The size of the values of groups in the batch, counted in each row.
+    pub(super) shared: usize,
+    /// The cost of the values of groups that earlier batches had, and its maximum.
+    repeated: usize,
+    most_repeated: usize,
 }
 
 impl Filling {
     /// Fills columns with records whose JSON has at most this size.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit, most_repeated: REPEATED, ..Self::default() }
+    }
+
+    /// Writes the values of groups in any number of batches.
+    pub(super) fn repeats_groups_without_limit(&mut self) {
+        self.most_repeated = usize::MAX;
     }
 
     pub(super) fn begin(&mut self, plan: &Plan, base: &Buffer) {
         self.columns.clear();
         self.columns.extend(plan.schema.fields().iter().map(|field| Column::new(field, base, 64)));
-        (self.written, self.before) = (0, 0);
+        (self.written, self.before, self.shared) = (0, 0, 0);
         self.events.clear();
     }
 
-    /// Appends NULL to the columns that the record had no value for.
-    pub(super) fn fill_rest(&mut self) {
+    /// Ends the row: appends NULL to the columns that the record had no value for.
+    pub(super) fn end_row(&mut self) {
+        self.shared += self.sizes.iter().sum::<usize>();
         let rows = self.row + 1;
         for column in &mut self.columns {
             if column.len() < rows {
@@ -70,8 +102,8 @@ impl Filling {
     /// Appends what a group has in common.
     pub(super) fn group(
         &mut self,
-        mapped: &Mapped,
-        url: usize,
+        level: Level,
+        (mapped, url): (&Mapped, usize),
         group: &Group,
         bytes: &[u8],
     ) -> Result<(), Fault> {
@@ -82,7 +114,9 @@ impl Filling {
             }
             return Ok(());
         }
-        self.of_group(mapped, bytes.get(group.head.clone()).unwrap_or_default(), group.written)?;
+        let head = bytes.get(group.head.clone()).unwrap_or_default();
+        let size = head.len() + group.schema_url.len();
+        self.of_group(level, &[(mapped, head)], size, group.written)?;
         let url_bytes = bytes.get(group.schema_url.clone()).unwrap_or_default();
         let text = std::str::from_utf8(url_bytes)
             .map_err(|_| Fault::new(crate::not_utf8(url_bytes)).within("schema_url"))?;
@@ -96,13 +130,30 @@ impl Filling {
         Ok(())
     }
 
-    /// Appends the values of a message of a group. Values that an earlier batch had do not make this one
-    /// shorter: large ones would leave a row in each.
-    fn of_group(&mut self, mapped: &Mapped, bytes: &[u8], written: Written) -> Result<(), Fault> {
-        let before = self.written;
-        self.fill(mapped, bytes)?;
+    /// Appends the values of the messages of a group, which has this size. Values that an earlier batch had
+    /// do not count as JSON of this one: large ones would leave a row in each.
+    fn of_group(
+        &mut self,
+        level: Level,
+        messages: &[(&Mapped, &[u8])],
+        size: usize,
+        written: Written,
+    ) -> Result<(), Fault> {
+        let (before, read) = (self.written, self.read);
+        for (mapped, bytes) in messages {
+            self.fill(mapped, bytes)?;
+        }
+        let json = self.written - before;
+        self.sizes[level as usize] = size + json;
         if written == Written::Before {
             self.written = before;
+            self.repeated += json + FIELD * (self.read - read);
+            if self.repeated > self.most_repeated {
+                return Err(Fault::new(
+                    "has a resource, scope or metric that is too large for this number of records: send fewer \
+                     of them in a request",
+                ));
+            }
         }
         Ok(())
     }
@@ -117,13 +168,17 @@ impl Filling {
     ) -> Result<(), Fault> {
         let Some(kind) = metrics.kinds.get(metric.kind) else { return Ok(()) };
         self.fill(&kind.point, point)?;
-        let Group { whole, written, .. } = &metric.group;
+        let Group { whole, head, written, .. } = &metric.group;
         if *written == Written::Now {
             self.again(&metrics.metric);
             self.again(&kind.data);
         } else {
-            self.of_group(&metrics.metric, bytes.get(whole.clone()).unwrap_or_default(), *written)?;
-            self.of_group(&kind.data, &metric.settings, *written)?;
+            let messages = [
+                (&metrics.metric, bytes.get(whole.clone()).unwrap_or_default()),
+                (&kind.data, metric.settings.as_slice()),
+            ];
+            let size = whole.len() - head.len() + metric.settings.len();
+            self.of_group(Level::Metric, &messages, size, *written)?;
         }
         self.constant(metrics.kind, kind.name);
         Ok(())
@@ -151,6 +206,7 @@ impl Filling {
         let mut reader = Reader::new(bytes);
         let mut expected = 0;
         while let Some((number, raw)) = reader.field()? {
+            self.read += 1;
             let Some(index) = mapped.message.index_of(number, expected) else { continue };
             let (Some(field), Some(target)) = (fields.get(index), mapped.targets.get(index)) else {
                 continue;
@@ -161,6 +217,9 @@ impl Filling {
             }
             let is_single = field.label != Label::List && field.kind != Kind::Attributes;
             expected = if is_single { index + 1 } else { index };
+            if self.events.len() - start >= MOST_FIELDS {
+                return Err(too_many_fields());
+            }
             self.events.push((index, raw));
         }
         let found = self.events.get_mut(start..).unwrap_or_default();

@@ -10,6 +10,7 @@
 use std::fmt;
 
 use base64::Engine as _;
+use base64::alphabet::{self, Alphabet};
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD};
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -20,11 +21,13 @@ use super::write::{begin, bits, bytes_field, bytes_if_any, end, is_packed, numbe
 use super::write::{double_field, varint_field};
 use crate::columns::shortened;
 
-/// Base64 with or without padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
+/// Base64 in both alphabets that the JSON of Protocol Buffers has, with or without padding.
+static BASE64: [GeneralPurpose; 2] = [base64_of(&alphabet::STANDARD), base64_of(&alphabet::URL_SAFE)];
+
+const fn base64_of(alphabet: &Alphabet) -> GeneralPurpose {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    GeneralPurpose::new(alphabet, config)
+}
 
 /// The form of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,9 +237,9 @@ impl<'de> Visitor<'de> for Member<'_> {
                 bytes_if_any(field.number, text.as_bytes(), self.out);
             }
             Kind::Text => bytes_field(field.number, text.as_bytes(), self.out),
-            Kind::Bytes => match BASE64.decode(text) {
-                Ok(bytes) => bytes_field(field.number, &bytes, self.out),
-                Err(_) => return Err(misfit(field, "what is not Base64")),
+            Kind::Bytes => match BASE64.iter().find_map(|base64| base64.decode(text).ok()) {
+                Some(bytes) => bytes_field(field.number, &bytes, self.out),
+                None => return Err(misfit(field, "what is not Base64")),
             },
             // Of a record, the reader of the binary form checks the length.
             Kind::Id(_) => {

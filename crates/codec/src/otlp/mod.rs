@@ -91,6 +91,9 @@ impl Signal {
     }
 }
 
+/// How many bytes of the reason why JSON is no request are kept: a text in place of a request is in it.
+const REASON: usize = 1 << 10;
+
 /// Returns a request in JSON in its binary form, which has at most four times as many bytes.
 ///
 /// # Errors
@@ -101,5 +104,8 @@ pub fn request_of_json(signal: Signal, json: &[u8]) -> Result<Vec<u8>, String> {
         Signal::Metrics => &schema::METRICS,
         Signal::Traces => &schema::TRACES,
     };
-    from_json::message(about, json).map_err(|reason| format!("is not valid: {reason}"))
+    from_json::message(about, json).map_err(|mut reason| {
+        reason.truncate(reason.floor_char_boundary(REASON));
+        format!("is not valid: {reason}")
+    })
 }

@@ -36,7 +36,20 @@ fn as_batch(records: Records) -> Batch {
 }
 
 fn wrong(signal: Signal, request: &[u8]) -> String {
-    decoder(signal, request).check().unwrap_err()
+    let mut decoder = decoder(signal, request);
+    loop {
+        match decoder.part() {
+            Ok(part) => assert!(part.is_some(), "the request is valid"),
+            Err(reason) => return reason,
+        }
+    }
+}
+
+/// Returns a message with these fields.
+fn fields(fields: &[(u32, &[u8])]) -> Vec<u8> {
+    let mut message = Vec::new();
+    fields.iter().for_each(|(number, bytes)| write::bytes_field(*number, bytes, &mut message));
+    message
 }
 
 /// Encodes all messages of a batch as one request.
@@ -214,6 +227,11 @@ fn requests_in_json_are_those_in_the_binary_form() {
         assert!(error.starts_with(reason), "{error}");
     }
     assert!(of("[]").unwrap_err().starts_with("is not valid: invalid type: sequence, expected an object"));
+    let text = format!("\"{}\"", "é".repeat(4000));
+    assert!(of(&text).unwrap_err().len() < 2000);
+    let bytes = |text: &str| record(&format!(r#""body":{{"bytesValue":"{text}"}}"#));
+    assert_eq!(bytes("-_8"), bytes("+/8="));
+    assert!(bytes("-_8").is_ok());
     assert!(of("{} x").unwrap_err().starts_with("is not valid: trailing characters"));
 }
 
@@ -289,6 +307,72 @@ fn many_records_come_in_parts_that_have_their_groups() {
     }
     assert_eq!(rows, 5000);
     assert!(parts > 1);
+}
+
+/// Returns a request with this resource and scope, whose records are these.
+fn in_groups(resource: &[u8], records: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut scope = Vec::new();
+    records.for_each(|record| write::bytes_field(schema::INNER, &record, &mut scope));
+    let resource = fields(&[(schema::HEAD, resource), (schema::INNER, &scope)]);
+    fields(&[(schema::GROUPS, &resource)])
+}
+
+/// An attribute of a mebibyte, in the field 1 of a resource.
+fn large_attribute() -> Vec<u8> {
+    let text = fields(&[(schema::any::TEXT, "x".repeat(1 << 20).as_bytes())]);
+    fields(&[(1, &fields(&[(schema::KEY, b"a"), (schema::VALUE, &text)]))])
+}
+
+#[test]
+fn a_batch_ends_when_its_rows_share_much() {
+    let request = in_groups(&large_attribute(), std::iter::repeat_n(Vec::new(), 20));
+    let mut decoder = decoder(Signal::Logs, &request);
+    let parts = std::iter::from_fn(|| decoder.part().unwrap());
+    let rows: Vec<usize> = parts.map(|part| part.records.payload.len()).collect();
+    // Two mebibytes in each row: the attribute in the request, and its JSON.
+    assert_eq!(rows, [8, 8, 4]);
+}
+
+#[test]
+fn a_large_resource_of_many_records_is_refused() {
+    let request = in_groups(&large_attribute(), std::iter::repeat_n(Vec::new(), 600));
+    let reason = wrong(Signal::Logs, &request);
+    let expected = "is not valid: in its record 512 (from 0), it has a resource, scope or metric that is too \
+                    large for this number of records: send fewer of them in a request";
+    assert_eq!(reason, expected);
+    // Batches that are smaller than usual do not count.
+    let request = in_groups(&large_attribute(), std::iter::repeat_n(Vec::new(), 66));
+    let mut decoder = decoder(Signal::Logs, &request).of_rows(Some(1));
+    assert_eq!(std::iter::from_fn(|| decoder.part().unwrap()).count(), 66);
+}
+
+#[test]
+fn fields_that_are_not_known_are_read_once_for_all_points_of_a_metric() {
+    const COUNT: usize = 50_000;
+    let points: Vec<u8> = (0..COUNT).flat_map(|_| fields(&[(schema::POINTS, b"")])).collect();
+    // To read these for each point would take minutes.
+    let unknown: Vec<u8> = (0..COUNT / 3).flat_map(|_| fields(&[(15, b"")])).collect();
+    let metric = [fields(&[(1, b"total"), (5, &points)]), unknown].concat();
+    let request = in_groups(b"", std::iter::once(metric));
+    let mut decoder = decoder(Signal::Metrics, &request);
+    let parts = std::iter::from_fn(|| decoder.part().unwrap());
+    let names: usize = parts
+        .map(|part| part.records.payload.iter().flatten().filter(|name| *name == b"total").count())
+        .sum();
+    assert_eq!(names, COUNT);
+}
+
+#[test]
+fn a_message_has_a_limit_of_fields() {
+    let many: Vec<u8> = (0..=to_json::MOST_FIELDS).flat_map(|_| fields(&[(6, b"")])).collect();
+    let reason = wrong(Signal::Logs, &in_groups(b"", std::iter::once(many)));
+    assert_eq!(reason, "is not valid: in its record 0 (from 0), it has more than 65536 fields");
+    let many: Vec<u8> = (0..=to_json::MOST_FIELDS).flat_map(|_| fields(&[(3, b"")])).collect();
+    let reason = wrong(Signal::Traces, &in_groups(b"", std::iter::once(fields(&[(11, &many)]))));
+    assert_eq!(
+        reason,
+        "is not valid: in its record 0 (from 0), the field `events` has more than 65536 fields"
+    );
 }
 
 #[test]

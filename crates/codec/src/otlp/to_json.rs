@@ -21,6 +21,10 @@ pub(super) const BYTES_VALUE: &str = "bytesValue";
 /// The member of an object that stands for a number that is not finite.
 pub(super) const DOUBLE_VALUE: &str = "doubleValue";
 
+/// The most fields of a message. Their places are in memory outside the budget, and take a dozen times the
+/// bytes of the shortest ones.
+pub(super) const MOST_FIELDS: usize = 1 << 16;
+
 /// Writes JSON up to a size.
 pub(super) struct JsonWriter<'o> {
     pub(super) out: &'o mut Vec<u8>,
@@ -132,6 +136,9 @@ impl JsonWriter<'_> {
             while let Some((number, raw)) = reader.field()? {
                 if number == field.number {
                     accept(field, raw)?;
+                    if found.len() >= MOST_FIELDS {
+                        return Err(too_many_fields());
+                    }
                     found.push(raw);
                 }
             }
@@ -283,6 +290,11 @@ pub(super) fn accept(field: &Field, raw: Raw) -> Result<(), Fault> {
         Raw::Group { .. } => false,
     };
     if is_right { Ok(()) } else { Err(misfit(raw).within(field.name)) }
+}
+
+#[cold]
+pub(super) fn too_many_fields() -> Fault {
+    Fault::new(format!("has more than {MOST_FIELDS} fields"))
 }
 
 #[cold]

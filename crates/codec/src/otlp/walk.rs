@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::plan::{Metrics, Plan};
-use super::schema::{GROUPS, HEAD, INNER, POINTS, SCHEMA_URL, SETTINGS};
+use super::schema::{GROUPS, HEAD, INNER, METRIC_NAME, POINTS, SCHEMA_URL, SETTINGS};
 use super::to_json::{bits, misfit};
 use super::write::varint_field;
 use crate::protobuf::fault::Fault;
@@ -91,6 +91,8 @@ impl Group {
 #[derive(Debug)]
 pub(super) struct MetricGroup {
     pub(super) group: Group,
+    /// The place of the name, which is the payload of each point.
+    pub(super) name: Range<usize>,
     pub(super) kind: usize,
     /// The fields of the data without its points. There may be millions of points, and the fields are read
     /// again for each batch.
@@ -154,10 +156,12 @@ impl Walk {
 
 /// Enters a metric. None if it has no data.
 fn entered(metrics: &Metrics, bytes: &[u8], whole: Range<usize>) -> Result<Option<MetricGroup>, Fault> {
-    let mut last = None;
+    let (mut last, mut name) = (None, 0..0);
     let mut reader = Reader::new(bytes.get(whole.clone()).unwrap_or_default());
     while let Some((number, raw)) = reader.field()? {
-        if let Some(kind) = metrics.kinds.iter().position(|kind| kind.number == number) {
+        if number == METRIC_NAME && matches!(raw, Raw::Bytes { .. }) {
+            name = shifted(raw, whole.start)?;
+        } else if let Some(kind) = metrics.kinds.iter().position(|kind| kind.number == number) {
             last = Some((kind, shifted(raw, whole.start)?));
         }
     }
@@ -165,7 +169,7 @@ fn entered(metrics: &Metrics, bytes: &[u8], whole: Range<usize>) -> Result<Optio
     let settings = settings(bytes, data.clone())?;
     let rest = Rest { at: data.start, end: data.end };
     let group = Group { whole, head: data, schema_url: 0..0, rest, written: Written::Never };
-    Ok(Some(MetricGroup { group, kind, settings }))
+    Ok(Some(MetricGroup { group, name, kind, settings }))
 }
 
 /// Returns the last fields of the data of a metric that are not points.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::{Array, BinaryViewArray};
 use arrow_buffer::Buffer;
-use thalweg_codec::otlp::{Decoder, Encoder, Records, Signal, request, request_of_json};
+use thalweg_codec::otlp::{Decoded, Decoder, Encoder, Records, Signal, request, request_of_json};
 use thalweg_engine::testing::batch;
 use thalweg_record::{Batch, Budget};
 
@@ -59,25 +59,27 @@ fn as_batch(Records { payload, fields }: Records) -> Batch {
     batch.expect("a payload for each row")
 }
 
-/// Reads a request as a whole and in parts, and checks that its records return.
+/// Reads a request, and checks that its records return. It has as many with smaller batches, which a source
+/// sends after it has checked the request with larger ones.
 fn check(signal: Signal, request: &[u8]) {
-    let whole = decoder(signal, request).check();
-    let mut decoder = self::decoder(signal, request);
-    let mut count = 0;
-    loop {
-        match decoder.part() {
-            Ok(Some(part)) => {
-                if let Some((records, reasons)) = &part.rejected {
-                    assert_eq!(records.payload.len(), reasons.len());
-                    count += reasons.len();
-                }
-                count += part.records.payload.len();
-                returns(signal, &as_batch(part.records));
-            }
-            Ok(None) => break assert_eq!(whole, Ok(count)),
-            Err(reason) => break assert_eq!(whole, Err(reason)),
+    let whole = count(decoder(signal, request), |part| {
+        if let Some((records, reasons)) = &part.rejected {
+            assert_eq!(records.payload.len(), reasons.len());
         }
+        returns(signal, &as_batch(part.records));
+    });
+    let again = count(decoder(signal, request).of_rows(Some(100)), |_| ());
+    assert_eq!(whole, again);
+}
+
+/// Returns the number of records of a request.
+fn count(mut decoder: Decoder, mut see: impl FnMut(Decoded)) -> Result<usize, String> {
+    let mut count = 0;
+    while let Some(part) = decoder.part()? {
+        count += part.records.payload.len() + part.rejected.as_ref().map_or(0, |(_, reasons)| reasons.len());
+        see(part);
     }
+    Ok(count)
 }
 
 /// Checks that records are the same after they were sent and received.

@@ -13,6 +13,7 @@ use thalweg_codec::decompress::{Decoder, Format as Compression};
 use thalweg_config::ByteSize;
 use thalweg_engine::SourceOutput;
 use thalweg_record::{Incomplete, Lease, size_text};
+use tokio::time::Instant;
 
 use super::{ArrivingBody, Refusal};
 
@@ -58,8 +59,8 @@ pub struct Bodies {
     pub most: ByteSize,
     /// How long a body may take to arrive.
     pub read_timeout: Duration,
-    /// How long a request waits for memory before it is refused with 429. None if only `read_timeout` ends
-    /// the wait.
+    /// How long a request waits for memory, in all, before it is refused with 429. None if only
+    /// `read_timeout` ends the wait.
     pub memory_timeout: Option<Duration>,
 }
 
@@ -83,7 +84,7 @@ impl Bodies {
         }
         let part = out.share().begin_message();
         let read = async {
-            let mut growing = Growing::begin(&part, out, 0, self.memory_timeout).await?;
+            let mut growing = Growing::begin(&part, out, 0, Patience(self.memory_timeout)).await?;
             self.fill(body, self.most_read(wrapping), &mut growing).await?;
             self.unwrapped(growing, wrapping).await
         };
@@ -152,11 +153,11 @@ impl Bodies {
         from: usize,
         compression: Compression,
     ) -> Result<Growing<'b>, Refusal> {
-        let Growing { part, out, limit, .. } = *body;
+        let Growing { part, out, patience, .. } = *body;
         let memory = out.share().budget().limit();
         let compressed = body.memory.get(from..).unwrap_or_default();
         let mut decoder = Decoder::new(compression, Cursor::new(compressed)).within(memory);
-        let mut decoded = Growing::begin(part, out, body.lease.bytes(), limit).await?;
+        let mut decoded = Growing::begin(part, out, body.lease.bytes(), patience).await?;
         loop {
             decoded.reserve(STEP).await?;
             let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded.memory);
@@ -204,8 +205,7 @@ struct Growing<'b> {
     lease: Lease,
     /// The other memory that the request holds, in bytes.
     beside: usize,
-    /// How long to wait for memory.
-    limit: Option<Duration>,
+    patience: Patience,
 }
 
 impl<'b> Growing<'b> {
@@ -213,12 +213,12 @@ impl<'b> Growing<'b> {
         part: &'b Incomplete,
         out: &'b SourceOutput,
         beside: usize,
-        limit: Option<Duration>,
+        mut patience: Patience,
     ) -> Result<Self, Refusal> {
         if_attainable(out, beside, STEP)?;
-        let lease = reserved(part, out, STEP, limit).await?;
+        let lease = patience.wait(out.share().reserve_for(STEP, Some(part))).await?;
         part.hold(beside + STEP);
-        Ok(Self { part, out, memory: Vec::with_capacity(STEP), lease, beside, limit })
+        Ok(Self { part, out, memory: Vec::with_capacity(STEP), lease, beside, patience })
     }
 
     /// Makes capacity for `more` bytes, at least doubling the memory. Refuses the request if the budget can
@@ -231,7 +231,7 @@ impl<'b> Growing<'b> {
         let (held, least) = (self.beside + self.lease.bytes(), more - free);
         if_attainable(self.out, held, least)?;
         let more = self.out.share().growth(held, least, more.max(self.memory.len()));
-        let room = reserved(self.part, self.out, more, self.limit).await?;
+        let room = self.patience.wait(self.out.share().reserve_for(more, Some(self.part))).await?;
         // Both leases belong to one share, so the merge always succeeds.
         drop(self.lease.merge(room));
         self.memory.reserve_exact(free + more);
@@ -240,20 +240,21 @@ impl<'b> Growing<'b> {
     }
 }
 
-/// Waits for memory, for as long as it may take.
-async fn reserved(
-    part: &Incomplete,
-    out: &SourceOutput,
-    bytes: usize,
-    limit: Option<Duration>,
-) -> Result<Lease, Refusal> {
-    let reserved = out.share().reserve_for(bytes, Some(part));
-    match limit {
-        None => Ok(reserved.await),
-        Some(limit) => tokio::time::timeout(limit, reserved).await.map_err(|_| {
+/// How long a request may still wait for memory. None if for any time.
+#[derive(Debug, Clone, Copy)]
+struct Patience(Option<Duration>);
+
+impl Patience {
+    /// Waits for memory. Refuses the request when all its waits together have taken too long.
+    async fn wait<T>(&mut self, reserved: impl Future<Output = T>) -> Result<T, Refusal> {
+        let Some(left) = self.0 else { return Ok(reserved.await) };
+        let begun = Instant::now();
+        let reserved = tokio::time::timeout(left, reserved).await.map_err(|_| {
             let reason = "the memory is full of messages that are not delivered yet";
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, reason)
-        }),
+        })?;
+        self.0 = Some(left.saturating_sub(begun.elapsed()));
+        Ok(reserved)
     }
 }
 
@@ -281,6 +282,16 @@ fn beyond_memory(out: &SourceOutput) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_of_a_request_for_memory_have_one_limit() {
+        let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        let mut patience = Patience(Some(Duration::from_secs(5)));
+        assert!(patience.wait(seconds(3)).await.is_ok());
+        let refused = patience.wait(seconds(3)).await.map_err(|refusal| refusal.status);
+        assert_eq!(refused, Err(StatusCode::TOO_MANY_REQUESTS));
+        assert!(Patience(None).wait(seconds(1000)).await.is_ok());
+    }
 
     #[test]
     fn the_prefix_of_a_message_is_checked() {

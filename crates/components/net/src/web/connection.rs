@@ -84,7 +84,14 @@ pub async fn converse<A, F>(
         }
     });
     let connection = pin!(options.serve(stream, service));
-    let watching = Watching { peer: &peer, place: &place, arriving: &arriving, is_told: &is_told };
+    let watching = Watching {
+        peer: &peer,
+        place: &place,
+        arriving: &arriving,
+        is_told: &is_told,
+        // An idle connection of HTTP/1.1 ends by itself.
+        is_idle: &|| false,
+    };
     watching.drive(connection, |connection| connection.graceful_shutdown(), stopping).await;
 }
 
@@ -95,11 +102,13 @@ pub(super) struct Watching<'a> {
     pub(super) arriving: &'a Arriving,
     /// True if an answer was made that is about to be written.
     pub(super) is_told: &'a AtomicBool,
+    /// True if there has been no request for a while.
+    pub(super) is_idle: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Watching<'_> {
     /// Drives a connection to its end. `leave` has it end after the requests in progress: once `stopping`
-    /// completes, or when it has lost its place.
+    /// completes, or when it has lost its place. It ends without its client's consent if it is idle then.
     pub(super) async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<&mut C>,
@@ -107,7 +116,7 @@ impl Watching<'_> {
         stopping: impl Future<Output = ()>,
     ) {
         let mut stopping = pin!(stopping);
-        let (mut is_stopped, mut leaves_at) = (false, None);
+        let (mut is_stopped, mut is_displaced, mut look_at) = (false, false, None);
         loop {
             tokio::select! {
                 biased;
@@ -117,17 +126,26 @@ impl Watching<'_> {
                     }
                     return;
                 }
-                () = &mut stopping, if !is_stopped => is_stopped = true,
-                () = self.place.closing() => leaves_at = Some(Instant::now() + FAREWELL),
-                () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => {
-                    if self.arriving.is_under_way() {
+                () = &mut stopping, if !is_stopped => {
+                    is_stopped = true;
+                    look_at = look_at.or(Some(Instant::now() + FAREWELL));
+                }
+                () = self.place.closing() => {
+                    is_displaced = true;
+                    look_at = Some(Instant::now() + FAREWELL);
+                }
+                () = sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {
+                    if is_displaced && self.arriving.is_under_way() {
                         tracing::debug!(
                             "{}: another client needed its place before its request had arrived",
                             self.peer
                         );
                         return;
                     }
-                    leaves_at = None;
+                    if (self.is_idle)() {
+                        return;
+                    }
+                    look_at = Some(Instant::now() + FAREWELL);
                 }
             }
             leave(connection.as_mut());

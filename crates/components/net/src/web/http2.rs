@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use super::arriving::Arriving;
 use super::connection::Watching;
 use super::{Gate, Request};
-use crate::net::{Activity, Client, Place, Standing};
+use crate::net::{Activity, Client, FAREWELL, Place, Standing};
 
 /// How many requests of a connection may be in progress.
 const STREAMS: u32 = 32;
@@ -84,7 +84,13 @@ where
         .initial_connection_window_size(WINDOW)
         .keep_alive_interval(ping_interval);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let watching = Watching { peer: &peer, place: &talk.place, arriving: &arriving, is_told: &is_told };
+    let watching = Watching {
+        peer: &peer,
+        place: &talk.place,
+        arriving: &arriving,
+        is_told: &is_told,
+        is_idle: &|| talk.is_idle(),
+    };
     watching.drive(connection, |connection| connection.graceful_shutdown(), stopping).await;
     drop(tasks);
     gate.result()
@@ -120,6 +126,8 @@ struct Talk {
 struct State {
     in_progress: usize,
     has_spoken: bool,
+    /// When the last request began or ended.
+    since: Option<Instant>,
 }
 
 impl Talk {
@@ -128,10 +136,18 @@ impl Talk {
         let mut state = self.state.lock();
         change(&mut state);
         let (since, has_spoken) = (Instant::now(), state.has_spoken);
+        state.since = Some(since);
         self.place.set(match state.in_progress {
             0 => Standing::Silent { since, has_spoken, is_within: false },
             _ => Standing::Busy { since },
         });
+    }
+
+    /// True if no request is in progress, and the last answer has had time to be written. Such a connection
+    /// waits for its client: to begin HTTP/2, or to confirm that it sends no further requests.
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.in_progress == 0 && state.since.is_none_or(|since| since.elapsed() >= FAREWELL)
     }
 }
 

@@ -22,6 +22,7 @@ use super::request::{Kind, rejected, status_of};
 use crate::web::{Accepted, Gate, Refusal, Request, Wrapping};
 
 const GRPC: &str = "application/grpc";
+const GRPC_IN_BINARY: &str = "application/grpc+proto";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
@@ -65,10 +66,7 @@ pub(super) async fn answer(
     gate: &Gate,
     peer: &Arc<str>,
 ) -> Response<Reply> {
-    let is_grpc = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
-        value.as_bytes().get(..GRPC.len()).is_some_and(|start| start.eq_ignore_ascii_case(GRPC.as_bytes()))
-    });
-    if !is_grpc {
+    if !request.headers().get(CONTENT_TYPE).is_some_and(is_grpc) {
         let mut other = Response::new(Reply::default());
         *other.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return other;
@@ -77,6 +75,12 @@ pub(super) async fn answer(
         Ok((signal, accepted)) => accepted_answer(signal, &accepted),
         Err(refusal) => refused_answer(&refusal),
     }
+}
+
+/// True if messages of this type can be read. gRPC has others, such as `application/grpc-web`.
+fn is_grpc(value: &HeaderValue) -> bool {
+    let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    [GRPC, GRPC_IN_BINARY].iter().any(|known| media.eq_ignore_ascii_case(known))
 }
 
 async fn taken(
@@ -161,4 +165,22 @@ fn encoded(reason: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_protocol_buffers() {
+        for (media, expected) in [
+            ("application/grpc", true),
+            ("Application/gRPC+proto; charset=utf-8", true),
+            ("application/grpc+json", false),
+            ("application/grpc-web", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(is_grpc(&HeaderValue::from_static(media)), expected, "{media}");
+        }
+    }
 }

@@ -63,7 +63,12 @@ fn accepted_answer(signal: Signal, form: Form, accepted: &Accepted) -> Answer {
 fn refused_answer(form: Form, refusal: &Refusal) -> Answer {
     let (code, retry) = status_of(refusal);
     let body = failure(form, code, &refusal.reason, None);
-    let mut answer = with_body(refusal.status, form, body);
+    // Senders drop the records of a request that is refused with any other status than 429, 502, 503 and 504.
+    let status = match refusal.status {
+        StatusCode::REQUEST_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
+        status => status,
+    };
+    let mut answer = with_body(status, form, body);
     if let Some(delay) = retry {
         answer.headers_mut().insert(RETRY_AFTER_HEADER, delay.as_secs().into());
     }

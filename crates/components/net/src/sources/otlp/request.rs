@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::Array;
+use arrow_buffer::Buffer;
 use hyper::StatusCode;
 use thalweg_codec::otlp::answer::{Code, Form};
-use thalweg_codec::otlp::{Decoder, Records, Signal, request_of_json};
+use thalweg_codec::otlp::{Decoded, Decoder, Records, Signal, request_of_json};
 use thalweg_engine::{Error, Reading, Received, SourceOutput};
 
 use super::Server;
@@ -100,17 +101,10 @@ impl Server {
                 request.map(|request| out.claim(request.capacity()).freeze(request))
             }
         };
-        let decoder = request.and_then(|request| {
-            let budget = out.share().budget();
-            let decoder = Decoder::new(kind.signal, request.clone(), budget)?;
-            let mut decoder = decoder.of_rows(out.batch_rows());
-            let first = decoder.part()?;
-            if !decoder.is_done() {
-                // Nothing of a request is sent that is not valid as a whole.
-                Decoder::new(kind.signal, request, budget)?.check()?;
-            }
-            Ok((decoder, first))
-        });
+        let decoder = match request {
+            Ok(request) => begun(kind.signal, request, &out).await,
+            Err(reason) => Err(reason),
+        };
         let (mut decoder, mut part) = match decoder {
             Ok(decoder) => decoder,
             Err(reason) => return Ok(Err(malformed(&reason))),
@@ -139,6 +133,29 @@ impl Server {
         drop(out);
         Ok(Accepted::of(batches).await)
     }
+}
+
+/// Begins to read a request. Returns its first records too.
+///
+/// # Errors
+/// The reason why the request is not valid. Nothing of it may then be sent, so it is read to its end here if
+/// it has more records.
+async fn begun(
+    signal: Signal,
+    request: Buffer,
+    out: &SourceOutput,
+) -> Result<(Decoder, Option<Decoded>), String> {
+    let budget = out.share().budget();
+    let mut decoder = Decoder::new(signal, request.clone(), budget)?.of_rows(out.batch_rows());
+    let first = decoder.part()?;
+    if !decoder.is_done() {
+        let mut check = Decoder::new(signal, request, budget)?;
+        while check.part()?.is_some() {
+            // A large request takes a while.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok((decoder, first))
 }
 
 fn malformed(reason: &str) -> Refusal {

@@ -4,9 +4,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::{Client as HttpClient, RequestBuilder};
 use thalweg_engine::testing::{messages, options, payloads, rows};
 use thalweg_record::{Batch, Outcome};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::*;
-use crate::net::testing::{Server as Running, within};
+use crate::net::testing::{Server as Running, connect_from, rest, within};
 use crate::tls::TlsClient;
 
 const LOGS: &[u8] = include_bytes!("../../../../../codec/src/otlp/samples/logs.bin");
@@ -61,12 +63,22 @@ struct Answered {
     body: Vec<u8>,
 }
 
+/// A connection by HTTP/2.
+type Http2 = hyper::client::conn::http2::SendRequest<Full<bytes::Bytes>>;
+
+async fn connected(stream: TcpStream) -> Http2 {
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = within(handshake).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
 /// Sends a request by gRPC, whose messages are these bytes.
 async fn call(server: &Running, method: &str, encoding: Option<&str>, body: Vec<u8>) -> Answered {
-    let stream = TokioIo::new(server.connect().await);
-    let (mut sender, connection) =
-        within(hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)).await.unwrap();
-    tokio::spawn(connection);
+    ask(&mut connected(server.connect().await).await, method, encoding, body).await
+}
+
+async fn ask(sender: &mut Http2, method: &str, encoding: Option<&str>, body: Vec<u8>) -> Answered {
     let mut request = hyper::Request::post(format!("http://test{method}"))
         .header("content-type", "application/grpc+proto")
         .header("te", "trailers");
@@ -196,6 +208,16 @@ async fn what_is_no_request_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_sender_that_stalls_may_send_its_request_again() {
+    let server = start("{ http: '127.0.0.1:0', read_timeout: 50ms }").await;
+    let mut stalled = server.connect().await;
+    let head = "POST /v1/logs HTTP/1.1\r\nhost: h\r\ncontent-type: application/x-protobuf\r\n";
+    stalled.write_all(format!("{head}content-length: 10\r\n\r\nhalf").as_bytes()).await.unwrap();
+    assert!(rest(&mut stalled).await.starts_with("HTTP/1.1 503 "));
+    assert!(server.stop().await.main.is_empty());
+}
+
+#[tokio::test]
 async fn a_sender_waits_for_memory_only_for_a_while() {
     let server = start_within(32 << 10, "{ http: '127.0.0.1:0', memory_timeout: 50ms }").await;
     let first = tokio::spawn(binary(&server, "/v1/logs", LOGS).send());
@@ -267,10 +289,7 @@ async fn grpc_is_spoken() {
 #[tokio::test]
 async fn requests_of_one_connection_are_answered_independently() {
     let server = start("{ grpc: '127.0.0.1:0' }").await;
-    let stream = TokioIo::new(server.connect().await);
-    let (sender, connection) =
-        within(hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)).await.unwrap();
-    tokio::spawn(connection);
+    let sender = connected(server.connect().await).await;
     let send = |body: &[u8]| {
         let request = hyper::Request::post(format!("http://test{}", Signal::Logs.method()))
             .header("content-type", "application/grpc")
@@ -290,6 +309,27 @@ async fn requests_of_one_connection_are_answered_independently() {
     held.settle(Outcome::Delivered);
     assert_eq!(within(first).await.unwrap().unwrap().as_u16(), 200);
     assert!(server.stop().await.result.is_none());
+}
+
+/// A connection that lost its place ends although its client never begins HTTP/2.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_send_nothing_keep_no_other_address_out() {
+    let server = start("{ grpc: '0.0.0.0:0', max_connections: 4 }").await;
+    let (address, stop, delivered) = server.deliver();
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        silent.push(connect_from([127, 0, 0, 1], &address).await);
+    }
+    // They stay connected, so each one takes another place of the silent ones.
+    let mut others = Vec::new();
+    for last in 2..5 {
+        let mut other = connected(connect_from([127, 0, 0, last], &address).await).await;
+        let answered = within(ask(&mut other, Signal::Logs.method(), None, framed(0, LOGS))).await;
+        assert_eq!(answered.status, "0");
+        others.push(other);
+    }
+    stop.request();
+    assert_eq!(within(delivered).await.unwrap().payloads.len(), 12);
 }
 
 #[tokio::test]
