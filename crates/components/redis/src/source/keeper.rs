@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
-use super::head;
 use super::pending::{IDS, Place, Sent, Shared};
+use super::{FAREWELL, head, unless_stopped};
 use crate::connection::{Connection, Servers, pause, refused};
 use crate::id::Id;
 use crate::resp::{Commands, Limits, Reply};
@@ -36,7 +36,7 @@ const SCAN: &str = "100";
 const WAITING: usize = 1000;
 /// How long the source waits at its end until all is settled: the first value if the run is being stopped.
 /// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+const SETTLE_WAIT: [Duration; 2] = [FAREWELL, Duration::from_secs(60)];
 
 /// News of the task that reads.
 pub(super) enum News {
@@ -132,18 +132,29 @@ impl Keeper {
                     while let Some(done) = self.settling.try_join_next() {
                         self.note(done, out);
                     }
-                    self.acknowledge(link, out).await?;
+                    match unless_stopped(out, self.acknowledge(link, out)).await {
+                        Some(acknowledged) => acknowledged?,
+                        None => return Ok(()),
+                    }
                 }
                 _ = look.tick() => {
-                    self.acknowledge(link, out).await?;
-                    self.shared.lock().wake();
-                    self.look_after(link).await?;
+                    match unless_stopped(out, self.do_due(link, out)).await {
+                        Some(done) => done?,
+                        None => return Ok(()),
+                    }
                     if !has_news && self.is_over(out, moved) {
                         return Ok(());
                     }
                 }
             }
         }
+    }
+
+    /// Acknowledges what is settled, and does what is due by the clock.
+    async fn do_due(&mut self, link: &mut Link, out: &SourceOutput) -> Result<(), Error> {
+        self.acknowledge(link, out).await?;
+        self.shared.lock().wake();
+        self.look_after(link).await
     }
 
     /// True if the source need not wait any longer.

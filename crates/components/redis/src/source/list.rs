@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::keeper::{Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource, pause_unless_waited};
+use super::{POLL, RedisSource, pause_unless_waited, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};
 
@@ -59,7 +59,8 @@ impl Elements {
     }
 
     async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = servers.connect().await?;
+        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
+        let connection = connection?;
         let (tell, news) = mpsc::unbounded_channel();
         let mut positions = out.clone();
         positions.end();
@@ -145,12 +146,11 @@ impl Reader<'_> {
                 tokio::time::sleep(POLL).await;
                 continue;
             }
-            let elements = self.take().await?;
+            let Some(elements) = unless_stopped(out, self.next(out.is_dry())).await else { break };
+            let elements = elements?;
             if !elements.is_empty() {
                 self.pass_on(elements, out).await?;
                 active = Instant::now();
-            } else if self.has_late_elements(out).await? {
-                self.shared.lock().is_stale = true;
             } else if self.is_done(active) {
                 break;
             }
@@ -163,18 +163,20 @@ impl Reader<'_> {
         idle.is_some_and(|idle| active.elapsed() >= idle.duration()) && self.shared.lock().is_idle()
     }
 
-    /// True if the list of those being processed has elements, and none is on its way: the server moved them
-    /// for a connection that broke, after [`recover`](Self::recover) had read that list.
-    async fn has_late_elements(&mut self, out: &SourceOutput) -> Result<bool, Error> {
+    /// Takes the next elements; none if there are none for now. Then it also looks for elements in the list
+    /// of those being processed although none is on its way: the server moved them for a connection that
+    /// broke, after [`recover`](Self::recover) had read that list.
+    async fn next(&mut self, is_dry: bool) -> Result<Vec<Text>, Error> {
+        let elements = self.take().await?;
         let is_quiet = {
             let shared = self.shared.lock();
             shared.batches == 0 && !shared.is_stale
         };
         // The elements that a dry run has sent on stay there.
-        if !is_quiet || out.is_dry() {
-            return Ok(false);
+        if elements.is_empty() && is_quiet && !is_dry && self.unfinished_count().await? > 0 {
+            self.shared.lock().is_stale = true;
         }
-        Ok(self.unfinished_count().await? > 0)
+        Ok(elements)
     }
 
     /// Returns the number of elements in the list of those being processed; 0 if the server does not tell it

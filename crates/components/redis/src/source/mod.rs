@@ -34,11 +34,28 @@ use stream::Stream;
 
 /// How long the source waits for messages before it looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
+/// How long a server may take for an answer when the run is being stopped. A later run reads again what this
+/// one does not get.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// The least size of what is read at once.
 const LEAST_FETCH: usize = 16 << 10;
 /// An entry or a batch may be on its way for each of these bytes of the memory, between these limits.
 const BYTES_OF_PENDING: usize = 4 << 10;
 const PENDING: [usize; 2] = [1000, 50_000];
+
+/// Waits for an answer of the server; when the run is being stopped, for [`FAREWELL`] at most. Returns `None`
+/// if there is none by then. The connection is of no use then.
+async fn unless_stopped<T>(out: &SourceOutput, answer: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        out.stopping().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        biased;
+        answer = answer => Some(answer),
+        () = stopped => None,
+    }
+}
 
 /// Waits, if the server was asked to wait for messages, and answered at once that there are none: some relays
 /// do not let it wait. The source would ask without end.

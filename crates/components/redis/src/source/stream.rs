@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::keeper::{Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource, pause_unless_waited};
+use super::{POLL, RedisSource, pause_unless_waited, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Limits, List, Reply};
@@ -82,7 +82,8 @@ impl Stream {
     }
 
     async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = servers.connect().await?;
+        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
+        let connection = connection?;
         let first = self.next.take().unwrap_or_else(|| self.recall(out));
         let next = self.next.insert(first);
         let (tell, news) = mpsc::unbounded_channel();
@@ -154,7 +155,8 @@ impl Reader<'_> {
         let mut active = Instant::now();
         while !out.is_stopping() {
             self.shared.lock().failure()?;
-            let entries = self.next().await?;
+            let Some(entries) = unless_stopped(out, self.next()).await else { break };
+            let entries = entries?;
             if !entries.is_empty() {
                 self.pass_on(&entries, out).await?;
                 active = Instant::now();

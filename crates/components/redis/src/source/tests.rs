@@ -347,6 +347,19 @@ async fn a_group_is_read_also_while_the_memory_of_the_server_is_full_and_a_list_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_stopped_does_not_wait_for_a_server_that_hangs() {
+    let redis = numbered(1);
+    for input in ["stream: s, group: g", "list: l"] {
+        let source = start(&format!("{{ servers: '{}', {input}, timeout: 1h }}", redis.address()), 1 << 16);
+        assert_eq!(numbers(&source, Duration::from_secs(300)).await, Some(vec![0]));
+        redis.hang().unwrap();
+        source.stop.request();
+        assert!(source.finish().await.result.is_none(), "{input}");
+        redis.wake().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_not_acknowledge_ends_the_run_also_when_all_has_been_read() {
     let redis = numbered(1);
     call(&redis, &["ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", "-xack"]);
