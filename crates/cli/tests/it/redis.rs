@@ -45,7 +45,7 @@ fn processes_that_share_a_group_and_are_killed_lose_no_entry() {
         .call_all(numbers.iter().map(|number| vec!["XADD", "numbers", "*", "payload", number.as_str()]))
         .unwrap();
     let address = redis.relayed();
-    let source = |run| {
+    let source = |run: usize| {
         format!(
             "redis: {{ servers: '{address}', stream: numbers, group: g, consumer: 'c{run}', claim_after: 2s, \
              timeout: 2s }}"

@@ -102,9 +102,9 @@ impl Servers {
     pub(crate) fn follow(&mut self, error: &str) {
         if let Some(moved) = Redirect::read(error) {
             self.node = self.options.dial_node(moved.at).ok();
-        } else if kind(error) == "READONLY" {
+        } else if kind(error) == "READONLY" && !self.dials.is_empty() {
             self.node = None;
-            self.dials.rotate_left(self.dials.len().min(1));
+            self.dials.rotate_left(1);
         }
     }
 }

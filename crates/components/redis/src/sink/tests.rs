@@ -41,7 +41,7 @@ fn scripted(replies: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        let mut replies = replies.iter();
+        let mut replies = replies.iter().copied();
         for stream in listener.incoming().take(2) {
             let mut stream = BufReader::new(stream.unwrap());
             while let Ok(command) = command(&mut stream) {

@@ -364,7 +364,8 @@ async fn a_user_who_may_not_acknowledge_ends_the_run_also_when_all_has_been_read
     let redis = numbered(1);
     call(&redis, &["ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", "-xack"]);
     let yaml = format!(
-        "{{ servers: '{}', auth: {{ user: reader, password: secret }}, stream: s, group: g, end_after_idle: 100ms }}",
+        "{{ servers: '{}', auth: {{ user: reader, password: secret }}, stream: s, group: g, \
+         end_after_idle: 100ms }}",
         redis.address()
     );
     let source = start(&yaml, 1 << 16);
