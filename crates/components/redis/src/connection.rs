@@ -1,7 +1,8 @@
 //! A connection to a server, and the servers to which one may be opened.
 //!
 //! Commands are written and their replies read in order. After an error no client knows to which command the
-//! next reply belongs. So the connection is of no use any more: its holder drops it and connects again.
+//! next reply belongs. So the connection is of no use any more: its holder drops it and connects again. The
+//! same holds for a connection whose holder stopped waiting for a reply ([`Connection::is_usable`]).
 
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     /// The bytes that were read, of which those before `start` are decoded.
     input: Vec<u8>,
     start: usize,
+    /// The number of commands whose replies were not read.
+    owed: usize,
     timeout: Duration,
     /// The address, for messages.
     shown: String,
@@ -78,6 +81,8 @@ impl Servers {
         for dial in &self.dials {
             match Connection::open(dial, &self.options).await {
                 Ok(connection) => return Ok(connection),
+                // A server that is away for now may be the one that lets the user in.
+                Err(_) if failed.kind().is_temporary() => {}
                 Err(error) => failed = error,
             }
         }
@@ -92,10 +97,14 @@ impl Servers {
         Connection::open(&self.options.dial_node(at)?, &self.options).await
     }
 
-    /// Connects to another node from now on, if the error of a server names the one that has the key.
+    /// Connects elsewhere from now on, if the error of a server says so: to the node that has the key, or to
+    /// the next server, because this one is a replica.
     pub(crate) fn follow(&mut self, error: &str) {
         if let Some(moved) = Redirect::read(error) {
             self.node = self.options.dial_node(moved.at).ok();
+        } else if kind(error) == "READONLY" && !self.dials.is_empty() {
+            self.node = None;
+            self.dials.rotate_left(1);
         }
     }
 }
@@ -125,16 +134,21 @@ impl<'a> Redirect<'a> {
     }
 }
 
-/// True if the command that had this error may succeed later.
-pub(crate) fn is_temporary(error: &str) -> bool {
-    let kind = error.split(' ').next().unwrap_or_default();
-    TEMPORARY.contains(&kind) || error.starts_with("ERR max number of clients")
+/// Returns the first word of the error of a server.
+fn kind(error: &str) -> &str {
+    error.split(' ').next().unwrap_or_default()
 }
 
-/// Returns the error of a server as one of the component.
+/// True if the command that had this error may succeed later.
+pub(crate) fn is_temporary(error: &str) -> bool {
+    TEMPORARY.contains(&kind(error)) || error.starts_with("ERR max number of clients")
+}
+
+/// Returns the error of a server as one of the component. A server whose memory is full also refuses to move
+/// an element, until others have made room.
 pub(crate) fn refused(what: &str, error: &str) -> Error {
     let message = format!("{what}: {}", foreign(error));
-    match is_temporary(error) || Redirect::read(error).is_some() {
+    match is_temporary(error) || kind(error) == "OOM" || Redirect::read(error).is_some() {
         true => Error::temporary(message),
         false => Error::permanent(message),
     }
@@ -152,7 +166,7 @@ impl Connection {
         let stream = dial.connect().await?;
         let shown = dial.address.to_string();
         let (decoder, timeout) = (Decoder::default(), options.timeout());
-        let mut connection = Self { stream, decoder, input: Vec::new(), start: 0, timeout, shown };
+        let mut connection = Self { stream, decoder, input: Vec::new(), start: 0, owed: 0, timeout, shown };
         connection.greet(options).await?;
         Ok(connection)
     }
@@ -171,42 +185,49 @@ impl Connection {
         if options.database > 0 {
             commands.push(&[b"SELECT", database.as_bytes()]);
         }
+        // A user may lack the right to name itself, or to ask whether the server is there.
+        let needed = commands.count();
         commands.push(&[b"CLIENT", b"SETNAME", options.client_id.as_bytes()]);
         commands.push(&[b"PING"]);
         self.send(&commands).await?;
-        for _ in 0..commands.count() {
-            if let Reply::Error(error) = self.reply(Limits::SMALL).await? {
-                self.refuse(&error)?;
+        for number in 0..commands.count() {
+            match self.reply(Limits::SMALL).await? {
+                Reply::Error(error) if number < needed || kind(&error) != "NOPERM" => {
+                    return Err(self.refusal(&error));
+                }
+                _ => {}
             }
         }
         Ok(())
     }
 
-    /// A user may lack the right to name itself, or to ask whether the server is there. Any other error means
-    /// that the connection cannot be used.
-    fn refuse(&self, error: &str) -> Result<(), Error> {
+    /// Returns why the connection cannot be used.
+    fn refusal(&self, error: &str) -> Error {
         let shown = &self.shown;
-        match error.split(' ').next().unwrap_or_default() {
-            "NOPERM" => Ok(()),
-            "WRONGPASS" | "NOAUTH" => {
-                Err(Error::permanent(format!("`{shown}` refuses the user: see `auth`"))
-                    .caused_by(foreign(error).into_owned()))
-            }
-            _ => Err(refused(&format!("`{shown}` refuses the connection"), error)),
+        match kind(error) {
+            "WRONGPASS" | "NOAUTH" => Error::permanent(format!("`{shown}` refuses the user: see `auth`"))
+                .caused_by(foreign(error).into_owned()),
+            _ => refused(&format!("`{shown}` refuses the connection"), error),
         }
     }
 
-    /// True if the connection is open and the server has nothing more to say, as far as can be seen without
-    /// waiting.
+    /// True if the connection is open, and the server owes nothing and has nothing more to say, as far as can
+    /// be seen without waiting.
     pub(crate) async fn is_usable(&mut self) -> bool {
-        self.start == self.input.len() && self.stream.is_silent().await
+        self.owed == 0 && self.start == self.input.len() && self.stream.is_silent().await
     }
 
     /// Writes commands.
     ///
     /// # Errors
-    /// If the server does not take them in time.
+    /// If the server does not take them in time, or has sent a reply to no command: it would be taken as that
+    /// of the next one.
     pub(crate) async fn send(&mut self, commands: &Commands) -> Result<(), Error> {
+        if self.owed == 0 && self.start < self.input.len() {
+            return Err(Error::temporary(format!("`{}` sent a reply to no command", self.shown)));
+        }
+        // Also if the caller stops waiting, the server may have them.
+        self.owed = self.owed.saturating_add(commands.count());
         let written = self.stream.write_within(commands.bytes(), self.timeout).await;
         written.map_err(|error| net_error("write to", &self.shown, &error))
     }
@@ -248,6 +269,10 @@ impl Connection {
         let mut rest = self.input.get(self.start..).unwrap_or_default();
         let decoded = self.decoder.decode(&mut rest, limits);
         self.start = self.input.len() - rest.len();
+        if let Ok(Some(_)) = decoded {
+            // The messages of channels belong to no command.
+            self.owed = self.owed.saturating_sub(1);
+        }
         decoded.map_err(|error| {
             Error::temporary(format!("`{}` cannot be understood", self.shown)).caused_by(error)
         })
@@ -277,6 +302,60 @@ impl Connection {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use thalweg_engine::testing::options;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// Connects to a server that answers the greeting so. Returns also the other end.
+    async fn connected(more: &str, greeting: &str) -> (Result<Connection, Error>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let yaml = format!("{{ servers: '{}'{more} }}", listener.local_addr().unwrap());
+        let mut servers = Servers::new(&options::<ServerOptions>(&yaml)).unwrap();
+        let server = async {
+            let (mut server, _) = listener.accept().await.unwrap();
+            server.write_all(greeting.as_bytes()).await.unwrap();
+            server
+        };
+        tokio::join!(servers.connect(), server)
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_owes_a_reply_is_not_used_again() {
+        let (connection, _server) = connected("", "+OK\r\n+PONG\r\n").await;
+        let mut connection = connection.unwrap();
+        assert!(connection.is_usable().await);
+        let words: [&[u8]; 2] = [b"GET", b"a"];
+        tokio::select! {
+            biased;
+            reply = connection.call(&words, Limits::SMALL) => panic!("{reply:?}"),
+            // The caller stops waiting.
+            () = async {} => {}
+        }
+        assert!(!connection.is_usable().await);
+    }
+
+    #[tokio::test]
+    async fn a_reply_to_no_command_is_not_that_of_the_next_one() {
+        let (connection, mut server) = connected("", "+OK\r\n+PONG\r\n").await;
+        let mut connection = connection.unwrap();
+        server.write_all(b":1\r\n:2\r\n").await.unwrap();
+        let reply = connection.call(&[b"INCR", b"a"], Limits::SMALL).await.unwrap();
+        assert_eq!(reply, Reply::Number(1));
+        let error = connection.call(&[b"INCR", b"b"], Limits::SMALL).await.unwrap_err();
+        assert!(error.kind().is_temporary());
+        assert!(error.full().ends_with("sent a reply to no command"), "{}", error.full());
+    }
+
+    #[tokio::test]
+    async fn a_user_need_not_have_the_right_to_a_name_but_to_the_database() {
+        let no = "-NOPERM this user has no permissions\r\n";
+        let (connection, _server) = connected("", &format!("{no}{no}")).await;
+        assert!(connection.is_ok());
+        let greeting = format!("{no}+OK\r\n+PONG\r\n");
+        let (connection, _server) = connected(", database: 3", &greeting).await;
+        let Err(error) = connection else { panic!("the database is another one") };
+        assert!(!error.kind().is_temporary(), "{}", error.full());
+    }
 
     #[test]
     fn pauses_grow_and_differ_up_to_a_limit() {
@@ -303,6 +382,8 @@ mod tests {
         ] {
             assert_eq!(is_temporary(error), expected, "{error}");
         }
+        // A message is refused then, and a source waits.
+        assert!(refused("x", "OOM command not allowed").kind().is_temporary());
         let moved = Redirect { slot: 3999, at: "127.0.0.1:6381", is_once: false };
         assert_eq!(Redirect::read("MOVED 3999 127.0.0.1:6381"), Some(moved));
         assert_eq!(Redirect::read("ASK 3999 127.0.0.1:6381"), Some(Redirect { is_once: true, ..moved }));

@@ -15,6 +15,12 @@ impl Id {
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         std::str::from_utf8(text).ok()?.parse().ok()
     }
+
+    /// Returns the id after this one. `None` after the last.
+    pub(crate) fn successor(self) -> Option<Self> {
+        let same = self.number.checked_add(1).map(|number| Self { number, ..self });
+        same.or_else(|| Some(Self { milliseconds: self.milliseconds.checked_add(1)?, number: 0 }))
+    }
 }
 
 impl FromStr for Id {
@@ -47,6 +53,19 @@ mod tests {
             let id = |(milliseconds, number)| Id { milliseconds, number };
             prop_assert_eq!(Id::read(id(one).to_string().as_bytes()), Some(id(one)));
             prop_assert_eq!(id(one).cmp(&id(other)), one.cmp(&other));
+        }
+
+        #[test]
+        fn the_successor_is_the_least_larger_id(
+            milliseconds: u64,
+            number in prop_oneof![Just(u64::MAX), any::<u64>()],
+        ) {
+            let id = Id { milliseconds, number };
+            let expected = match number {
+                u64::MAX => milliseconds.checked_add(1).map(|milliseconds| Id { milliseconds, number: 0 }),
+                number => Some(Id { milliseconds, number: number + 1 }),
+            };
+            prop_assert_eq!(id.successor(), expected);
         }
 
         #[test]

@@ -17,8 +17,8 @@ const PORT: &str = "6379";
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct ServerOptions {
     /// The servers to connect to, each as `HOST`, `HOST:PORT`, `rediss://HOST` for TLS, or `unix:///PATH`.
-    /// The first one that answers is used. The port is 6379 by default. The nodes of a cluster are found
-    /// through one of them.
+    /// The first one that answers is used, or the next one if that is a replica. The port is 6379 by default.
+    /// The nodes of a cluster are found through one of them.
     #[schemars(example = &"127.0.0.1:6379")]
     pub(crate) servers: List<String>,
     /// Connect with TLS. By default only servers with `rediss://` are connected to with TLS.

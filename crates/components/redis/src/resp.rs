@@ -241,15 +241,21 @@ impl Decoder {
         let line = std::mem::take(line);
         let line = line.strip_suffix(b"\r\n").ok_or(Malformed("a line does not end in CR LF"))?;
         let (kind, rest) = line.split_first().ok_or(Malformed("a line is empty"))?;
-        let text = || String::from_utf8_lossy(rest).into_owned();
         Ok(Some(match kind {
-            b'+' => Reply::Status(text()),
-            b'-' => Reply::Error(text()),
+            b'+' => Reply::Status(self.text_of_line(rest)),
+            b'-' => Reply::Error(self.text_of_line(rest)),
             b':' => Reply::Number(number(rest)?),
             b'$' => return self.begin_text(number(rest)?, limits),
             b'*' => return self.begin_list(number(rest)?),
             _ => return Err(Malformed("a value has an unknown kind")),
         }))
+    }
+
+    /// Returns the text of a line. It counts, so that a list of many such texts has its limit.
+    fn text_of_line(&mut self, text: &[u8]) -> String {
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.held = self.held.saturating_add(text.len());
+        text
     }
 
     fn begin_text(&mut self, length: i64, limits: Limits) -> Result<Option<Reply>, Malformed> {
@@ -409,6 +415,9 @@ mod tests {
         assert_eq!(replies, [cut, Reply::Status("OK".to_owned())]);
         let replies = all(b"*2\r\n$90\r\n", Limits { text: 100, all: VALUE }).unwrap();
         assert!(replies.is_empty());
+        let lines = format!("*2\r\n+{0}\r\n-{0}\r\n", "x".repeat(9000));
+        let replies = all(lines.as_bytes(), Limits { text: 100, all: 1000 }).unwrap();
+        assert_eq!(replies, [list(vec![], true)]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use thalweg_config::TimeSpan;
 use thalweg_engine::{
     Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
+use thalweg_net::give_up::GiveUp;
 use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -31,7 +32,7 @@ use crate::connection::Servers;
 use crate::options::ServerOptions;
 use command::{Command, Rows};
 use nodes::Nodes;
-use sending::{Sending, Times};
+use sending::Sending;
 
 /// Writes messages to Redis or Valkey: keys, hashes, lists, sets, sorted sets, streams or channels.
 ///
@@ -45,7 +46,8 @@ use sending::{Sending, Times};
 /// and `xadd` add the message a second time; `xadd` with an `id` does not.
 ///
 /// The server writes to its disk as it is configured. A message is safe from a crash of the server only with
-/// `appendfsync always`.
+/// `appendfsync always`. Its replicas get the message after the answer: one that becomes the primary may lack
+/// the last messages.
 ///
 /// In a cluster, each command goes to the node that has its key.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -199,10 +201,16 @@ impl SinkConfig for RedisSink {
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let nodes = Nodes::new(Servers::new(&self.servers)?);
-        let times = Times { pending: self.max_pending, give_up: self.give_up.map(TimeSpan::duration) };
+        let give_up = GiveUp::after(self.give_up);
         Ok(Box::new(Redis {
             rows: Rows::new(self),
-            sending: Sending::new(context.name.clone(), nodes, times, context.memory.clone()),
+            sending: Sending::new(
+                context.name.clone(),
+                nodes,
+                self.max_pending,
+                give_up,
+                context.memory.clone(),
+            ),
         }))
     }
 }

@@ -41,6 +41,11 @@ impl Nodes {
         self.slots.insert(slot, known.unwrap_or_else(|| at.into()));
     }
 
+    /// Connects to another first server from now on, if the error of this one says that it is a replica.
+    pub(super) fn follow(&mut self, error: &str) {
+        self.servers.follow(error);
+    }
+
     /// Returns the connection to a node, or to the first server that answers.
     ///
     /// # Errors

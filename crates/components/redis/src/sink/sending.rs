@@ -6,16 +6,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arrow_array::Array;
 use thalweg_engine::{Error, Rejects};
+use thalweg_net::give_up::GiveUp;
 use thalweg_net::progress::{PAUSE, Progress};
 use thalweg_record::{Batch, Share};
 
 use super::answer::Answer;
 use super::command::{Bound, Rows};
 use super::nodes::Nodes;
+use crate::connection::refused;
 use crate::resp::{Commands, Limits, Reply};
 
 /// The bytes of the commands that are written together. The last command may exceed it.
@@ -23,24 +24,15 @@ const TOGETHER: usize = 1 << 20;
 /// How often in a row a cluster may name other nodes before the sink pauses.
 const MOVES: u32 = 5;
 
-/// The limits of a sink.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    /// The number of messages without a reply.
-    pub(super) pending: usize,
-    /// After this time without success, messages leave by `errors`.
-    pub(super) give_up: Option<Duration>,
-}
-
 /// The messages of a batch.
 pub(super) struct Sending {
     name: String,
     nodes: Nodes,
-    times: Times,
+    /// The number of messages that may be without a reply.
+    max_pending: usize,
+    give_up: GiveUp,
     memory: Share,
     progress: Progress,
-    /// When the present batch was sent first, or a message of it succeeded last.
-    since: Option<Instant>,
     /// The nodes that rows go to once, because their slots are being moved there.
     asked: HashMap<usize, Arc<str>>,
 }
@@ -62,9 +54,15 @@ struct Round {
 }
 
 impl Sending {
-    pub(super) fn new(name: String, nodes: Nodes, times: Times, memory: Share) -> Self {
-        let (progress, since, asked) = (Progress::default(), None, HashMap::new());
-        Self { name, nodes, times, memory, progress, since, asked }
+    pub(super) fn new(
+        name: String,
+        nodes: Nodes,
+        max_pending: usize,
+        give_up: GiveUp,
+        memory: Share,
+    ) -> Self {
+        let (progress, asked) = (Progress::default(), HashMap::new());
+        Self { name, nodes, max_pending, give_up, memory, progress, asked }
     }
 
     /// Connects to a server.
@@ -86,11 +84,12 @@ impl Sending {
         rejects: &mut Rejects,
     ) -> Result<(), Error> {
         if self.progress.begin(batch.payload()) {
-            (self.since, self.asked) = (None, HashMap::new());
+            self.give_up.end();
+            self.asked.clear();
         }
+        self.give_up.attempt();
         let _commands = self.memory.claim(batch.payload_bytes().min(TOGETHER));
         let mut bound = rows.bind(batch);
-        let mut since = *self.since.get_or_insert_with(Instant::now);
         let mut moves = 0;
         loop {
             let parts = self.parts(&mut bound, batch.payload().len());
@@ -102,8 +101,8 @@ impl Sending {
                 self.exchange(at.as_ref(), part, &mut bound, &mut round).await;
             }
             if round.has_progress {
-                (since, moves) = (Instant::now(), 0);
-                self.since = Some(since);
+                self.give_up.succeeded();
+                moves = 0;
             } else if round.failed.is_none() {
                 moves += 1;
                 if moves > MOVES {
@@ -112,8 +111,9 @@ impl Sending {
                 }
             }
             let Some(error) = round.failed else { continue };
-            if error.kind().is_temporary() && self.gives_up(since) {
-                self.reject_rest(batch.payload().len(), &error);
+            let reason = self.give_up.reason(&error.full()).filter(|_| error.kind().is_temporary());
+            if let Some(reason) = reason {
+                (0..batch.payload().len()).for_each(|row| self.progress.reject(row, reason.clone()));
                 break;
             }
             if !round.has_progress || !error.kind().is_temporary() {
@@ -122,7 +122,7 @@ impl Sending {
             tracing::warn!("`{}`: the rest of a batch is sent again: {}", self.name, error.full());
             tokio::time::sleep(PAUSE.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
         }
-        self.since = None;
+        self.give_up.end();
         for (row, reason) in self.progress.finish() {
             rejects.reject(row, reason);
         }
@@ -132,7 +132,7 @@ impl Sending {
     /// Forgets the batch, which takes another route.
     pub(super) fn forget(&mut self) {
         self.progress.forget();
-        self.since = None;
+        self.give_up.end();
     }
 
     /// Drops the connections.
@@ -140,26 +140,12 @@ impl Sending {
         self.nodes.close();
     }
 
-    fn gives_up(&self, since: Instant) -> bool {
-        self.times.give_up.is_some_and(|span| since.elapsed() >= span)
-    }
-
-    fn reject_rest(&mut self, rows: usize, error: &Error) {
-        let span = self.times.give_up.unwrap_or_default().as_secs_f64();
-        for row in 0..rows {
-            let reason = || format!("could not be sent for {span} s (`give_up`): {}", error.full());
-            if !self.progress.is_done(row) {
-                self.progress.reject(row, reason());
-            }
-        }
-    }
-
     /// Returns the next commands for each node, of as many messages as may be without a reply.
     fn parts(&mut self, bound: &mut Bound<'_>, rows: usize) -> BTreeMap<Option<Arc<str>>, Part> {
         let mut parts = BTreeMap::<Option<Arc<str>>, Part>::new();
         let (mut pending, mut bytes) = (0, 0);
         for row in self.progress.first()..rows {
-            if pending >= self.times.pending || bytes >= TOGETHER {
+            if pending >= self.max_pending || bytes >= TOGETHER {
                 break;
             }
             if self.progress.is_done(row) {
@@ -243,8 +229,13 @@ impl Sending {
             self.nodes.moved(slot, &at);
         }
         match later {
-            // A server that has become a replica stays one: another connection may lead to the master.
-            Some(reason) => Err(Error::temporary("the server cannot take messages now").caused_by(reason)),
+            Some(reason) => {
+                // A server that has become a replica stays one: another may be the primary.
+                if at.is_none() {
+                    self.nodes.follow(&reason);
+                }
+                Err(Error::temporary("the server cannot take messages now").caused_by(reason))
+            }
             None => Ok(()),
         }
     }
@@ -265,6 +256,13 @@ impl Sending {
                 let connection = self.nodes.connection(at).await?;
                 is_there = match connection.call(&words, Limits::SMALL).await? {
                     Reply::List(found) => found.is_cut || !found.values.is_empty(),
+                    Reply::Error(error) => {
+                        let error = refused("an entry cannot be looked up", &error);
+                        if error.kind().is_temporary() {
+                            return Err(error);
+                        }
+                        false
+                    }
                     _ => false,
                 };
             }

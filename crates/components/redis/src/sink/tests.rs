@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use tokio::task::block_in_place;
@@ -9,7 +10,7 @@ use tokio::task::block_in_place;
 use thalweg_engine::testing::{self, batch, messages, options};
 use thalweg_engine::{Component, Error, ErrorKind, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, Outcome};
-use thalweg_testbed::{Redis, RedisValue};
+use thalweg_testbed::{Patience, Redis, RedisValue};
 
 use super::RedisSink;
 
@@ -34,6 +35,45 @@ fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
+/// Starts a server that answers the commands that follow the greeting with these replies, in turn, over two
+/// connections.
+fn scripted(replies: &'static [&'static str]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut replies = replies.iter().copied();
+        for stream in listener.incoming().take(2) {
+            let mut stream = BufReader::new(stream.unwrap());
+            while let Ok(command) = command(&mut stream) {
+                let reply = match command.as_str() {
+                    "CLIENT" => "+OK\r\n",
+                    "PING" => "+PONG\r\n",
+                    _ => replies.next().unwrap(),
+                };
+                stream.get_mut().write_all(reply.as_bytes()).unwrap();
+            }
+        }
+    });
+    address
+}
+
+/// Reads a command. Returns its first word.
+fn command(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let number = |stream: &mut BufReader<TcpStream>| -> io::Result<usize> {
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        let number = line.trim_end().get(1..).and_then(|text| text.parse().ok());
+        number.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    };
+    let mut words = Vec::new();
+    for _ in 0..number(stream)? {
+        let mut word = vec![0; number(stream)? + 2];
+        stream.read_exact(&mut word)?;
+        words.push(String::from_utf8_lossy(&word).trim_end().to_owned());
+    }
+    Ok(words.remove(0))
+}
+
 async fn opened(yaml: &str) -> Box<dyn Sink> {
     let mut sink = options::<RedisSink>(yaml).build(&testing::context()).unwrap();
     sink.open(None).await.unwrap();
@@ -42,7 +82,7 @@ async fn opened(yaml: &str) -> Box<dyn Sink> {
 
 /// Writes a batch until the sink has written it. Calls `failed` after each error.
 async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) -> Vec<(u32, String)> {
-    let begun = Instant::now();
+    let patience = Patience::begin();
     let mut rejects = Rejects::default();
     loop {
         match sink.write(&batch, &mut rejects).await {
@@ -52,7 +92,7 @@ async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)
             }
             Err(error) => {
                 assert!(error.kind().is_temporary(), "{}", error.full());
-                assert!(begun.elapsed() < Duration::from_secs(120), "{}", error.full());
+                patience.check(|| error.full());
                 failed(&error);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -141,6 +181,44 @@ async fn an_entry_with_an_id_is_in_the_stream_once_however_often_it_is_sent() {
         assert!(rejected[0].1.contains("equal or smaller than the target stream top item"), "{rejected:?}");
     }
     assert_eq!(block_in_place(|| redis.payloads("s").unwrap()), ["first", "second"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_cannot_be_looked_up_now_is_not_refused() {
+    const NOT_LAST: &str =
+        "-ERR The ID specified in XADD is equal or smaller than the target stream top item\r\n";
+    let address = scripted(&[
+        NOT_LAST,
+        "-LOADING Redis is loading the dataset in memory\r\n",
+        NOT_LAST,
+        "*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$7\r\npayload\r\n$5\r\nfirst\r\n",
+    ]);
+    let mut sink = opened(&format!("{{ servers: '{address}', command: xadd, key: s, id: '{{k}}-1' }}")).await;
+    let mut failures = 0;
+    let rejected = write(&mut *sink, batch_of(&[("5", "first")]), |error| {
+        assert!(error.full().contains("LOADING"), "{}", error.full());
+        failures += 1;
+    })
+    .await;
+    assert_eq!((rejected, failures), (vec![], 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sink_whose_server_is_a_replica_goes_to_the_next_one() {
+    let (replica, primary) = (Redis::start().unwrap(), Redis::start().unwrap());
+    // Of a server that is not there.
+    call(&replica, &["REPLICAOF", "127.0.0.1", "1"]);
+    let yaml =
+        format!("{{ servers: ['{}', '{}'], command: rpush, key: l }}", replica.address(), primary.address());
+    let mut sink = opened(&yaml).await;
+    let mut failures = 0;
+    let rejected = write(&mut *sink, batch(["1"]), |error| {
+        assert!(error.full().contains("READONLY"), "{}", error.full());
+        failures += 1;
+    })
+    .await;
+    assert_eq!((rejected, failures), (vec![], 1));
+    assert_eq!(call(&primary, &["LRANGE", "l", "0", "-1"]).texts(), ["1"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,9 +339,13 @@ async fn keys_of_a_cluster_are_written_to_their_nodes() {
     call(&nodes[1], &["CLUSTER", "SET-CONFIG-EPOCH", "2"]);
     call(&nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port, &buses[1]]);
     for node in &nodes {
-        let begun = Instant::now();
-        while !call(node, &["CLUSTER", "INFO"]).texts()[0].contains("cluster_state:ok") {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the nodes do not meet");
+        let patience = Patience::begin();
+        loop {
+            let info = call(node, &["CLUSTER", "INFO"]).texts().concat();
+            if info.contains("cluster_state:ok") {
+                break;
+            }
+            patience.check(|| info);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

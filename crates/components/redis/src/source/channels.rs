@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thalweg_engine::{Error, SourceOutput};
 
 use super::messages::{Incoming, Messages};
-use super::{POLL, RedisSource};
+use super::{POLL, RedisSource, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};
 
@@ -31,7 +31,9 @@ impl Channels {
     /// # Errors
     /// If the server refuses a subscription, the connection breaks, or nothing takes the messages.
     pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut connection = Servers::new(&self.config.servers)?.connect().await?;
+        let mut servers = Servers::new(&self.config.servers)?;
+        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
+        let mut connection = connection?;
         let _received = out.claim(self.fetch_bytes);
         self.subscribe(&mut connection).await?;
         // The last message, and the last sign of life.

@@ -18,6 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use super::pending::{IDS, Place, Sent, Shared};
+use super::{FAREWELL, head, unless_stopped};
 use crate::connection::{Connection, Servers, pause, refused};
 use crate::id::Id;
 use crate::resp::{Commands, Limits, Reply};
@@ -26,14 +27,16 @@ use crate::resp::{Commands, Limits, Reply};
 const LOOK: Duration = Duration::from_millis(100);
 /// How often it asks how far the source is behind.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// The number of batches that are acknowledged at once.
+/// The number of batches that are acknowledged at once, and about how many bytes the commands have that
+/// remove elements.
 const AT_ONCE: usize = 16;
+const TOGETHER: usize = 1 << 20;
 /// How many entries of other consumers are looked at in a step, and how many ids may wait to be read.
 const SCAN: &str = "100";
 const WAITING: usize = 1000;
 /// How long the source waits at its end until all is settled: the first value if the run is being stopped.
 /// Both count from the last progress.
-const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+const SETTLE_WAIT: [Duration; 2] = [FAREWELL, Duration::from_secs(60)];
 
 /// News of the task that reads.
 pub(super) enum News {
@@ -129,18 +132,29 @@ impl Keeper {
                     while let Some(done) = self.settling.try_join_next() {
                         self.note(done, out);
                     }
-                    self.acknowledge(link, out).await?;
+                    match unless_stopped(out, self.acknowledge(link, out)).await {
+                        Some(acknowledged) => acknowledged?,
+                        None => return Ok(()),
+                    }
                 }
                 _ = look.tick() => {
-                    self.acknowledge(link, out).await?;
-                    self.shared.lock().wake();
-                    self.look_after(link).await?;
+                    match unless_stopped(out, self.do_due(link, out)).await {
+                        Some(done) => done?,
+                        None => return Ok(()),
+                    }
                     if !has_news && self.is_over(out, moved) {
                         return Ok(());
                     }
                 }
             }
         }
+    }
+
+    /// Acknowledges what is settled, and does what is due by the clock.
+    async fn do_due(&mut self, link: &mut Link, out: &SourceOutput) -> Result<(), Error> {
+        self.acknowledge(link, out).await?;
+        self.shared.lock().wake();
+        self.look_after(link).await
     }
 
     /// True if the source need not wait any longer.
@@ -175,31 +189,14 @@ impl Keeper {
             && !self.shared.lock().is_held
             && let Some(connection) = link.connection().await?
         {
-            let rest = self.settled.split_off(self.settled.len().min(AT_ONCE));
-            let taken = std::mem::replace(&mut self.settled, rest);
-            let mut commands = Commands::default();
-            let counts: Vec<usize> =
-                taken.iter().map(|sent| self.place.removal(sent, &mut commands)).collect();
-            let mut replies = Replies::new(connection, commands.count());
-            let mut failed = replies.send(&commands).await.err();
             let mut refusals = Vec::new();
-            for (sent, count) in taken.into_iter().zip(counts) {
-                let mut is_refused = false;
-                for _ in 0..count {
-                    match replies.next().await {
-                        Ok(Reply::Error(error)) => {
-                            is_refused = true;
-                            refusals.push(error);
-                        }
-                        Ok(_) => {}
-                        Err(error) => failed = failed.or(Some(error)),
-                    }
+            let mut failed = match self.settled.first() {
+                Some(Sent::Head { length }) => {
+                    let length = *length;
+                    self.remove_head(connection, length, out).await.err()
                 }
-                match is_refused || failed.is_some() {
-                    true => self.not_removed(sent),
-                    false => self.removed(&sent, out),
-                }
-            }
+                _ => self.remove(connection, &mut refusals, out).await.err(),
+            };
             for refusal in refusals {
                 link.servers.follow(&refusal);
                 let error = refused("messages cannot be acknowledged", &refusal);
@@ -209,9 +206,67 @@ impl Keeper {
                 failed = failed.or(Some(error));
             }
             if let Some(error) = failed {
-                link.lost(&error);
-                return Ok(());
+                return link.failed(error);
             }
+        }
+        Ok(())
+    }
+
+    /// Takes some batches off the server that are settled. Adds what the server refuses to `refusals`.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    async fn remove(
+        &mut self,
+        connection: &mut Connection,
+        refusals: &mut Vec<String>,
+        out: &SourceOutput,
+    ) -> Result<(), Error> {
+        let mut commands = Commands::default();
+        let removal = |sent: &Sent| {
+            let has_room = commands.bytes().len() < TOGETHER && !matches!(sent, Sent::Head { .. });
+            has_room.then(|| self.place.removal(sent, &mut commands))
+        };
+        let counts: Vec<usize> = self.settled.iter().take(AT_ONCE).map_while(removal).collect();
+        let rest = self.settled.split_off(counts.len());
+        let taken = std::mem::replace(&mut self.settled, rest);
+        let mut replies = Replies::new(connection, commands.count());
+        let mut failed = replies.send(&commands).await.err();
+        for (sent, count) in taken.into_iter().zip(counts) {
+            let mut is_refused = false;
+            for _ in 0..count {
+                match replies.next().await {
+                    Ok(Reply::Error(error)) => {
+                        is_refused = true;
+                        refusals.push(error);
+                    }
+                    Ok(_) => {}
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            match is_refused || failed.is_some() {
+                true => self.not_removed(sent),
+                false => self.removed(&sent, out),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes the first element of the list of those being processed. No other is on its way. The element
+    /// stays settled after an error, because the removal may be repeated.
+    async fn remove_head(
+        &mut self,
+        connection: &mut Connection,
+        length: i64,
+        out: &SourceOutput,
+    ) -> Result<(), Error> {
+        let Place::List { processing, .. } = &self.place else { return Ok(()) };
+        let is_removed = head::remove(connection, processing, length).await?;
+        let sent = self.settled.remove(0);
+        match is_removed {
+            true => self.removed(&sent, out),
+            // The list is read again.
+            false => self.not_removed(sent),
         }
         Ok(())
     }
@@ -228,7 +283,7 @@ impl Keeper {
     fn not_removed(&mut self, sent: Sent) {
         match sent {
             Sent::Entries { .. } => self.settled.push(sent),
-            Sent::Elements(_) | Sent::Head => self.shared.lock().fail(sent, Duration::ZERO),
+            Sent::Elements(_) | Sent::Head { .. } => self.shared.lock().fail(sent, Duration::ZERO),
         }
     }
 
@@ -251,21 +306,15 @@ impl Keeper {
             self.due.watch = now + WATCH_EVERY;
             done = self.watch(connection).await;
         }
-        match done {
-            Err(error) if error.kind().is_temporary() => {
-                link.lost(&error);
-                Ok(())
-            }
-            other => other,
-        }
+        done.or_else(|error| link.failed(error))
     }
 
-    /// Says of all entries on their way that they are still being processed, so that no other consumer claims
-    /// them.
+    /// Says of all entries that are on their way, or are to be read again, that they are still being
+    /// processed, so that no other consumer claims them.
     async fn beat(&self, connection: &mut Connection) -> Result<(), Error> {
         let Place::Stream { key, group, consumer, .. } = &self.place else { return Ok(()) };
-        let open: Vec<String> = self.shared.lock().open.iter().map(ToString::to_string).collect();
-        for ids in open.chunks(IDS) {
+        let kept: Vec<String> = self.shared.lock().kept().iter().map(ToString::to_string).collect();
+        for ids in kept.chunks(IDS) {
             let mut words = vec![&b"XCLAIM"[..], key.as_bytes(), group.as_bytes(), consumer.as_bytes(), b"0"];
             words.extend(ids.iter().map(String::as_bytes));
             words.push(b"JUSTID");
@@ -380,6 +429,18 @@ impl Link {
             }
         }
         Ok(self.connection.as_mut())
+    }
+
+    /// Drops the connection after an error.
+    ///
+    /// # Errors
+    /// The same, if no retry succeeds.
+    fn failed(&mut self, error: Error) -> Result<(), Error> {
+        if !error.kind().is_temporary() {
+            return Err(error);
+        }
+        self.lost(&error);
+        Ok(())
     }
 
     /// Drops the connection. The next attempt is made after a pause.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::keeper::{Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource};
+use super::{POLL, RedisSource, pause_unless_waited, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};
 
@@ -25,8 +25,9 @@ const ELEMENT: usize = 256;
 /// How many times as much as is read at once may be on its way of the list of those being processed, before
 /// some of it is off the server: a quarter of the memory by default.
 const AT_ONCE: usize = 8;
-/// The size that elements are thought to have before one was read.
-const FIRST: usize = 1 << 10;
+/// The size that elements are thought to have before one was read. A reply of many elements that are much
+/// larger may exceed what the decoder reads; the source then begins here again, with fewer elements.
+const FIRST: usize = 16 << 10;
 
 /// Reads a list.
 pub(super) struct Elements {
@@ -58,7 +59,8 @@ impl Elements {
     }
 
     async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = servers.connect().await?;
+        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
+        let connection = connection?;
         let (tell, news) = mpsc::unbounded_channel();
         let mut positions = out.clone();
         positions.end();
@@ -79,9 +81,12 @@ impl Elements {
             tell,
             average: FIRST,
             is_empty: false,
+            length: 0,
         };
         let keeping = self.keeper.keep(for_keeper, &positions, news);
-        tokio::join!(reader.run(out), keeping).0
+        tokio::join!(reader.run(out), keeping).0?;
+        // Acknowledgements may fail when all has been read.
+        self.keeper.shared.lock().failure()
     }
 }
 
@@ -107,6 +112,8 @@ struct Reader<'a> {
     average: usize,
     /// True if the list was empty when it was last read.
     is_empty: bool,
+    /// The number of elements that the list of those being processed had before it was read.
+    length: i64,
 }
 
 impl Reader<'_> {
@@ -128,9 +135,7 @@ impl Reader<'_> {
         while !out.is_stopping() {
             let (batches, is_stale) = {
                 let mut shared = self.shared.lock();
-                if let Some(error) = shared.failed.take() {
-                    return Err(error);
-                }
+                shared.failure()?;
                 (shared.batches, shared.is_stale)
             };
             if is_stale {
@@ -141,7 +146,8 @@ impl Reader<'_> {
                 tokio::time::sleep(POLL).await;
                 continue;
             }
-            let elements = self.take().await?;
+            let Some(elements) = unless_stopped(out, self.next(out.is_dry())).await else { break };
+            let elements = elements?;
             if !elements.is_empty() {
                 self.pass_on(elements, out).await?;
                 active = Instant::now();
@@ -155,6 +161,32 @@ impl Reader<'_> {
     fn is_done(&self, active: Instant) -> bool {
         let idle = self.config.end_after_idle;
         idle.is_some_and(|idle| active.elapsed() >= idle.duration()) && self.shared.lock().is_idle()
+    }
+
+    /// Takes the next elements; none if there are none for now. Then it also looks for elements in the list
+    /// of those being processed although none is on its way: the server moved them for a connection that
+    /// broke, after [`recover`](Self::recover) had read that list.
+    async fn next(&mut self, is_dry: bool) -> Result<Vec<Text>, Error> {
+        let elements = self.take().await?;
+        let is_quiet = {
+            let shared = self.shared.lock();
+            shared.batches == 0 && !shared.is_stale
+        };
+        // The elements that a dry run has sent on stay there.
+        if elements.is_empty() && is_quiet && !is_dry && self.unfinished_count().await? > 0 {
+            self.shared.lock().is_stale = true;
+        }
+        Ok(elements)
+    }
+
+    /// Returns the number of elements in the list of those being processed; 0 if the server does not tell it
+    /// to this user.
+    async fn unfinished_count(&mut self) -> Result<i64, Error> {
+        let words: [&[u8]; 2] = [b"LLEN", self.processing];
+        Ok(match self.connection.call(&words, Limits::SMALL).await? {
+            Reply::Number(number) => number,
+            _ => 0,
+        })
     }
 
     /// Returns the error of a server as that of the source.
@@ -181,6 +213,7 @@ impl Reader<'_> {
             (0..self.count()).for_each(|_| commands.push(&words));
         }
         // Also if the source fails here, elements were moved.
+        let asked = Instant::now();
         self.connection.send(&commands).await?;
         let (mut elements, mut left, mut refusal) = (Vec::new(), self.fetch_bytes * 2, None);
         for _ in 0..commands.count() {
@@ -195,6 +228,9 @@ impl Reader<'_> {
         }
         if let Some(refusal) = refusal {
             return Err(self.refused(&refusal));
+        }
+        if self.is_empty && elements.is_empty() {
+            pause_unless_waited(asked).await;
         }
         self.is_empty = elements.len() < commands.count();
         self.note(&elements);
@@ -234,7 +270,9 @@ impl Reader<'_> {
         let elements = received.reading.payload.clone();
         let settled = match self.messages.rejected(batch) {
             None => (Sent::Elements(elements), out.send_acked(received).await?),
-            Some(reason) => (Sent::Head, out.reject_acked(received, vec![reason]).await?),
+            Some(reason) => {
+                (Sent::Head { length: self.length }, out.reject_acked(received, vec![reason]).await?)
+            }
         };
         self.shared.lock().batches += 1;
         // The other task ends after this one.
@@ -263,9 +301,7 @@ impl Reader<'_> {
         while self.is_quiet(out).await {
             {
                 let mut shared = self.shared.lock();
-                if let Some(error) = shared.failed.take() {
-                    return Err(error);
-                }
+                shared.failure()?;
                 (shared.is_held, shared.is_stale, shared.stale_until) = (true, false, None);
             }
             let read = self.read_unfinished(out).await;
@@ -283,6 +319,7 @@ impl Reader<'_> {
     /// Reads the list of those being processed from its beginning. Nothing of it is on its way.
     async fn read_unfinished(&mut self, out: &mut SourceOutput) -> Result<Unfinished, Error> {
         let limit = self.messages.limit();
+        self.length = self.unfinished_count().await?;
         let (mut sent, mut size) = (0, 0_usize);
         while size < self.fetch_bytes * AT_ONCE && !out.is_stopping() {
             let mut elements = self.unfinished(sent, false).await?;

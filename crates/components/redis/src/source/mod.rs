@@ -4,6 +4,7 @@
 //! delivered at most once. The three are one component, because a user thinks of a server and a key first.
 
 mod channels;
+mod head;
 mod keeper;
 mod list;
 mod messages;
@@ -14,7 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -33,11 +34,36 @@ use stream::Stream;
 
 /// How long the source waits for messages before it looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
+/// How long a server may take for an answer when the run is being stopped. A later run reads again what this
+/// one does not get.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// The least size of what is read at once.
 const LEAST_FETCH: usize = 16 << 10;
 /// An entry or a batch may be on its way for each of these bytes of the memory, between these limits.
 const BYTES_OF_PENDING: usize = 4 << 10;
 const PENDING: [usize; 2] = [1000, 50_000];
+
+/// Waits for an answer of the server; when the run is being stopped, for [`FAREWELL`] at most. Returns `None`
+/// if there is none by then. The connection is of no use then.
+async fn unless_stopped<T>(out: &SourceOutput, answer: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        out.stopping().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        biased;
+        answer = answer => Some(answer),
+        () = stopped => None,
+    }
+}
+
+/// Waits, if the server was asked to wait for messages, and answered at once that there are none: some relays
+/// do not let it wait. The source would ask without end.
+async fn pause_unless_waited(asked: Instant) {
+    if asked.elapsed() < POLL / 2 {
+        tokio::time::sleep(POLL).await;
+    }
+}
 
 /// Reads messages of Redis or Valkey: a stream, a list, or channels.
 ///

@@ -30,8 +30,9 @@ pub(super) enum Sent {
     Entries { ids: Vec<Id>, partition: Option<Arc<str>> },
     /// Elements of a list.
     Elements(BinaryViewArray),
-    /// The first element of the list of those being processed. No other is on its way.
-    Head,
+    /// The first element of the list of those being processed, which had this many elements before it was
+    /// read. No other is on its way. It is removed by its place: see [`head`](super::head).
+    Head { length: i64 },
 }
 
 impl Place {
@@ -53,10 +54,7 @@ impl Place {
                     commands.push(&[b"LREM", processing.as_bytes(), b"1", elements.value(row)]);
                 }
             }
-            (Self::List { processing, .. }, Sent::Head) => {
-                commands.push(&[b"LTRIM", processing.as_bytes(), b"1", b"-1"]);
-            }
-            // A stream has no elements, and a list no entries.
+            // A stream has no elements, and a list no entries; its head is removed otherwise.
             _ => {}
         }
         commands.count() - before
@@ -91,6 +89,18 @@ impl Shared {
         self.open.insert(id)
     }
 
+    /// Returns the entries that no other consumer is to claim: those on their way, and those to be read
+    /// again.
+    pub(super) fn kept(&self) -> Vec<Id> {
+        let later = self.later.iter().flat_map(|(_, ids)| ids);
+        self.open.iter().chain(&self.again).chain(later).copied().collect()
+    }
+
+    /// Returns why the source cannot go on, once.
+    pub(super) fn failure(&mut self) -> Result<(), Error> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
     /// Forgets entries that were received and not sent on, so that they are read again.
     pub(super) fn give_back(&mut self, ids: impl IntoIterator<Item = Id>) {
         for id in ids {
@@ -112,7 +122,7 @@ impl Shared {
                     self.open.remove(id);
                 }
             }
-            Sent::Elements(_) | Sent::Head => self.batches = self.batches.saturating_sub(1),
+            Sent::Elements(_) | Sent::Head { .. } => self.batches = self.batches.saturating_sub(1),
         }
     }
 
@@ -122,7 +132,7 @@ impl Shared {
         self.done(&sent);
         match sent {
             Sent::Entries { ids, .. } => self.later.push((until, ids)),
-            Sent::Elements(_) | Sent::Head => (self.is_stale, self.stale_until) = (true, Some(until)),
+            Sent::Elements(_) | Sent::Head { .. } => (self.is_stale, self.stale_until) = (true, Some(until)),
         }
     }
 
@@ -154,6 +164,11 @@ mod tests {
         shared.fail(entries(&[1]), Duration::from_secs(1000));
         shared.wake();
         assert!(shared.again.is_empty() && !shared.is_idle());
+        shared.give_back([id(3)]);
+        // Another consumer would claim those that wait, and this one would take them away from it again.
+        assert_eq!(shared.kept(), [id(2), id(3), id(1)]);
+        assert!(shared.arrive(id(3)));
+        shared.done(&entries(&[3]));
         shared.fail(entries(&[2]), Duration::ZERO);
         shared.wake();
         assert_eq!(shared.again.iter().copied().collect::<Vec<_>>(), [id(2)]);
@@ -175,9 +190,8 @@ mod tests {
         let mut commands = Commands::default();
         assert_eq!(stream.removal(&entries(&[1, 2]), &mut commands), 1);
         assert_eq!(list.removal(&Sent::Elements(elements), &mut commands), 2);
-        assert_eq!(list.removal(&Sent::Head, &mut commands), 1);
         let text = String::from_utf8(commands.bytes().to_vec()).unwrap();
         let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
-        assert_eq!(words.join(" "), "XACK s g 1-0 2-0 LREM p 1 a LREM p 1 b LTRIM p 1 -1 ");
+        assert_eq!(words.join(" "), "XACK s g 1-0 2-0 LREM p 1 a LREM p 1 b ");
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::keeper::{Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource};
+use super::{POLL, RedisSource, pause_unless_waited, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Limits, List, Reply};
@@ -28,8 +28,9 @@ use crate::resp::{Limits, List, Reply};
 const ENTRIES: usize = 1024;
 /// The memory of an entry beside its texts.
 const ENTRY: usize = 512;
-/// The size that entries are thought to have before one was read.
-const FIRST: usize = 1 << 10;
+/// The size that entries are thought to have before one was read. A reply of many entries that are much
+/// larger may exceed what the decoder reads; the source then begins here again, with fewer entries.
+const FIRST: usize = 16 << 10;
 /// The number of pending entries that are looked up at once.
 const PAGE: usize = 1000;
 /// The id that stands for all entries that no consumer has had.
@@ -81,7 +82,8 @@ impl Stream {
     }
 
     async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = servers.connect().await?;
+        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
+        let connection = connection?;
         let first = self.next.take().unwrap_or_else(|| self.recall(out));
         let next = self.next.insert(first);
         let (tell, news) = mpsc::unbounded_channel();
@@ -108,7 +110,9 @@ impl Stream {
             next,
         };
         let keeping = self.keeper.keep(for_keeper, &positions, news);
-        tokio::join!(reader.run(out), keeping).0
+        tokio::join!(reader.run(out), keeping).0?;
+        // Acknowledgements may fail when all has been read.
+        self.keeper.shared.lock().failure()
     }
 }
 
@@ -150,10 +154,9 @@ impl Reader<'_> {
         self.create_group().await?;
         let mut active = Instant::now();
         while !out.is_stopping() {
-            if let Some(error) = self.shared.lock().failed.take() {
-                return Err(error);
-            }
-            let entries = self.next().await?;
+            self.shared.lock().failure()?;
+            let Some(entries) = unless_stopped(out, self.next()).await else { break };
+            let entries = entries?;
             if !entries.is_empty() {
                 self.pass_on(&entries, out).await?;
                 active = Instant::now();
@@ -164,12 +167,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Creates the group unless it exists.
+    /// Creates the group unless it exists. A server whose memory is full creates none, but an existing group
+    /// can be read: if there is none, reading says so.
     async fn create_group(&mut self) -> Result<(), Error> {
         let start = self.config.start.id();
         let words: [&[u8]; 6] = [b"XGROUP", b"CREATE", self.key, self.group, start.as_bytes(), b"MKSTREAM"];
         match self.connection.call(&words, Limits::SMALL).await? {
-            Reply::Error(error) if error.starts_with("BUSYGROUP") => Ok(()),
+            Reply::Error(error) if error.starts_with("BUSYGROUP") || error.starts_with("OOM") => Ok(()),
             Reply::Error(error) => Err(self.refused(&error)),
             _ => Ok(()),
         }
@@ -242,12 +246,8 @@ impl Reader<'_> {
             Id::read(values.first()?.text()?)
         });
         let ids: Vec<Id> = ids.collect();
-        let after = ids.last().and_then(|last| {
-            let number = last.number.checked_add(1)?;
-            Some(Id { number, ..*last })
-        });
         // The last page is not full.
-        self.own = after.filter(|_| is_cut || ids.len() == PAGE);
+        self.own = ids.last().and_then(|last| last.successor()).filter(|_| is_cut || ids.len() == PAGE);
         let mut shared = self.shared.lock();
         for id in ids {
             if !shared.open.contains(&id) {
@@ -302,7 +302,11 @@ impl Reader<'_> {
             self.key,
             NEW,
         ];
+        let asked = Instant::now();
         let streams = self.call(&words, self.limits()).await?;
+        if streams.values.is_empty() && !streams.is_cut {
+            pause_unless_waited(asked).await;
+        }
         let mut is_cut = streams.is_cut;
         let mut all = Vec::new();
         for stream in streams.values {
