@@ -329,7 +329,7 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
 }
 
 /// Writes a batch as the engine does, and returns the rejected rows and the number of attempts.
-async fn written(sink: &mut impl thalweg_engine::Sink, batch: Batch) -> (Vec<(u32, String)>, u32) {
+async fn written(sink: &mut dyn thalweg_engine::Sink, batch: Batch) -> (Vec<(u32, String)>, u32) {
     let mut attempts = 1;
     loop {
         let mut rejects = Rejects::default();
@@ -385,4 +385,21 @@ async fn a_batch_of_which_nothing_is_stored_is_no_transaction() {
     assert_eq!((rejected.len(), attempts, session.committed()), (1, 1, 0));
     assert_eq!(written(&mut sink, row("", "b")).await, (vec![], 1));
     assert_eq!((broker.stored(), session.committed()), (vec!["b".to_owned()], 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_a_broker_refuses_leaves_its_transaction_by_errors() {
+    let kafka = Kafka::start(1).unwrap();
+    let yaml = format!("{{ brokers: '{}', topic: t, transactional_id: x }}", kafka.address());
+    let mut sink = options::<KafkaSink>(&yaml).build(&testing::context()).unwrap();
+    sink.open(None).await.unwrap();
+    let large = "x".repeat(2 << 20);
+    let (rejected, attempts) = written(&mut *sink, batch(["a", large.as_str(), "b"])).await;
+    let [(1, reason)] = &rejected[..] else { panic!("{rejected:?}") };
+    assert!(reason.contains("MessageTooLarge"), "{reason}");
+    assert_eq!(attempts, 3);
+    sink.finish().await.unwrap();
+    let records = tokio::task::block_in_place(|| kafka.committed_records("t").unwrap());
+    let stored: Vec<String> = records.iter().map(|record| text(record.value.as_ref()).unwrap()).collect();
+    assert_eq!(stored, ["a", "b"]);
 }

@@ -12,8 +12,8 @@ use thalweg_stream::whole::{self, Whole};
 use tokio::sync::mpsc;
 
 use super::ledger::Ledger;
+use crate::client::Incoming;
 use crate::client::rust::RustConnector;
-use crate::client::{Incoming, Partition};
 
 /// A part of a record that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,6 +156,13 @@ impl Forward {
         Ok(())
     }
 
+    /// Returns where to resume after these records. None with transactions: a message counts as delivered
+    /// before its transaction is committed, and a saved position would outlive one that is aborted.
+    fn checkpoint(&self, records: &[Incoming]) -> Option<Checkpoint> {
+        let last = records.last().filter(|_| self.ledger.is_none())?;
+        Some(Checkpoint { partition: last.partition.name().into(), offset: (last.offset + 1).into() })
+    }
+
     async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
         let values: Vec<&[u8]> = records.iter().map(value).collect();
@@ -166,7 +173,7 @@ impl Forward {
                 payload: self.whole.payload(&values, &self.out).await,
                 path: Some(first.partition.topic.clone()),
                 positions: Some(UInt64Array::from_iter_values(records.iter().map(offset))),
-                checkpoint: records.last().map(|last| checkpoint(&last.partition, last.offset + 1)),
+                checkpoint: self.checkpoint(records),
             },
             fields,
         };
@@ -201,6 +208,29 @@ fn offset(record: &Incoming) -> u64 {
     u64::try_from(record.offset).unwrap_or_default()
 }
 
-fn checkpoint(partition: &Partition, offset: i64) -> Checkpoint {
-    Checkpoint { partition: partition.name().into(), offset: offset.into() }
+#[cfg(test)]
+mod tests {
+    use thalweg_engine::testing::Arrived;
+    use thalweg_record::Outcome;
+
+    use super::*;
+    use crate::client::Partition;
+    use crate::source::tests::{lent_output, unconnected_ledger};
+
+    #[tokio::test]
+    async fn with_transactions_no_position_is_saved() {
+        let (out, source) = lent_output().await;
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let value = Some("a".into());
+        let record = Incoming { partition, offset: 0, timestamp: 0, key: None, value, headers: Vec::new() };
+        for (ledger, expected) in [(Some(unconnected_ledger(&out)), None), (None, Some(1.into()))] {
+            let limit = ByteSize::kib(1);
+            let mut forward = Forward::new(out.clone(), &List::default(), limit, ledger);
+            forward.send(std::slice::from_ref(&record)).await.unwrap();
+            let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+            assert_eq!(out.unsettled(), 1);
+            batch.settle(Outcome::Delivered);
+            assert_eq!((out.unsettled(), out.saved("t/0")), (0, expected));
+        }
+    }
 }

@@ -29,6 +29,8 @@ pub(super) struct Membership {
     /// else says where to begin: a position of this run may be that of an aborted transaction.
     ledger: Option<Arc<Ledger<RustConnector>>>,
     state: Mutex<State>,
+    /// Why it is not known where to begin in partitions that were assigned.
+    unplaced: Mutex<Option<Failure>>,
     /// True from the first assignment of a connection on, which may be one of no partitions.
     has_begun: AtomicBool,
     /// True while the member leaves the group: what could be waited for was.
@@ -62,14 +64,23 @@ impl Membership {
     ) -> Self {
         let mut positions = out.clone();
         positions.end();
-        let (has_begun, is_ending) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { positions, start, wait, ledger, state: Mutex::default(), has_begun, is_ending }
+        Self {
+            positions,
+            start,
+            wait,
+            ledger,
+            state: Mutex::default(),
+            unplaced: Mutex::default(),
+            has_begun: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
+        }
     }
 
     /// Begins with a new connection, which has no partitions yet.
     pub(super) fn begin(&self) {
         self.is_ending.store(false, Relaxed);
         self.has_begun.store(false, Relaxed);
+        *self.unplaced.lock() = None;
         let mut state = self.state.lock();
         state.owned.clear();
         state.first.clear();
@@ -82,6 +93,12 @@ impl Membership {
     /// Ends a connection: what its partitions still owe is not waited for.
     pub(super) fn end(&self) {
         self.is_ending.store(true, Relaxed);
+    }
+
+    /// Returns why it is not known where to begin in partitions that were assigned, if that is so. Nothing
+    /// that was read may be passed on then.
+    pub(super) fn take_unplaced(&self) -> Option<Failure> {
+        self.unplaced.lock().take()
     }
 
     /// True if the broker has said which partitions the member reads.
@@ -241,7 +258,14 @@ impl Changes for Arc<Membership> {
             tokio::time::sleep(LOOK * 10).await;
             committed = consumer.committed(&partitions).await;
         }
-        let committed = committed.unwrap_or_default();
+        let committed = match committed {
+            Ok(committed) => committed,
+            // Not as if the group had committed nothing: it would begin at `start` again.
+            Err(failure) => {
+                self.unplaced.lock().get_or_insert(failure);
+                return;
+            }
+        };
         for partition in partitions {
             let committed = committed.get(&partition).copied();
             self.place(consumer, &partition, committed).await;
@@ -270,5 +294,25 @@ impl Changes for Arc<Membership> {
             ledger.lose(&partitions);
         }
         self.state.lock().give_up(&partitions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::tests::{Idle, lent_output};
+
+    #[tokio::test]
+    async fn a_partition_begins_at_start_only_if_the_group_is_known_to_have_committed_nothing() {
+        let (out, _source) = lent_output().await;
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let lost = || Failure::Lost("the member is unknown".to_owned());
+        let failing = Idle { failure: Some(lost), ..Idle::default() };
+        for (consumer, sought) in [(failing, vec![]), (Idle::default(), vec![7])] {
+            let membership = Arc::new(Membership::new(&out, Some(7), Duration::ZERO, None));
+            membership.assigned(&consumer, vec![partition.clone()]).await;
+            assert_eq!(*consumer.sought.lock(), sought);
+            assert_eq!(membership.has_partitions(), membership.take_unplaced().is_none());
+        }
     }
 }

@@ -115,7 +115,9 @@ impl Kafka {
         let forwarded = loop {
             match tokio::time::timeout(POLL, &mut forwarding).await {
                 Ok(ended) => break ended,
-                Err(_) => keep(consumer, ledger).await,
+                Err(_) => {
+                    let _ = keep(consumer, ledger).await;
+                }
             }
         };
         received?;
@@ -157,7 +159,9 @@ impl Kafka {
         let renewed = loop {
             match tokio::time::timeout(POLL, &mut renewing).await {
                 Ok(ended) => break ended,
-                Err(_) => keep(consumer, Some(ledger)).await,
+                Err(_) => {
+                    let _ = keep(consumer, Some(ledger)).await;
+                }
             }
         };
         renewed.map_err(|error| Error::permanent("the end of a transaction panicked").caused_by(error))??;
@@ -182,9 +186,12 @@ impl Kafka {
         while !out.is_stopping() {
             self.recover(consumer, membership).await?;
             self.look(consumer, &mut times).await?;
-            if ledger.is_some_and(|ledger| !ledger.is_member()) {
+            if !times.topics.is_empty() && ledger.is_some_and(|ledger| !ledger.is_member()) {
                 // Offsets of records that it would get now could not be committed.
-                keep(consumer, ledger).await;
+                match keep(consumer, ledger).await {
+                    Ok(()) => times.failing = None,
+                    Err(failure) => self.failed(failure, &mut times).await?,
+                }
                 continue;
             }
             let permit = match tokio::time::timeout(POLL, queue.reserve()).await {
@@ -192,14 +199,21 @@ impl Kafka {
                 // The other task has ended, and says why.
                 Ok(Err(_)) => return Ok(()),
                 Err(_) => {
-                    // The queue is full.
-                    keep(consumer, ledger).await;
+                    // The queue is full. A failure that stays is one of the next request too.
+                    let _ = keep(consumer, ledger).await;
                     self.commit(consumer, membership, &mut times).await;
                     continue;
                 }
             };
             consumer.pause(false).await;
-            match poll(consumer, ledger, POLL).await {
+            let polled = poll(consumer, ledger, POLL).await;
+            if let Some(failure) = membership.take_unplaced() {
+                if out.is_stopping() {
+                    return Ok(());
+                }
+                return Err(failure.error("the committed offsets cannot be read"));
+            }
+            match polled {
                 Ok(records) if records.is_empty() => times.failing = None,
                 Ok(records) => {
                     (times.failing, times.active) = (None, Instant::now());
@@ -291,7 +305,7 @@ impl Kafka {
                 break;
             }
             out.save_soon();
-            keep(consumer, None).await;
+            let _ = keep(consumer, None).await;
             membership.commit(consumer).await;
             let settled = membership.settled();
             if settled != progress.1 {
@@ -337,9 +351,9 @@ async fn poll(
 
 /// Keeps the membership while no records are wanted. Those of partitions that were just assigned, and are not
 /// paused yet, are read again later. Holding them was rejected: their partition may be taken away meanwhile.
-async fn keep(consumer: &dyn Consumer, ledger: Option<&Arc<Ledger<RustConnector>>>) {
+async fn keep(consumer: &dyn Consumer, ledger: Option<&Arc<Ledger<RustConnector>>>) -> Result<(), Failure> {
     consumer.pause(true).await;
-    let records = poll(consumer, ledger, KEEP).await.unwrap_or_default();
+    let records = poll(consumer, ledger, KEEP).await?;
     let mut first = BTreeMap::new();
     for record in &records {
         first.entry(&record.partition).or_insert(record.offset);
@@ -347,5 +361,47 @@ async fn keep(consumer: &dyn Consumer, ledger: Option<&Arc<Ledger<RustConnector>
     for (partition, offset) in first {
         // A partition that is taken away already has no place.
         let _ = consumer.seek(partition, offset).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_engine::testing::{self, options};
+
+    use super::*;
+    use crate::source::tests::{Idle, lent_output, unconnected_ledger};
+
+    /// Receives with transactions, as a member that does not get into its group.
+    async fn received(yaml: &str, consumer: &Idle) -> Result<(), Error> {
+        let (out, _source) = lent_output().await;
+        let ledger = unconnected_ledger(&out);
+        let membership = Membership::new(&out, None, SETTLE_WAIT, Some(ledger));
+        let config = options::<KafkaSource>(yaml);
+        let source = Kafka {
+            receiving: config.receiving(&testing::context()),
+            patterns: config.patterns().unwrap(),
+            config,
+            lag: Arc::default(),
+            membership: None,
+            link: None,
+        };
+        let (queue, _records) = mpsc::channel(1);
+        let received = source.receive(consumer, &membership, &out, queue);
+        tokio::time::timeout(Duration::from_secs(60), received).await.expect("it ends")
+    }
+
+    #[tokio::test]
+    async fn a_member_that_may_not_join_says_so() {
+        let refused = || Failure::Permanent("the user may not join".to_owned());
+        let consumer = Idle { failure: Some(refused), ..Idle::default() };
+        let error = received("{ brokers: 'a:1', topics: t, group: g }", &consumer).await.unwrap_err();
+        assert_eq!(error.full(), "the brokers `a:1` cannot be read: the user may not join");
+    }
+
+    #[tokio::test]
+    async fn a_job_without_a_topic_ends() {
+        let yaml = "{ brokers: 'a:1', topics: '^t$', group: g, end_after_idle: 1ms }";
+        received(yaml, &Idle::default()).await.unwrap();
     }
 }

@@ -1,12 +1,112 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_engine::Component;
+use async_trait::async_trait;
+use parking_lot::Mutex;
 use thalweg_engine::testing::{self, Arrived, messages, options, payloads, refused, rows};
+use thalweg_engine::{Component, Context, Error, Link, SinkConfig, Source, SourceOutput};
 use thalweg_record::Outcome;
 use thalweg_testbed::{Kafka, Patience, Record};
+use tokio::sync::oneshot;
 
 use super::KafkaSource;
+use super::ledger::Ledger;
+use crate::client::rust::RustConnector;
+use crate::client::{Consumer, Failure, Generation, Incoming, Partition};
+use crate::session::KafkaSession;
+use crate::sink::KafkaSink;
+
+/// Lends its output to a test.
+struct Lender(Option<oneshot::Sender<SourceOutput>>);
+
+#[async_trait]
+impl Source for Lender {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        if let Some(lend) = self.0.take() {
+            let _ = lend.send(out.clone());
+        }
+        std::future::pending().await
+    }
+}
+
+/// Returns the output of a source that runs, and the source.
+pub(super) async fn lent_output() -> (SourceOutput, testing::RunningSource) {
+    let (lend, lent) = oneshot::channel();
+    let source = testing::start_source(Box::new(Lender(Some(lend))), 1 << 16, BTreeMap::new());
+    (lent.await.unwrap(), source)
+}
+
+/// Returns a ledger whose session is not connected.
+pub(super) fn unconnected_ledger(out: &SourceOutput) -> Arc<Ledger<RustConnector>> {
+    let link = Link::default();
+    let context = Context { link: Some(link.clone()), ..testing::context() };
+    let sink = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
+    drop(sink.build(&context).unwrap());
+    Arc::new(Ledger::new(link.get::<KafkaSession>().unwrap(), out))
+}
+
+/// A member that never has a partition. If `failure` is set, each of its requests fails.
+#[derive(Default)]
+pub(super) struct Idle {
+    pub(super) failure: Option<fn() -> Failure>,
+    /// The times that were sought.
+    pub(super) sought: Mutex<Vec<i64>>,
+}
+
+impl Idle {
+    fn answer<T>(&self, answer: T) -> Result<T, Failure> {
+        match self.failure {
+            Some(failure) => Err(failure()),
+            None => Ok(answer),
+        }
+    }
+}
+
+#[async_trait]
+impl Consumer for Idle {
+    async fn subscribe(&self, _: &[String]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn topics(&self) -> Result<Vec<String>, Failure> {
+        Ok(Vec::new())
+    }
+
+    async fn poll(&self, _: Duration) -> Result<Vec<Incoming>, Failure> {
+        tokio::task::yield_now().await;
+        self.answer(Vec::new())
+    }
+
+    async fn pause(&self, _: bool) {}
+
+    async fn commit(&self, _: &BTreeMap<Partition, i64>) -> Result<(), Failure> {
+        self.answer(())
+    }
+
+    async fn committed(&self, _: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure> {
+        self.answer(BTreeMap::new())
+    }
+
+    async fn generation(&self) -> Option<Generation> {
+        None
+    }
+
+    async fn seek(&self, _: &Partition, _: i64) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn seek_to_time(&self, _: &Partition, timestamp: i64) -> Result<(), Failure> {
+        self.sought.lock().push(timestamp);
+        Ok(())
+    }
+
+    async fn lag(&self) -> Option<u64> {
+        Some(0)
+    }
+
+    async fn close(&self) {}
+}
 
 /// A source that runs, with the numbers of the messages that it sent.
 async fn numbers(source: &testing::RunningSource, wait: Duration) -> Option<Vec<u32>> {

@@ -346,7 +346,13 @@ impl Consumer for RustConsumer {
 
     async fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure> {
         let asked: Vec<(&str, i32)> = partitions.iter().map(|known| (&*known.topic, known.number)).collect();
-        let found = self.0.committed(&asked).await.map_err(failure)?;
+        let found = self.0.committed(&asked).await.map_err(|error| match &error {
+            // The group forgot the member, which joins again by its next poll only.
+            KrafkaError::Broker {
+                code: ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch, ..
+            } => Failure::Lost(error.to_string()),
+            _ => failure(error),
+        })?;
         let found = found.into_iter().filter(|(_, position)| position.offset >= 0);
         let named = |(topic, number): (String, i32)| Partition { topic: topic.into(), number };
         Ok(found.map(|(partition, position)| (named(partition), position.offset)).collect())

@@ -168,7 +168,19 @@ fn note(fault: &FirstFault, failure: Failure) -> Failure {
 fn failure_of(error: KrafkaError) -> Failure {
     match &error {
         KrafkaError::Fenced { .. } => Failure::Fenced(error.to_string()),
-        KrafkaError::TransactionAbortable { .. } => Failure::Lost(error.to_string()),
+        KrafkaError::TransactionAbortable { message } => match code_of_record(message) {
+            None => Failure::Lost(error.to_string()),
+            Some(code) => {
+                let error = KrafkaError::broker(code, message.clone());
+                match code {
+                    // A request that is too large is not divided in a transaction.
+                    ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => {
+                        Failure::RefusedTogether(error.to_string())
+                    }
+                    _ => failure_of(error),
+                }
+            }
+        },
         KrafkaError::Broker { code, .. } => match code {
             ErrorCode::ProducerFenced
             | ErrorCode::InvalidProducerEpoch
@@ -183,5 +195,42 @@ fn failure_of(error: KrafkaError) -> Failure {
             _ => failure(error),
         },
         _ => failure(error),
+    }
+}
+
+/// The codes with which a broker refuses a record of a transaction each time, or its producer.
+const REFUSALS: [ErrorCode; 7] = [
+    ErrorCode::MessageTooLarge,
+    ErrorCode::RecordListTooLarge,
+    ErrorCode::InvalidRecord,
+    ErrorCode::InvalidTimestamp,
+    ErrorCode::InvalidTopic,
+    ErrorCode::TopicAuthorizationFailed,
+    ErrorCode::InvalidProducerEpoch,
+];
+
+/// Returns the code with which the broker refused a record of a transaction. The client has it nowhere but in
+/// this text. Without it, a record that is never taken would look like one that is taken in the next
+/// transaction, and come again without end.
+fn code_of_record(message: &str) -> Option<ErrorCode> {
+    let (_, name) = message.rsplit_once(" failed with ")?;
+    REFUSALS.into_iter().find(|code| format!("{code:?}") == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_record_is_told_from_a_transaction_that_may_succeed_next_time() {
+        let refused = |code: ErrorCode| {
+            let text = format!("produce to t-0 failed with {code:?}");
+            failure_of(KrafkaError::transaction_abortable(text))
+        };
+        assert!(matches!(refused(ErrorCode::MessageTooLarge), Failure::RefusedTogether(_)));
+        assert!(matches!(refused(ErrorCode::InvalidTimestamp), Failure::RefusedTogether(_)));
+        assert!(matches!(refused(ErrorCode::TopicAuthorizationFailed), Failure::NoTopic(_)));
+        assert!(matches!(refused(ErrorCode::InvalidProducerEpoch), Failure::Fenced(_)));
+        assert!(matches!(refused(ErrorCode::UnknownProducerId), Failure::Lost(_)));
     }
 }

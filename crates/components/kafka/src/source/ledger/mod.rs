@@ -114,8 +114,18 @@ impl<C: Connector> Ledger<C> {
 
     /// Notes the membership. It must have been the same before and after a poll, which has then said
     /// everything that was lost before.
+    ///
+    /// Breaks the transaction off if it is another member than before. Its partitions may have been those of
+    /// others in between, without a word of the client: if it was forgotten in the middle of a cooperative
+    /// rebalance, for example, it joins again and keeps them.
     pub(super) fn set_generation(&self, generation: Option<Generation>) {
-        *self.generation.lock() = generation;
+        let mut known = self.generation.lock();
+        let member = generation.as_ref().map(|generation| &generation.member);
+        if known.as_ref().is_some_and(|known| Some(&known.member) != member) {
+            // Before a commit can see the new one.
+            self.break_off("the broker does not know the member any more");
+        }
+        *known = generation;
     }
 
     /// True if the member is of its group, as far as it knows.
@@ -245,11 +255,12 @@ impl<C: Connector> Ledger<C> {
     /// Gives up partitions: commits what was sent of them, or else leaves it to the next member that reads
     /// them. Waits for that no longer than `wait`.
     pub(super) async fn release(&self, partitions: &[Partition], wait: Duration) {
+        // First: what is sent of them after the commit would be committed with the next membership.
+        self.forget(partitions);
         match tokio::time::timeout(wait, self.end_now()).await {
             Ok(()) => {}
             Err(_) => self.break_off("partitions were taken away before their messages were delivered"),
         }
-        self.forget(partitions);
     }
 
     /// Notes that partitions were lost: another member may read them.

@@ -8,11 +8,12 @@ use thalweg_engine::{Error, Reading, Rejects, Sink, Source, SourceOutput};
 use thalweg_record::Outcome;
 
 use super::Ledger;
-use crate::client::{Incoming, Partition};
+use crate::client::{Generation, Incoming, Partition};
 use crate::session::Session;
 use crate::session::tests::{Broker, Commit, Fake, session};
 use crate::sink::KafkaSink;
 use crate::sink::testing::transactional;
+use crate::source::tests::lent_output;
 
 const COUNT: i64 = 200;
 
@@ -143,4 +144,51 @@ async fn each_record_is_stored_once_whatever_becomes_of_commits_and_runs() {
         assert_eq!(broker.stored(), expected, "seed {seed}");
         assert_eq!(broker.offset(&partition()), COUNT);
     }
+}
+
+/// Sends a record in the transaction of a ledger. Returns false if it is dropped.
+async fn sent(ledger: &Ledger<Fake>, out: &mut SourceOutput, number: i64, count: u64) -> bool {
+    let Some(mut owed) = ledger.admit(&partition(), count).await else { return false };
+    owed.note(&[record(number)]);
+    let payload = testing::batch([number.to_string().as_str()]).payload().clone();
+    out.send(Reading { payload, path: None, positions: None, checkpoint: None }).await.unwrap();
+    true
+}
+
+#[tokio::test]
+async fn nothing_more_is_sent_of_a_partition_from_the_moment_in_which_it_is_given_up() {
+    let broker = Arc::new(Broker::default());
+    let (mut out, source) = lent_output().await;
+    let ledger = Ledger::new(session(&broker, Duration::from_secs(100)), &out);
+    ledger.set_generation(Some(broker.generation()));
+    let read = ledger.count();
+    assert!(sent(&ledger, &mut out, 0, read).await);
+    let given_up = [partition()];
+    let mut release = std::pin::pin!(ledger.release(&given_up, Duration::from_secs(60)));
+    // It waits for the message.
+    assert!(tokio::time::timeout(Duration::ZERO, &mut release).await.is_err());
+    assert!(ledger.count() > read);
+    let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+    batch.settle(Outcome::Delivered);
+    release.await;
+    assert_eq!((ledger.is_broken(), broker.offset(&partition())), (false, 1));
+    assert!(!sent(&ledger, &mut out, 1, read).await);
+}
+
+#[tokio::test]
+async fn another_member_does_not_commit_what_this_one_has_read() {
+    let broker = Arc::new(Broker::default());
+    let (mut out, source) = lent_output().await;
+    let ledger = Ledger::new(session(&broker, Duration::from_secs(100)), &out);
+    let first = broker.generation();
+    ledger.set_generation(Some(first.clone()));
+    assert!(sent(&ledger, &mut out, 0, ledger.count()).await);
+    let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+    batch.settle(Outcome::Delivered);
+    ledger.set_generation(Some(Generation { number: 1, ..first.clone() }));
+    assert!(!ledger.is_broken());
+    ledger.set_generation(Some(Generation { member: "n".to_owned(), ..first }));
+    assert!(ledger.is_broken());
+    ledger.end_now().await;
+    assert_eq!(broker.offset(&partition()), 0);
 }
