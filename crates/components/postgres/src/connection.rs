@@ -30,7 +30,7 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// The settings of a session: texts of points in time, and of floats, that are read back as they were.
 const SESSION: &str = "SET client_min_messages = warning; SET DateStyle = ISO; SET IntervalStyle = postgres; \
-                       SET TimeZone = UTC; SET extra_float_digits = 1; SET bytea_output = hex";
+                       SET TimeZone = UTC; SET extra_float_digits = 3; SET bytea_output = hex";
 
 /// The most rows of a query of the catalogue: a table has at most 1600 columns.
 const ROWS: usize = 4096;
@@ -166,10 +166,11 @@ impl Connection {
     /// # Errors
     /// If there is no such table.
     pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<String>, Failure> {
+        // The index has the columns of `INCLUDE` too, which are not of the key.
         let query = format!(
-            "SELECT a.attname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a \
-             ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) \
-             WHERE i.indisprimary AND i.indrelid = {}::regclass",
+            "SELECT a.attname FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_attribute a \
+             ON a.attrelid = c.conrelid AND a.attnum = ANY(c.conkey) \
+             WHERE c.contype = 'p' AND c.conrelid = {}::regclass",
             literal(table)
         );
         let rows = self.rows(&query).await?;

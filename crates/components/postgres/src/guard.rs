@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The largest message that is not data, in bytes.
+/// The largest message that is no row, in bytes.
 const LARGEST: u64 = 1 << 20;
 /// The bytes of messages beside data that an operation may receive.
 const ALLOWANCE: u64 = 8 << 20;
@@ -107,7 +107,11 @@ impl Watch {
         };
         let body = u64::from(body);
         let is_data = tag == b'd';
-        let largest = if is_data { self.row } else { LARGEST };
+        let largest = match tag {
+            b'd' => self.row,
+            b'D' => self.row.max(LARGEST),
+            _ => LARGEST,
+        };
         if body > largest {
             return Err(match is_data {
                 true => {
@@ -201,6 +205,8 @@ mod tests {
             watch(10).pass(&[b'T', 0x7f, 0, 0, 0]),
             Err(format!("the server sent a message of {} bytes, more than 1048576", 0x7f00_0000 - 4))
         );
+        // The rows of queries may be as large as those of `COPY`.
+        assert_eq!(watch(2 << 20).pass(&message(b'D', 2 << 20)[..HEADER]), Ok(()));
         for length in [[0, 0, 0, 3], [0xff, 0, 0, 0]] {
             let header = [&b"R"[..], &length].concat();
             let impossible = "the server sent a message of an impossible length".to_owned();

@@ -1,11 +1,12 @@
 //! The positions of stored messages, for `exactly_once`.
 //!
 //! A message has a place: its source, its file or partition, its position there, and its number among
-//! messages of the same position, which `split` makes of one. A source sends messages of a partition in the
-//! order of their places, and after a restart again from some place on, the same or later ones in the same
-//! order. So one place for each partition, that of the last message, tells which messages are stored: those
-//! up to it. It is written in the transaction that stores the messages. Neither the batches nor the
-//! checkpoints of the run matter, so a run may cut its input differently.
+//! messages of the same position, which `split` makes of one. A file is known by its sequence
+//! ([`Meta::sequence`]), because a path may become that of another file. A source sends messages of a
+//! partition in the order of their places, and after a restart again from some place on, the same or later
+//! ones in the same order. So one place for each partition, that of the last message, tells which messages
+//! are stored: those up to it. It is written in the transaction that stores the messages. Neither the batches
+//! nor the checkpoints of the run matter, so a run may cut its input differently.
 //!
 //! Two things would break this rule, and are looked after:
 //!
@@ -23,6 +24,7 @@
 //! each message*: it needs a table as long as the target.
 //!
 //! [`Sink::uncommitted`]: thalweg_engine::Sink::uncommitted
+//! [`Meta::sequence`]: thalweg_record::Meta::sequence
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,11 +40,20 @@ use crate::sql::{TableName, literal};
 /// The entry of the journal with the name of the sink.
 const NAME: &str = "name";
 
-/// The largest number of files or partitions.
-const MOST: usize = 4000;
+/// The number of files or partitions whose places are read, the latest ones: the checkpoints of a run cover
+/// files long before as many others were begun.
+const READ: usize = 4000;
 
-/// The largest number of refused messages that no checkpoint covers.
-const MOST_REFUSED: usize = 100_000;
+/// The largest number of files or partitions in a run.
+const MOST: usize = 2 * READ;
+
+/// The largest number of refused messages that no checkpoint covers. Their places, of up to 32 bytes each,
+/// and those of one more batch must fit into a row that a later run reads.
+const MOST_REFUSED: usize = 50_000;
+
+/// The number of the lock under which the table is created: of two sinks that create it at the same time, one
+/// would fail in spite of `IF NOT EXISTS`.
+const CREATION: i64 = 0x7468_616c_7765_6721;
 
 /// A position, and the number among the messages that have it.
 type Place = (u64, u64);
@@ -51,6 +62,7 @@ type Place = (u64, u64);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Partition {
     source: Arc<str>,
+    /// The sequence, or the path if there is none.
     path: Arc<str>,
     part: Arc<str>,
 }
@@ -72,6 +84,13 @@ impl Known {
     /// True if a message is not to be stored again.
     fn has(&self, place: Place) -> bool {
         self.last.is_some_and(|last| place <= last) && !self.refused.contains(&place)
+    }
+
+    /// Notes what is stored.
+    fn load(&mut self, last: Place, refused: BTreeSet<Place>) {
+        // A commit whose confirmation was lost may have stored what then ended elsewhere.
+        self.left.retain(|place| *place > last || refused.contains(place));
+        (self.last, self.refused) = (Some(last), refused);
     }
 }
 
@@ -160,8 +179,7 @@ impl Positions {
             let (Some(last), Ok(refused)) = (last, refused) else {
                 return Err(Error::permanent(format!("the table {table} has a row that is damaged")));
             };
-            let known = self.known.entry(partition).or_default();
-            (known.last, known.refused) = (Some(last), refused);
+            self.known.entry(partition).or_default().load(last, refused);
         }
         Ok(())
     }
@@ -169,19 +187,25 @@ impl Positions {
     async fn read(&self, connection: &Connection) -> Result<Vec<Vec<Option<String>>>, Failure> {
         let (table, lock, name) = (self.table.quoted(), self.lock, literal(&self.name));
         let create = format!(
-            "CREATE TABLE IF NOT EXISTS {table} (sink text, source text, path text, part text, \
+            "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({CREATION}); \
+             CREATE TABLE IF NOT EXISTS {table} (sink text, source text, path text, part text, \
              position bigint NOT NULL, number bigint NOT NULL, refused text NOT NULL, \
-             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, path, part))"
+             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, path, part)); COMMIT"
         );
         let found = format!("SELECT pg_catalog.to_regclass({})", literal(&table));
         // A user who may not create tables can use one that is there.
         if !matches!(&connection.rows(&found).await?[..], [row] if row.iter().any(Option::is_some)) {
             connection.run(&create).await?;
         }
-        // Behind a transaction of a former run that is still being committed.
-        connection.run(&format!("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({lock})")).await?;
-        let query =
-            format!("SELECT source, path, part, position, number, refused FROM {table} WHERE sink = {name}");
+        // Behind a transaction of a former run that is still being committed. With another isolation, which
+        // may be the default of the user, the wait for the lock would begin a snapshot without that commit.
+        let locked =
+            format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.pg_advisory_xact_lock({lock})");
+        connection.run(&locked).await?;
+        let query = format!(
+            "SELECT source, path, part, position, number, refused FROM {table} WHERE sink = {name} \
+                     ORDER BY changed DESC LIMIT {READ}"
+        );
         let rows = connection.rows(&query).await?;
         connection.run("COMMIT").await?;
         Ok(rows)
@@ -224,7 +248,7 @@ impl Positions {
                 return Err(Error::permanent(message));
             }
             let place = next(seen.get(number).copied().flatten(), position)
-                .ok_or_else(|| went_back(&plan.partitions[number], position))?;
+                .ok_or_else(|| went_back(batch, &plan.partitions[number], position))?;
             seen[number] = Some(place);
             let is_stored = self.known.get(&plan.partitions[number]).is_some_and(|known| known.has(place));
             plan.rows.push((number, place, is_stored));
@@ -352,7 +376,7 @@ fn partition(batch: &Batch, parts: Option<&Values>, row: usize) -> Partition {
     }
     // The server has no texts with zero bytes.
     let part = String::from_utf8_lossy(&part).replace('\0', "\u{fffd}");
-    let path = meta.path.clone().unwrap_or_else(|| "".into());
+    let path = meta.sequence.as_ref().or(meta.path.as_ref()).cloned().unwrap_or_else(|| "".into());
     Partition { source: meta.source.clone(), path, part: part.into() }
 }
 
@@ -365,12 +389,13 @@ fn next(seen: Option<Place>, position: u64) -> Option<Place> {
     }
 }
 
-fn went_back(partition: &Partition, position: u64) -> Error {
-    let Partition { source, path, part } = partition;
+fn went_back(batch: &Batch, partition: &Partition, position: u64) -> Error {
+    let Partition { source, part, .. } = partition;
+    let path = batch.meta().path.as_deref().unwrap_or_default();
     let part = if part.is_empty() { String::new() } else { format!(", partition `{part}`,") };
     Error::permanent(format!(
         "the positions of `{source}` in `{path}`{part} went back to {position}: `exactly_once` needs messages in \
-         order, by one pipeline, from files that are not replaced; partitions need `partition_field`"
+         order, by one pipeline"
     ))
 }
 
@@ -443,6 +468,36 @@ mod tests {
         first.left(&plan);
         store(&mut first, &[3], &[]);
         assert_eq!(store(&mut restarted(&first), &[1, 2, 3], &[]), [0, 1]);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_another_and_a_renamed_one_is_not() {
+        let of = |path: &str, sequence: &str, places: &[u64]| {
+            let meta = thalweg_record::Meta {
+                path: Some(path.into()),
+                sequence: Some(sequence.into()),
+                ..(**batch([""]).meta()).clone()
+            };
+            let payload = batch(places.iter().map(u64::to_string)).payload().clone();
+            let messages = Batch::new(payload, std::sync::Arc::new(meta), thalweg_record::Ack::noop());
+            messages.with_positions(UInt64Array::from(places.to_vec())).unwrap()
+        };
+        let mut first = positions();
+        let plan = first.plan(&of("a.log", "one", &[0, 5, 9]), None).unwrap();
+        first.stored(&plan, &[]);
+        let second = restarted(&first);
+        let unstored = |batch: &Batch| second.plan(batch, None).unwrap().unstored().collect::<Vec<_>>();
+        assert_eq!(unstored(&of("a.log", "two", &[0, 5])), [0, 1]);
+        assert_eq!(unstored(&of("a.log.1", "one", &[5, 9, 12])), [2]);
+    }
+
+    #[test]
+    fn what_a_lost_confirmation_stored_does_not_count_as_left() {
+        let mut known = Known { left: BTreeSet::from([(1, 0), (3, 0)]), ..Known::default() };
+        known.load((2, 0), BTreeSet::new());
+        assert_eq!(known.left, BTreeSet::from([(3, 0)]));
+        known.load((4, 0), [(3, 0)].into());
+        assert_eq!((known.left, known.last), (BTreeSet::from([(3, 0)]), Some((4, 0))));
     }
 
     #[test]

@@ -104,6 +104,7 @@ impl Reader {
                            with a `key`, or start again";
             return Err(Error::permanent(format!("the reading of `{}` {message}", range.path)));
         }
+        self.out.set_sequence(range.partition.clone());
         let moment = if range.sent == 0 { Moment::Start } else { Moment::Running };
         let row = self.config.max_row_bytes.bytes();
         let connection = Connection::open(&self.config.server, row, None, Moment::Running).await?;
