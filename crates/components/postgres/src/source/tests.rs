@@ -165,6 +165,36 @@ async fn ranges_are_read_at_the_same_time_and_a_later_run_continues_in_each() {
     assert!(paths.into_iter().all(|path| ["t:0", "t:1", "t:2"].contains(&&*path)));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_range_is_continued_as_one_and_another_order_begins_at_its_beginning() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    let run = |statements: &str| block_in_place(|| server.run(statements).unwrap());
+    run("CREATE TABLE t (id bigint PRIMARY KEY, code bigint UNIQUE, at timestamptz DEFAULT now());
+         INSERT INTO t SELECT n, 10 - n FROM generate_series(1, 9) AS n;
+         INSERT INTO t VALUES (10, 0, 'infinity')");
+    let read = async |more: &str, mut saved: BTreeMap<String, Value>| {
+        let options = yaml(&server, &format!("table: t, columns: [id], {more}"));
+        let source = testing::start::<PostgresSource>(&options, 1 << 12, saved.clone());
+        let positions = source.positions.clone();
+        let sent = source.finish().await;
+        assert!(sent.result.is_none(), "{:?}", sent.result);
+        let changes = positions.take_changes().into_iter();
+        saved.extend(changes.filter_map(|(name, offset)| Some((name.to_string(), offset?))));
+        (sent.main.iter().flat_map(ids).collect::<Vec<i64>>(), saved)
+    };
+    let (all, saved) = read("partitions: 1", BTreeMap::new()).await;
+    assert!(all.into_iter().eq(1..=10));
+    let (none, saved) = read("partitions: 3", saved).await;
+    assert_eq!(none, [0; 0]);
+    let (by_code, saved) = read("key: code", saved).await;
+    assert!(by_code.into_iter().eq((1..=10).rev()));
+    // Behind the row at infinity, no other would come.
+    let (by_time, saved) = read("cursor: at", saved).await;
+    assert!(by_time.into_iter().eq(1..=9));
+    run("INSERT INTO t VALUES (11, 11)");
+    assert_eq!(read("cursor: at", saved).await.0, [11]);
+}
+
 /// Runs a source again after temporary errors, as the engine does.
 struct Retried(Box<dyn Source>);
 
