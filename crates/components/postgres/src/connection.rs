@@ -74,8 +74,11 @@ impl Connection {
             let seconds = timeout.as_secs_f64();
             Error::overloaded(format!("the server `{server}` did not accept a connection within {seconds} s"))
         })??;
-        let limit = statement.map_or(0, |limit| limit.as_millis());
-        let session = format!("{SESSION}; SET statement_timeout = {limit}");
+        let limit = statement.map_or(0, |limit| limit.as_millis().min(i32::MAX as u128));
+        // The transaction of a client that vanished holds its locks no longer than a statement.
+        let session = format!(
+            "{SESSION}; SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}"
+        );
         let set = connection.run(&session).await;
         set.map_err(|failure| failure.error(format!("cannot set up a session of `{server}`"), moment))?;
         Ok(connection)
@@ -111,9 +114,17 @@ impl Connection {
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
-        match tokio::time::timeout(self.timeout, answer).await {
+        self.answer_within(self.timeout, answer).await
+    }
+
+    async fn answer_within<T>(
+        &self,
+        time: Duration,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        match tokio::time::timeout(time, answer).await {
             Ok(answer) => answer.map_err(|error| self.failure(error)),
-            Err(_) => Err(Failure::Silent(self.timeout)),
+            Err(_) => Err(Failure::Silent(time)),
         }
     }
 
@@ -186,14 +197,19 @@ impl Connection {
         self.answer(self.client.prepare(statement)).await
     }
 
-    /// Begins a `COPY … TO STDOUT`. Its first row may take long.
+    /// Begins a `COPY … TO STDOUT`. The server sends its answer with the first rows, which may take as long as
+    /// `time`.
     ///
     /// # Errors
     /// If the server refuses it.
-    pub(crate) async fn copy_out(&self, statement: &str) -> Result<Pin<Box<CopyOutStream>>, Failure> {
+    pub(crate) async fn copy_out(
+        &self,
+        statement: &str,
+        time: Duration,
+    ) -> Result<Pin<Box<CopyOutStream>>, Failure> {
         let prepared = self.prepare(statement).await?;
         self.allowance.renew();
-        Ok(Box::pin(self.answer(self.client.copy_out(&prepared)).await?))
+        Ok(Box::pin(self.answer_within(time, self.client.copy_out(&prepared)).await?))
     }
 
     /// Executes a `COPY … FROM STDIN` with these bytes, and waits until the server has taken them.

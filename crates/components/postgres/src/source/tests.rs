@@ -116,6 +116,13 @@ async fn a_query_is_read_as_a_whole_and_what_the_server_lacks_is_named() {
     assert_eq!(keyless, "`pairs` has no primary key of one column: name a unique column in `key`");
     let column = error(&server, "table: pairs, columns: c").await;
     assert!(column.contains("column \"c\" does not exist"), "{column}");
+    // The first row, with which the server answers, may take longer than the answer to another statement.
+    let slow = format!(
+        "{{ server: '{}', timeout: 3s, query: SELECT pg_sleep(4)::text AS t }}",
+        server.relayed_address()
+    );
+    let sent = testing::read_all::<PostgresSource>(&slow, 1 << 16).await;
+    assert!(sent.result.is_none() && sent.main.len() == 1, "{:?}", sent.result);
     let large = error(&server, "query: \"SELECT repeat('x', 100000) AS t\", max_row_bytes: 10KiB").await;
     assert!(large.contains("more than `max_row_bytes` (10240)"), "{large}");
 }
