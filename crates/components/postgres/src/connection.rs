@@ -197,8 +197,8 @@ impl Connection {
         self.answer(self.client.prepare(statement)).await
     }
 
-    /// Begins a `COPY … TO STDOUT`. The server sends its answer with the first rows, which may take as long as
-    /// `time`.
+    /// Begins a `COPY … TO STDOUT`. The server sends its answer with the first rows, which may take as long
+    /// as `time`.
     ///
     /// # Errors
     /// If the server refuses it.

@@ -66,11 +66,13 @@ pub(crate) struct Watch {
     body: u64,
     /// True once the connection is ready: notices are then not kept.
     is_ready: bool,
+    /// The bytes of parameters that came. They are kept as long as the connection lasts.
+    parameters: u64,
 }
 
 impl Watch {
     pub(crate) fn new(allowance: Allowance, row: u64) -> Self {
-        Self { allowance, row, header: [0; HEADER], filled: 0, body: 0, is_ready: false }
+        Self { allowance, row, header: [0; HEADER], filled: 0, body: 0, is_ready: false, parameters: 0 }
     }
 
     /// Follows the next bytes.
@@ -123,6 +125,12 @@ impl Watch {
         let is_kept = !is_data && (tag != b'N' || !self.is_ready);
         if is_kept && !self.allowance.take(body + HEADER as u64) {
             return Err(format!("the server sent more than {ALLOWANCE} bytes beside data"));
+        }
+        if tag == b'S' {
+            self.parameters += body + HEADER as u64;
+            if self.parameters > LARGEST {
+                return Err(format!("the server sent more than {LARGEST} bytes of parameters"));
+            }
         }
         self.is_ready |= tag == b'Z';
         Ok(body)
@@ -221,9 +229,15 @@ mod tests {
         let many = |watch: &mut Watch, tag| {
             (0..100).map(|_| watch.pass(&message(tag, 100_000))).find(Result::is_err).unwrap_or(Ok(()))
         };
-        assert_eq!(many(&mut watch, b'S'), Err(too_much.clone()));
+        assert_eq!(many(&mut watch, b'T'), Err(too_much.clone()));
         watch.allowance.renew();
-        watch.filled = 0;
+        // However many operations begin meanwhile.
+        let mut last = Ok(());
+        for _ in 0..11 {
+            watch.allowance.renew();
+            last = watch.pass(&message(b'S', 100_000));
+        }
+        assert_eq!(last, Err("the server sent more than 1048576 bytes of parameters".to_owned()));
         assert_eq!(watch.pass(&message(b'Z', 1)), Ok(()));
         assert_eq!(many(&mut watch, b'N'), Ok(()));
         for _ in 0..200_000 {
