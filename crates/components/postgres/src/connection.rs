@@ -256,9 +256,18 @@ async fn dial(options: &ServerOptions) -> Result<Box<dyn Duplex>, Error> {
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let connector = tls.connector()?;
     stream.write_all(&SSL_REQUEST).await.map_err(unreachable)?;
-    if stream.read_u8().await.map_err(unreachable)? != b'S' {
-        let message = format!("the server `{server}` has no TLS: remove `tls`, or set the server up for it");
-        return Err(Error::permanent(message));
+    match stream.read_u8().await.map_err(unreachable)? {
+        b'S' => {}
+        b'N' => {
+            let message =
+                format!("the server `{server}` has no TLS: remove `tls`, or set the server up for it");
+            return Err(Error::permanent(message));
+        }
+        // It lacks memory, for example. Its text is not shown: without TLS, it may be that of another.
+        _ => {
+            let message = format!("the server `{server}` answered the request for TLS with an error");
+            return Err(Error::temporary(message));
+        }
     }
     let encrypted = connector.connect(&format!("{host}:{port}"), stream).await;
     let encrypted = encrypted.map_err(|error| {

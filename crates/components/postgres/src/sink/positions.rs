@@ -51,6 +51,9 @@ const MOST: usize = 2 * READ;
 /// and those of one more batch must fit into a row that a later run reads.
 const MOST_REFUSED: usize = 50_000;
 
+/// The most bytes of the names of a partition. The server's index takes 2700, and would refuse each attempt.
+const LONGEST: usize = 2000;
+
 /// The number of the lock under which the table is created: of two sinks that create it at the same time, one
 /// would fail in spite of `IF NOT EXISTS`.
 const CREATION: i64 = 0x7468_616c_7765_6721;
@@ -236,6 +239,14 @@ impl Positions {
             let number = match number {
                 Some(number) => number,
                 None => {
+                    let Partition { source, path, part } = &partition;
+                    if source.len() + path.len() + part.len() > LONGEST {
+                        let message = "bytes for the names of a file and its partition";
+                        return Err(Error::permanent(format!(
+                            "messages of `{source}` have more than {LONGEST} {message}: `exactly_once` cannot keep \
+                             their positions"
+                        )));
+                    }
                     seen.push(self.known.get(&partition).and_then(|known| known.seen));
                     plan.partitions.push(partition);
                     plan.partitions.len() - 1
@@ -508,6 +519,15 @@ mod tests {
         assert!(error.starts_with("the positions of `test` in `` went back to 4: "), "{error}");
         let error = positions.plan(&batch(["a"]), None).unwrap_err().to_string();
         assert_eq!(error, "messages of `test` have no position, which `exactly_once` needs: see its sources");
+        let meta = thalweg_record::Meta {
+            sequence: Some("s".repeat(2000).into()),
+            ..(**batch([""]).meta()).clone()
+        };
+        let payload = batch(["a"]).payload().clone();
+        let long = Batch::new(payload, std::sync::Arc::new(meta), thalweg_record::Ack::noop());
+        let long = long.with_positions(UInt64Array::from(vec![6])).unwrap();
+        let error = positions.plan(&long, None).unwrap_err().to_string();
+        assert!(error.starts_with("messages of `test` have more than 2000 bytes for the names"), "{error}");
     }
 
     #[test]
