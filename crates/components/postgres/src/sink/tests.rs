@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, batch, messages, options};
 use thalweg_engine::{Component, ErrorKind, Journal, Rejects, Sink, SinkConfig, Store};
-use thalweg_record::Batch;
+use thalweg_record::{Ack, Batch, Meta};
 use thalweg_testbed::Postgres;
 
 use super::PostgresSink;
@@ -228,7 +228,10 @@ async fn resumed(server: &Postgres, folder: &std::path::Path) -> Box<dyn Sink> {
 
 fn at(positions: std::ops::Range<u64>) -> Batch {
     let batch = batch_of(vec![("id", ints(positions.clone().map(|position| position as i64)))]);
-    batch.with_positions(UInt64Array::from_iter_values(positions)).unwrap()
+    let meta = Meta { sequence: Some("numbers".into()), ..(**batch.meta()).clone() };
+    let messages = Batch::new(batch.payload().clone(), Arc::new(meta), Ack::noop());
+    let messages = messages.with_fields(batch.fields().clone()).unwrap();
+    messages.with_positions(UInt64Array::from_iter_values(positions)).unwrap()
 }
 
 /// Writes a batch as the engine does: again after each temporary error. Returns the refused rows.

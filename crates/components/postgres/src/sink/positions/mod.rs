@@ -68,8 +68,8 @@ type Place = (u64, u64);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Partition {
     source: Arc<str>,
-    /// The sequence, or the path if there is none.
-    path: Arc<str>,
+    /// The sequence that its positions belong to.
+    sequence: Arc<str>,
     part: Arc<str>,
 }
 
@@ -170,14 +170,14 @@ impl Positions {
             (known.last, known.refused) = (None, BTreeSet::new());
         }
         for row in rows {
-            let [Some(source), Some(path), Some(part), Some(position), Some(number), Some(refused)] =
+            let [Some(source), Some(sequence), Some(part), Some(position), Some(number), Some(refused)] =
                 &row[..]
             else {
                 return Err(Error::permanent(format!("the table {table} is not that of `exactly_once`")));
             };
             let partition = Partition {
                 source: source.as_str().into(),
-                path: path.as_str().into(),
+                sequence: sequence.as_str().into(),
                 part: part.as_str().into(),
             };
             let last: Option<Place> = position.parse().ok().zip(number.parse().ok());
@@ -194,9 +194,9 @@ impl Positions {
         let (table, lock, name) = (self.table.quoted(), self.lock, literal(&self.name));
         let create = format!(
             "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({CREATION}); \
-             CREATE TABLE IF NOT EXISTS {table} (sink text, source text, path text, part text, \
+             CREATE TABLE IF NOT EXISTS {table} (sink text, source text, sequence text, part text, \
              position bigint NOT NULL, number bigint NOT NULL, refused text NOT NULL, \
-             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, path, part)); COMMIT"
+             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, sequence, part)); COMMIT"
         );
         let found = format!("SELECT pg_catalog.to_regclass({})", literal(&table));
         // A user who may not create tables can use one that is there.
@@ -209,7 +209,7 @@ impl Positions {
             format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.pg_advisory_xact_lock({lock})");
         connection.run(&locked).await?;
         let query = format!(
-            "SELECT source, path, part, position, number, refused FROM {table} WHERE sink = {name} \
+            "SELECT source, sequence, part, position, number, refused FROM {table} WHERE sink = {name} \
                      ORDER BY changed DESC LIMIT {READ}"
         );
         let rows = connection.rows(&query).await?;
@@ -223,8 +223,9 @@ impl Positions {
     /// If messages have no positions, or come again in another order.
     pub(super) fn plan(&self, batch: &Batch, part: Option<&str>) -> Result<Plan, Error> {
         let source = &batch.meta().source;
-        let Some(positions) = batch.positions() else {
-            let message = "have no position, which `exactly_once` needs: see its sources";
+        // Others begin again with each run, or each connection, and their messages would be skipped.
+        let Some(positions) = batch.positions().filter(|_| batch.meta().sequence.is_some()) else {
+            let message = "have no positions that grow, which `exactly_once` needs: see its sources";
             return Err(Error::permanent(format!("messages of `{source}` {message}")));
         };
         let parts = part.and_then(|name| {
@@ -242,8 +243,8 @@ impl Positions {
             let number = match number {
                 Some(number) => number,
                 None => {
-                    let Partition { source, path, part } = &partition;
-                    if source.len() + path.len() + part.len() > LONGEST {
+                    let Partition { source, sequence, part } = &partition;
+                    if source.len() + sequence.len() + part.len() > LONGEST {
                         let message = "bytes for the names of a file and its partition";
                         return Err(Error::permanent(format!(
                             "messages of `{source}` have more than {LONGEST} {message}: `exactly_once` cannot keep \
@@ -291,15 +292,15 @@ impl Positions {
                 continue;
             }
             let list = serde_json::to_string(&new.refused).unwrap_or_default();
-            let Partition { source, path, part } = &partition;
-            let texts: [&str; 4] = [&self.name, source, path, part];
+            let Partition { source, sequence, part } = &partition;
+            let texts: [&str; 4] = [&self.name, source, sequence, part];
             let texts = texts.map(literal);
             values.push(format!("({}, {position}, {number}, {}, now())", texts.join(", "), literal(&list)));
         }
         (!values.is_empty()).then(|| {
             format!(
-                "INSERT INTO {} (sink, source, path, part, position, number, refused, changed) VALUES {} \
-                 ON CONFLICT (sink, source, path, part) DO UPDATE SET position = EXCLUDED.position, \
+                "INSERT INTO {} (sink, source, sequence, part, position, number, refused, changed) VALUES {} \
+                 ON CONFLICT (sink, source, sequence, part) DO UPDATE SET position = EXCLUDED.position, \
                  number = EXCLUDED.number, refused = EXCLUDED.refused, changed = EXCLUDED.changed",
                 self.table.quoted(),
                 values.join(", ")
@@ -390,8 +391,8 @@ fn partition(batch: &Batch, parts: Option<&Values>, row: usize) -> Partition {
     }
     // The server has no texts with zero bytes.
     let part = String::from_utf8_lossy(&part).replace('\0', "\u{fffd}");
-    let path = meta.sequence.as_ref().or(meta.path.as_ref()).cloned().unwrap_or_else(|| "".into());
-    Partition { source: meta.source.clone(), path, part: part.into() }
+    let sequence = meta.sequence.clone().unwrap_or_default();
+    Partition { source: meta.source.clone(), sequence, part: part.into() }
 }
 
 /// Returns the place of a message at `position`, behind the one at `seen`. None if that is before it.

@@ -2,14 +2,23 @@ use super::*;
 use arrow_array::UInt64Array;
 use proptest::prelude::*;
 use thalweg_engine::testing::batch;
+use thalweg_record::{Ack, Meta};
 
 fn positions() -> Positions {
     Positions::of("00ff00000000000000000000000000ab".to_owned(), "p")
 }
 
-fn at(positions: &[u64]) -> Batch {
+/// Returns messages of a file with these positions.
+fn of(path: &str, sequence: Option<&str>, positions: &[u64]) -> Batch {
     let messages = batch(positions.iter().map(u64::to_string));
+    let meta =
+        Meta { path: Some(path.into()), sequence: sequence.map(Into::into), ..(**messages.meta()).clone() };
+    let messages = Batch::new(messages.payload().clone(), Arc::new(meta), Ack::noop());
     messages.with_positions(UInt64Array::from(positions.to_vec())).unwrap()
+}
+
+fn at(positions: &[u64]) -> Batch {
+    of("a.log", Some("one"), positions)
 }
 
 fn refused(rows: &[u32]) -> Vec<(u32, String)> {
@@ -69,23 +78,13 @@ fn messages_that_ended_elsewhere_are_tried_again_as_well() {
 
 #[test]
 fn a_file_that_was_replaced_is_another_and_a_renamed_one_is_not() {
-    let of = |path: &str, sequence: &str, places: &[u64]| {
-        let meta = thalweg_record::Meta {
-            path: Some(path.into()),
-            sequence: Some(sequence.into()),
-            ..(**batch([""]).meta()).clone()
-        };
-        let payload = batch(places.iter().map(u64::to_string)).payload().clone();
-        let messages = Batch::new(payload, std::sync::Arc::new(meta), thalweg_record::Ack::noop());
-        messages.with_positions(UInt64Array::from(places.to_vec())).unwrap()
-    };
     let mut first = positions();
-    let plan = first.plan(&of("a.log", "one", &[0, 5, 9]), None).unwrap();
+    let plan = first.plan(&at(&[0, 5, 9]), None).unwrap();
     first.stored(&plan, &[]);
     let second = restarted(&first);
     let unstored = |batch: &Batch| second.plan(batch, None).unwrap().unstored().collect::<Vec<_>>();
-    assert_eq!(unstored(&of("a.log", "two", &[0, 5])), [0, 1]);
-    assert_eq!(unstored(&of("a.log.1", "one", &[5, 9, 12])), [2]);
+    assert_eq!(unstored(&of("a.log", Some("two"), &[0, 5])), [0, 1]);
+    assert_eq!(unstored(&of("a.log.1", Some("one"), &[5, 9, 12])), [2]);
 }
 
 #[test]
@@ -102,14 +101,15 @@ fn positions_that_go_back_and_missing_ones_are_errors() {
     let mut positions = positions();
     store(&mut positions, &[5], &[]);
     let error = positions.plan(&at(&[4]), None).unwrap_err().to_string();
-    assert!(error.starts_with("the positions of `test` in `` went back to 4: "), "{error}");
-    let error = positions.plan(&batch(["a"]), None).unwrap_err().to_string();
-    assert_eq!(error, "messages of `test` have no position, which `exactly_once` needs: see its sources");
-    let meta =
-        thalweg_record::Meta { sequence: Some("s".repeat(2000).into()), ..(**batch([""]).meta()).clone() };
-    let payload = batch(["a"]).payload().clone();
-    let long = Batch::new(payload, std::sync::Arc::new(meta), thalweg_record::Ack::noop());
-    let long = long.with_positions(UInt64Array::from(vec![6])).unwrap();
+    assert!(error.starts_with("the positions of `test` in `a.log` went back to 4: "), "{error}");
+    // The positions of a stream of bytes begin again with each run.
+    for messages in [batch(["a"]), of("peer", None, &[0])] {
+        assert_eq!(
+            positions.plan(&messages, None).unwrap_err().to_string(),
+            "messages of `test` have no positions that grow, which `exactly_once` needs: see its sources"
+        );
+    }
+    let long = of("a.log", Some(&"s".repeat(2000)), &[6]);
     let error = positions.plan(&long, None).unwrap_err().to_string();
     assert!(error.starts_with("messages of `test` have more than 2000 bytes for the names"), "{error}");
 }
@@ -119,7 +119,8 @@ fn the_statement_has_what_changes() {
     let mut positions = positions();
     let plan = positions.plan(&at(&[7, 8]), None).unwrap();
     let statement = positions.statement(&plan, &refused(&[0])).unwrap();
-    let values = "VALUES (E'00ff00000000000000000000000000ab', E'test', E'', E'', 8, 0, E'[[7,0]]', now())";
+    let values =
+        "VALUES (E'00ff00000000000000000000000000ab', E'test', E'one', E'', 8, 0, E'[[7,0]]', now())";
     assert!(statement.contains(values), "{statement}");
     assert_eq!(positions.lock(), 0x00ff_0000_0000_0000);
     positions.stored(&plan, &refused(&[0]));
