@@ -1,5 +1,7 @@
 //! The columns, and the statement that reads them.
 
+use std::collections::HashSet;
+
 use thalweg_engine::Error;
 use tokio_postgres::types::Kind as TypeKind;
 
@@ -185,10 +187,8 @@ fn digits(modifier: i32) -> Option<(u8, u8)> {
 }
 
 fn repeated(columns: &[Column]) -> Option<&str> {
-    let is_repeated = |(number, column): &(usize, &Column)| {
-        columns.iter().take(*number).any(|before| before.name == column.name)
-    };
-    columns.iter().enumerate().find(is_repeated).map(|(_, column)| column.name.as_str())
+    let mut seen = HashSet::new();
+    columns.iter().map(|column| column.name.as_str()).find(|name| !seen.insert(*name))
 }
 
 fn payload(config: &PostgresSource, columns: &[Column], path: &str) -> Result<Option<usize>, Error> {
