@@ -43,9 +43,9 @@ pub struct Meta {
     pub source: Arc<str>,
     /// The file, address or subject that the batch was read from, if there is one.
     pub path: Option<Arc<str>>,
-    /// The name of the sequence that the positions of the messages belong to, if the path does not tell it: a
-    /// partition, or a file, which may get another path, and whose path may become that of another file.
-    /// Within a sequence, a source sends each position once, or again the same.
+    /// The name of the sequence that the positions of the messages belong to: a partition, or the content of
+    /// a file, whose path may become that of another file. Positions grow within a sequence, and a later run
+    /// finds the same message at a position. None if they begin again with each run or connection.
     pub sequence: Option<Arc<str>>,
     /// When the batch was read, in microseconds since 1970 (UTC).
     pub time_us: i64,
