@@ -170,8 +170,8 @@ proptest! {
                 letters = kept.clone();
             }
         }
-        for number in 0..next {
-            let (times, is_letter) = (stored[number], letters.contains(&number));
+        for (number, &times) in stored.iter().enumerate().take(next) {
+            let is_letter = letters.contains(&number);
             prop_assert!(times <= 1, "{} is stored {} times", number, times);
             prop_assert!(times == 1 || is_letter, "{} is lost", number);
         }
