@@ -512,6 +512,7 @@ impl Source for LettersSource {
             let meta = Meta {
                 source: first.source.as_str().into(),
                 path: reading.path.clone(),
+                sequence: None,
                 time_us: first.time_us,
                 number: AFTER_OTHERS.saturating_add(*id),
             };

@@ -306,6 +306,7 @@ fn output(
         singly,
         rows: None,
         leaves_rest: false,
+        sequence: None,
         upstream,
     };
     (output, main_out, errors_out)

@@ -39,7 +39,7 @@ fn batch(rows: usize, hits: usize) -> Result<Batch, Box<dyn Error>> {
         }
         writer.push(line.as_bytes());
     }
-    let meta = Arc::new(Meta { source: "speed".into(), path: None, time_us: 0, number: 0 });
+    let meta = Arc::new(Meta { source: "speed".into(), path: None, time_us: 0, sequence: None, number: 0 });
     let status: ArrayRef =
         Arc::new(Int64Array::from_iter_values((0..rows).map(|row| if row % 50 == 0 { 500 } else { 200 })));
     let batch = Batch::new(writer.finish(), meta, Ack::noop());

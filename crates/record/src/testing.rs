@@ -16,7 +16,8 @@ pub fn batch<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>) -> Batch {
 pub fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ack) -> Batch {
     let mut writer = PayloadWriter::default();
     payloads.into_iter().for_each(|payload| writer.push(payload.as_ref()));
-    let meta = Meta { source: "test".into(), path: None, time_us: 1_700_000_000_000_000, number: 0 };
+    let meta =
+        Meta { source: "test".into(), path: None, time_us: 1_700_000_000_000_000, sequence: None, number: 0 };
     Batch::new(writer.finish(), Arc::new(meta), ack)
 }
 

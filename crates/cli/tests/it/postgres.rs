@@ -160,3 +160,28 @@ fn refused_rows_are_dead_letters_with_the_servers_reason() {
         assert!(letters.out.contains(reason), "{reason}: {} {}", letters.out, letters.err);
     }
 }
+
+#[test]
+fn a_file_that_is_replaced_or_renamed_between_runs_is_stored_once() {
+    let server = Postgres::start().unwrap();
+    server.run("CREATE TABLE lines (line text)").unwrap();
+    let configuration = format!(
+        "sources: {{ in: {{ file: {{ path: '*.log' }} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out }} }}\n\
+         sinks: {{ out: {{ postgres: {{ server: '{}', table: lines, columns: {{ line: payload }}, \
+         exactly_once: true }} }} }}\n",
+        server.address()
+    );
+    let house = House::with(&[("a.log", "one\ntwo\nthree\n"), ("store.yaml", &configuration)]);
+    let stored = || {
+        house.run_well(&["run", "store.yaml", "--state", "state", "--quiet"]);
+        server.value("SELECT string_agg(line, ' ' ORDER BY line) FROM lines").unwrap()
+    };
+    assert_eq!(stored(), "one three two");
+    // Shorter than what is stored of the file before.
+    house.write("a.log", b"four\n");
+    assert_eq!(stored(), "four one three two");
+    std::fs::rename(house.path().join("a.log"), house.path().join("b.log")).unwrap();
+    house.write("a.log", b"five\n");
+    assert_eq!(stored(), "five four one three two");
+}

@@ -30,7 +30,7 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// The settings of a session: texts of points in time, and of floats, that are read back as they were.
 const SESSION: &str = "SET client_min_messages = warning; SET DateStyle = ISO; SET IntervalStyle = postgres; \
-                       SET TimeZone = UTC; SET extra_float_digits = 1; SET bytea_output = hex";
+                       SET TimeZone = UTC; SET extra_float_digits = 3; SET bytea_output = hex";
 
 /// The most rows of a query of the catalogue: a table has at most 1600 columns.
 const ROWS: usize = 4096;
@@ -74,8 +74,11 @@ impl Connection {
             let seconds = timeout.as_secs_f64();
             Error::overloaded(format!("the server `{server}` did not accept a connection within {seconds} s"))
         })??;
-        let limit = statement.map_or(0, |limit| limit.as_millis());
-        let session = format!("{SESSION}; SET statement_timeout = {limit}");
+        let limit = statement.map_or(0, |limit| limit.as_millis().min(i32::MAX as u128));
+        // The transaction of a client that vanished holds its locks no longer than a statement.
+        let session = format!(
+            "{SESSION}; SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}"
+        );
         let set = connection.run(&session).await;
         set.map_err(|failure| failure.error(format!("cannot set up a session of `{server}`"), moment))?;
         Ok(connection)
@@ -111,9 +114,17 @@ impl Connection {
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
-        match tokio::time::timeout(self.timeout, answer).await {
+        self.answer_within(self.timeout, answer).await
+    }
+
+    async fn answer_within<T>(
+        &self,
+        time: Duration,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        match tokio::time::timeout(time, answer).await {
             Ok(answer) => answer.map_err(|error| self.failure(error)),
-            Err(_) => Err(Failure::Silent(self.timeout)),
+            Err(_) => Err(Failure::Silent(time)),
         }
     }
 
@@ -166,10 +177,11 @@ impl Connection {
     /// # Errors
     /// If there is no such table.
     pub(crate) async fn primary_key(&self, table: &str) -> Result<Vec<String>, Failure> {
+        // The index has the columns of `INCLUDE` too, which are not of the key.
         let query = format!(
-            "SELECT a.attname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a \
-             ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) \
-             WHERE i.indisprimary AND i.indrelid = {}::regclass",
+            "SELECT a.attname FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_attribute a \
+             ON a.attrelid = c.conrelid AND a.attnum = ANY(c.conkey) \
+             WHERE c.contype = 'p' AND c.conrelid = {}::regclass",
             literal(table)
         );
         let rows = self.rows(&query).await?;
@@ -185,14 +197,19 @@ impl Connection {
         self.answer(self.client.prepare(statement)).await
     }
 
-    /// Begins a `COPY … TO STDOUT`. Its first row may take long.
+    /// Begins a `COPY … TO STDOUT`. The server sends its answer with the first rows, which may take as long
+    /// as `time`.
     ///
     /// # Errors
     /// If the server refuses it.
-    pub(crate) async fn copy_out(&self, statement: &str) -> Result<Pin<Box<CopyOutStream>>, Failure> {
+    pub(crate) async fn copy_out(
+        &self,
+        statement: &str,
+        time: Duration,
+    ) -> Result<Pin<Box<CopyOutStream>>, Failure> {
         let prepared = self.prepare(statement).await?;
         self.allowance.renew();
-        Ok(Box::pin(self.answer(self.client.copy_out(&prepared)).await?))
+        Ok(Box::pin(self.answer_within(time, self.client.copy_out(&prepared)).await?))
     }
 
     /// Executes a `COPY … FROM STDIN` with these bytes, and waits until the server has taken them.
@@ -239,9 +256,18 @@ async fn dial(options: &ServerOptions) -> Result<Box<dyn Duplex>, Error> {
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let connector = tls.connector()?;
     stream.write_all(&SSL_REQUEST).await.map_err(unreachable)?;
-    if stream.read_u8().await.map_err(unreachable)? != b'S' {
-        let message = format!("the server `{server}` has no TLS: remove `tls`, or set the server up for it");
-        return Err(Error::permanent(message));
+    match stream.read_u8().await.map_err(unreachable)? {
+        b'S' => {}
+        b'N' => {
+            let message =
+                format!("the server `{server}` has no TLS: remove `tls`, or set the server up for it");
+            return Err(Error::permanent(message));
+        }
+        // It lacks memory, for example. Its text is not shown: without TLS, it may be that of another.
+        _ => {
+            let message = format!("the server `{server}` answered the request for TLS with an error");
+            return Err(Error::temporary(message));
+        }
     }
     let encrypted = connector.connect(&format!("{host}:{port}"), stream).await;
     let encrypted = encrypted.map_err(|error| {

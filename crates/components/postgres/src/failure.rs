@@ -81,9 +81,10 @@ impl Meaning {
     /// Returns the meaning of a code.
     fn of_code(code: &str) -> Self {
         match (code.get(..2).unwrap_or_default(), code) {
-            // Values that do not fit, constraints, views with a condition, exceptions of triggers, two rows
-            // for one key.
-            ("22" | "23" | "44", _) | (_, "P0001" | "21000") => Self::Rows,
+            // Values that do not fit, constraints, views with a condition, limits (an index takes no value of
+            // 3 kB, JSON is nested too deeply), exceptions of triggers and functions in any language, two
+            // rows for one key.
+            ("22" | "23" | "44" | "54" | "38" | "39" | "P0", _) | (_, "21000") => Self::Rows,
             // Too many connections, no memory, a full disk; a statement that took too long.
             ("53", _) | (_, "57014" | "55P03") => Self::Busy,
             // No access, no such database; names and syntax; something that the server does not support.
@@ -145,6 +146,8 @@ mod tests {
         for (code, meaning, start, running) in [
             ("23505", Meaning::Rows, ErrorKind::Permanent, ErrorKind::Temporary),
             ("22001", Meaning::Rows, ErrorKind::Permanent, ErrorKind::Temporary),
+            ("54000", Meaning::Rows, ErrorKind::Permanent, ErrorKind::Temporary),
+            ("P0004", Meaning::Rows, ErrorKind::Permanent, ErrorKind::Temporary),
             ("40001", Meaning::Later, ErrorKind::Temporary, ErrorKind::Temporary),
             ("40P01", Meaning::Later, ErrorKind::Temporary, ErrorKind::Temporary),
             ("53300", Meaning::Busy, ErrorKind::Overloaded, ErrorKind::Overloaded),

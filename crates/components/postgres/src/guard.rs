@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The largest message that is not data, in bytes.
+/// The largest message that is no row, in bytes.
 const LARGEST: u64 = 1 << 20;
 /// The bytes of messages beside data that an operation may receive.
 const ALLOWANCE: u64 = 8 << 20;
@@ -66,11 +66,13 @@ pub(crate) struct Watch {
     body: u64,
     /// True once the connection is ready: notices are then not kept.
     is_ready: bool,
+    /// The bytes of parameters that came. They are kept as long as the connection lasts.
+    parameters: u64,
 }
 
 impl Watch {
     pub(crate) fn new(allowance: Allowance, row: u64) -> Self {
-        Self { allowance, row, header: [0; HEADER], filled: 0, body: 0, is_ready: false }
+        Self { allowance, row, header: [0; HEADER], filled: 0, body: 0, is_ready: false, parameters: 0 }
     }
 
     /// Follows the next bytes.
@@ -107,7 +109,11 @@ impl Watch {
         };
         let body = u64::from(body);
         let is_data = tag == b'd';
-        let largest = if is_data { self.row } else { LARGEST };
+        let largest = match tag {
+            b'd' => self.row,
+            b'D' => self.row.max(LARGEST),
+            _ => LARGEST,
+        };
         if body > largest {
             return Err(match is_data {
                 true => {
@@ -119,6 +125,12 @@ impl Watch {
         let is_kept = !is_data && (tag != b'N' || !self.is_ready);
         if is_kept && !self.allowance.take(body + HEADER as u64) {
             return Err(format!("the server sent more than {ALLOWANCE} bytes beside data"));
+        }
+        if tag == b'S' {
+            self.parameters += body + HEADER as u64;
+            if self.parameters > LARGEST {
+                return Err(format!("the server sent more than {LARGEST} bytes of parameters"));
+            }
         }
         self.is_ready |= tag == b'Z';
         Ok(body)
@@ -201,6 +213,8 @@ mod tests {
             watch(10).pass(&[b'T', 0x7f, 0, 0, 0]),
             Err(format!("the server sent a message of {} bytes, more than 1048576", 0x7f00_0000 - 4))
         );
+        // The rows of queries may be as large as those of `COPY`.
+        assert_eq!(watch(2 << 20).pass(&message(b'D', 2 << 20)[..HEADER]), Ok(()));
         for length in [[0, 0, 0, 3], [0xff, 0, 0, 0]] {
             let header = [&b"R"[..], &length].concat();
             let impossible = "the server sent a message of an impossible length".to_owned();
@@ -215,9 +229,15 @@ mod tests {
         let many = |watch: &mut Watch, tag| {
             (0..100).map(|_| watch.pass(&message(tag, 100_000))).find(Result::is_err).unwrap_or(Ok(()))
         };
-        assert_eq!(many(&mut watch, b'S'), Err(too_much.clone()));
+        assert_eq!(many(&mut watch, b'T'), Err(too_much.clone()));
         watch.allowance.renew();
-        watch.filled = 0;
+        // However many operations begin meanwhile.
+        let mut last = Ok(());
+        for _ in 0..11 {
+            watch.allowance.renew();
+            last = watch.pass(&message(b'S', 100_000));
+        }
+        assert_eq!(last, Err("the server sent more than 1048576 bytes of parameters".to_owned()));
         assert_eq!(watch.pass(&message(b'Z', 1)), Ok(()));
         assert_eq!(many(&mut watch, b'N'), Ok(()));
         for _ in 0..200_000 {

@@ -134,6 +134,8 @@ fn meta_of(file: &File) -> Meta {
     Meta {
         source: origin.source.clone(),
         path: Some(path.to_string_lossy().into()),
+        // A file that was changed or replaced has another identity.
+        sequence: origin.identity().map(Into::into),
         time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
         number: 0,
     }

@@ -17,10 +17,11 @@ use crate::Reading;
 /// The keys of the metadata of the whole batch.
 const SOURCE: &str = "thalweg.source";
 const PATH: &str = "thalweg.path";
+const SEQUENCE: &str = "thalweg.sequence";
 const TIME: &str = "thalweg.time_us";
 const POSITIONS: &str = "thalweg.positions";
 const NUMBER: &str = "thalweg.number";
-const OWN: [&str; 5] = [SOURCE, PATH, TIME, POSITIONS, NUMBER];
+const OWN: [&str; 6] = [SOURCE, PATH, SEQUENCE, TIME, POSITIONS, NUMBER];
 
 /// Appends a batch to a buffer.
 pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> {
@@ -30,6 +31,7 @@ pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> 
         (TIME.to_owned(), meta.time_us.to_string()),
     ]);
     known.extend(meta.path.as_ref().map(|path| (PATH.to_owned(), path.to_string())));
+    known.extend(meta.sequence.as_ref().map(|sequence| (SEQUENCE.to_owned(), sequence.to_string())));
     if batch.fields().num_columns() == 0 {
         // It says whether the messages are records.
         known.extend(batch.fields().schema_ref().metadata().clone());
@@ -111,6 +113,7 @@ impl Messages {
         let meta = Meta {
             source: known.get(SOURCE).map(String::as_str).unwrap_or_default().into(),
             path: known.get(PATH).map(|path| path.as_str().into()),
+            sequence: known.get(SEQUENCE).map(|sequence| sequence.as_str().into()),
             time_us: known.get(TIME).and_then(|time| time.parse().ok()).unwrap_or_default(),
             number: known.get(NUMBER).and_then(|number| number.parse().ok()).unwrap_or_default(),
         };

@@ -220,3 +220,17 @@ fn records_without_fields_stay_records() {
         assert_eq!(thalweg_record::is_record(fields.schema_ref()), is_record);
     }
 }
+
+#[test]
+fn the_origin_of_messages_is_kept_with_the_sequence_of_their_positions() {
+    for sequence in [None, Some("events/3".into())] {
+        let plain = batch(["a"]);
+        let meta = thalweg_record::Meta { sequence, ..(**plain.meta()).clone() };
+        let ack = thalweg_record::Ack::noop();
+        let messages =
+            thalweg_record::Batch::new(plain.payload().clone(), std::sync::Arc::new(meta.clone()), ack);
+        let mut bytes = Vec::new();
+        super::block::encode(&messages, &mut bytes).unwrap();
+        assert_eq!(super::block::Messages::decode(Buffer::from_vec(bytes)).unwrap().meta, meta);
+    }
+}

@@ -38,7 +38,13 @@ impl OpenFile {
             ack: Ack::noop(),
             positions,
             partition: None,
-            meta: Arc::new(Meta { source: reader.clone(), path: None, time_us: 0, number: 0 }),
+            meta: Arc::new(Meta {
+                source: reader.clone(),
+                path: None,
+                time_us: 0,
+                sequence: None,
+                number: 0,
+            }),
             comes_again: false,
             resumes_before_last: true,
             resumes_after_last: true,
@@ -47,8 +53,13 @@ impl OpenFile {
 
     /// A file that is open already, for tests: nothing is known of how far it was read.
     pub(crate) fn of_test(reader: &Arc<str>, file: &File) -> Self {
-        let meta =
-            Meta { source: reader.clone(), path: Some(file.to_string().into()), time_us: 0, number: 0 };
+        let meta = Meta {
+            source: reader.clone(),
+            path: Some(file.to_string().into()),
+            time_us: 0,
+            sequence: None,
+            number: 0,
+        };
         Self { ack: file.ack().split(), meta: Arc::new(meta), ..Self::none(reader, None) }
     }
 

@@ -57,6 +57,8 @@ pub struct SourceOutput {
     /// True if a run that is stopped leaves to the next one what was read and not sent: a transform would let
     /// it wait for long, and the source reads it again.
     pub(crate) leaves_rest: bool,
+    /// The sequence of what is sent: see [`set_sequence`](Self::set_sequence).
+    pub(crate) sequence: Option<Arc<str>>,
     pub(crate) upstream: Upstream,
 }
 
@@ -184,6 +186,12 @@ impl SourceOutput {
     /// only then. Nothing can be sent through this output any more.
     pub fn end(&mut self) {
         (self.main, self.errors) = (Route::default(), Route::default());
+    }
+
+    /// Sets the sequence that the positions of messages belong to which are sent from here on: see
+    /// [`Meta::sequence`]. A file reader sends messages of the sequence of its file.
+    pub fn set_sequence(&mut self, sequence: Option<Arc<str>>) {
+        self.sequence = sequence;
     }
 
     /// Counts what others read later of what the source has sent.
@@ -462,7 +470,7 @@ impl SourceOutput {
     fn meta(&self, path: Option<Arc<str>>) -> Meta {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        Meta { source: self.name().clone(), path, time_us, number: 0 }
+        Meta { source: self.name().clone(), path, sequence: self.sequence.clone(), time_us, number: 0 }
     }
 
     /// [`SourceConfig::gives`](crate::SourceConfig::gives) says what a source gives, and the graph is checked

@@ -124,7 +124,10 @@ impl Reader {
         none.close(Outcome::Filtered);
         let (main, errors) = (main.into_messages(), errors.into_messages());
         let reader = Self { output, main, errors, positions, source, earlier, file };
-        reader.opened().open(&reader.file, Meta { source: "in".into(), path: None, time_us: 0, number: 0 });
+        reader.opened().open(
+            &reader.file,
+            Meta { source: "in".into(), path: None, time_us: 0, sequence: None, number: 0 },
+        );
         reader
     }
 

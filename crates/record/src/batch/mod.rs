@@ -43,6 +43,10 @@ pub struct Meta {
     pub source: Arc<str>,
     /// The file, address or subject that the batch was read from, if there is one.
     pub path: Option<Arc<str>>,
+    /// The name of the sequence that the positions of the messages belong to: a partition, or the content of
+    /// a file, whose path may become that of another file. Positions grow within a sequence, and a later run
+    /// finds the same message at a position. None if they begin again with each run or connection.
+    pub sequence: Option<Arc<str>>,
     /// When the batch was read, in microseconds since 1970 (UTC).
     pub time_us: i64,
     /// The number of nanoseconds that sinks add to this time if each message needs one of its own. Zero for

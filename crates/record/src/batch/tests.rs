@@ -2,7 +2,13 @@ use super::*;
 use arrow_array::StringArray;
 
 fn meta() -> Arc<Meta> {
-    Arc::new(Meta { source: "test".into(), path: Some("a/path/to/a/file.log".into()), time_us: 1, number: 0 })
+    Arc::new(Meta {
+        source: "test".into(),
+        path: Some("a/path/to/a/file.log".into()),
+        time_us: 1,
+        sequence: None,
+        number: 0,
+    })
 }
 
 fn batch(lines: &[&str]) -> Batch {

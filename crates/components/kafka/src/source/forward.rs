@@ -165,6 +165,7 @@ impl Forward {
 
     async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
+        self.out.set_sequence(Some(first.partition.name().into()));
         let values: Vec<&[u8]> = records.iter().map(value).collect();
         let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(records)));
         let fields = whole::fields(columns, records.len())?;

@@ -293,7 +293,13 @@ impl Source for Listening {
                 let lease = out.reserve(bytes).await;
                 let (reading, fields) = batch_of(&records)?;
                 let first = records.first().map_or(0, |record| record.time_us);
-                let meta = Meta { source: out.name().clone(), path: None, time_us: first, number: 0 };
+                let meta = Meta {
+                    source: out.name().clone(),
+                    path: None,
+                    time_us: first,
+                    sequence: None,
+                    number: 0,
+                };
                 feeding(out.send_again(reading, meta, Some(fields))).await?;
                 drop(lease);
                 continue;

@@ -53,9 +53,10 @@ use store::{Link, store};
 /// `exactly_once` needs `--state`. The sink keeps, in a table of the same database and in the same
 /// transaction, the position of the last message of each file or partition, and skips messages that come
 /// again. So the positions of messages must grow (`meta.position`): those of `postgres` with a whole number
-/// as `key`, of `kafka` with one partition or `partition_field`, of files that only grow and are not replaced
-/// under the same name, of `journald`, `generate` and file readers. Messages must come to the sink by one
-/// pipeline, in order. If positions go back, the run ends with an error.
+/// as `key`, of `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another
+/// file, also under the same name, and a renamed one is the same. Messages of other sources end the run.
+/// Messages must come to the sink by one pipeline, in order. If positions go back, the run ends with an
+/// error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {
@@ -93,8 +94,7 @@ pub struct PostgresSink {
     #[serde(default = "positions_table")]
     #[schemars(length(min = 1))]
     positions_table: String,
-    /// For `exactly_once`: the field that tells the partitions of a source apart, such as `partition` of
-    /// `kafka`.
+    /// For `exactly_once`: the field that tells the partitions of a source apart, where the source does not.
     #[serde(default)]
     partition_field: Option<String>,
     /// After this time without success, the messages of a batch leave by `errors`. By default they wait for
@@ -285,7 +285,10 @@ impl Postgres {
             // A commit whose confirmation was lost may have stored it.
             plan = self.plan(batch)?;
         }
-        let Some(link) = &mut self.link else { return Err(Error::permanent("the sink is not open")) };
+        // Taken out, so that a write that is dropped leaves no connection within a transaction.
+        let Some(mut link) = self.link.take() else {
+            return Err(Error::permanent("the sink is not open"));
+        };
         let wanted = unstored(plan.as_ref(), batch);
         let encoded = encode(batch, &wanted, &link.table, &self.config);
         let _lease = self.memory.claim(encoded.bytes.len());
@@ -294,10 +297,11 @@ impl Postgres {
             let (positions, plan) = (self.positions.as_ref()?, plan.as_ref()?);
             positions.statement(plan, refused)
         };
-        let stored = store(link, encoded, lock, changes).await;
+        let stored = store(&mut link, encoded, lock, changes).await;
         let refused = stored.map_err(|failure: Failure| {
             failure.error(format!("cannot store rows in `{}`", self.config.table), Moment::Running)
         })?;
+        self.link = Some(link);
         if let (Some(positions), Some(plan)) = (&mut self.positions, &plan) {
             positions.stored(plan, &refused);
         }

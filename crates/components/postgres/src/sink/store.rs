@@ -33,8 +33,9 @@ const MESSAGE: usize = 256 << 10;
 /// The largest number of sets of columns whose statements are kept.
 const MOST_SETS: usize = 64;
 
-/// The largest row that the server sends: it sends none.
-const ROW: u64 = 1 << 20;
+/// The largest row that the server sends, in bytes: that of a partition with its refused messages
+/// ([`positions`](super::positions)).
+const ROW: u64 = 6 << 20;
 
 /// A connection, and what is known of the table through it.
 pub(super) struct Link {

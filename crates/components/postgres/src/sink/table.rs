@@ -168,11 +168,13 @@ impl Table {
     }
 }
 
-/// Returns the query for the columns of a table. A column of a domain has the type that the domain is of.
+/// Returns the query for the columns of a table. A column of a domain has the type that the domain is of: the
+/// temporary table could not leave a column out whose domain is `NOT NULL`.
 fn columns_query(table: &str) -> String {
     format!(
         "SELECT a.attname, COALESCE(NULLIF(t.typbasetype, 0), t.oid)::text, t.typtype::text, \
-         pg_catalog.format_type(a.atttypid, a.atttypmod), (a.attgenerated <> '')::text \
+         CASE t.typtype WHEN 'd' THEN pg_catalog.format_type(t.typbasetype, t.typtypmod) \
+         ELSE pg_catalog.format_type(a.atttypid, a.atttypmod) END, (a.attgenerated <> '')::text \
          FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
          WHERE a.attrelid = pg_catalog.to_regclass({}) AND a.attnum > 0 AND NOT a.attisdropped \
          ORDER BY a.attnum",

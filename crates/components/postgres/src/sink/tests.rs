@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, batch, messages, options};
 use thalweg_engine::{Component, ErrorKind, Journal, Rejects, Sink, SinkConfig, Store};
-use thalweg_record::Batch;
+use thalweg_record::{Ack, Batch, Meta};
 use thalweg_testbed::Postgres;
 
 use super::PostgresSink;
@@ -228,7 +228,10 @@ async fn resumed(server: &Postgres, folder: &std::path::Path) -> Box<dyn Sink> {
 
 fn at(positions: std::ops::Range<u64>) -> Batch {
     let batch = batch_of(vec![("id", ints(positions.clone().map(|position| position as i64)))]);
-    batch.with_positions(UInt64Array::from_iter_values(positions)).unwrap()
+    let meta = Meta { sequence: Some("numbers".into()), ..(**batch.meta()).clone() };
+    let messages = Batch::new(batch.payload().clone(), Arc::new(meta), Ack::noop());
+    let messages = messages.with_fields(batch.fields().clone()).unwrap();
+    messages.with_positions(UInt64Array::from_iter_values(positions)).unwrap()
 }
 
 /// Writes a batch as the engine does: again after each temporary error. Returns the refused rows.
@@ -275,4 +278,56 @@ async fn messages_that_come_again_are_stored_once_and_refused_ones_are_tried_aga
     assert_eq!(write_until_stored(&mut *third, &at(0..1)).await, [0; 0]);
     assert_eq!(stored(&server, "SELECT count(*) FROM t"), ["36"]);
     assert_eq!(stored(&server, "SELECT count(*) FROM thalweg_positions"), ["2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_are_read_behind_a_commit_of_a_former_run_whatever_the_default_isolation() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    run(
+        &server,
+        "CREATE TABLE t (id bigint); ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read'",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = resumed(&server, folder.path()).await;
+    assert_eq!(write_until_stored(&mut *first, &at(0..10)).await, [0; 0]);
+    drop(first);
+    // The former run had sent its commit, which the server executes once the next run waits.
+    let lock = "SELECT ('x' || left(sink, 16))::bit(64)::bigint FROM thalweg_positions";
+    let lock = block_in_place(|| server.value(lock).unwrap());
+    let commit = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock({lock}); INSERT INTO t SELECT generate_series(10, 19);
+         UPDATE thalweg_positions SET position = 19;
+         DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
+             LOOP PERFORM pg_sleep(0.01); END LOOP; END $$;
+         COMMIT"
+    );
+    let mut second = block_in_place(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&commit).unwrap());
+            while server.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").unwrap() == "0" {
+                std::thread::yield_now();
+            }
+            tokio::runtime::Handle::current().block_on(resumed(&server, folder.path()))
+        })
+    });
+    assert_eq!(write_until_stored(&mut *second, &at(5..25)).await, [0; 0]);
+    assert_eq!(stored(&server, "SELECT count(*), count(DISTINCT id) FROM t"), ["25 25"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_beyond_a_limit_of_the_server_is_refused_and_domains_and_included_columns_are_known() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    run(
+        &server,
+        "CREATE DOMAIN short AS varchar(5) NOT NULL DEFAULT 'z';
+         CREATE TABLE t (id int, made int DEFAULT 1, name short, extra jsonb, PRIMARY KEY (id) INCLUDE (made))",
+    );
+    let deep = "[".repeat(100_000);
+    let fields = RecordBatch::try_from_iter([("id", ints([1, 2, 3]))]).unwrap();
+    let messages = batch(["[]", deep.as_str(), "[]"]).with_fields(fields).unwrap();
+    let chosen = "table: t, mode: upsert, columns: { id: id, extra: payload }";
+    let refused = write(&server, chosen, vec![messages]).await;
+    let [(1, reason)] = &refused[..] else { panic!("{refused:?}") };
+    assert!(reason.starts_with("stack depth limit exceeded"), "{reason}");
+    assert_eq!(stored(&server, "SELECT id, name FROM t ORDER BY id"), ["1 z", "3 z"]);
 }

@@ -73,7 +73,8 @@ pub struct PostgresSource {
     #[serde(default)]
     key: Option<String>,
     /// The column whose values grow with each change of a row, such as `updated_at`. Rows are read in the
-    /// order of this column, and of `key` where it is equal. Rows without a value are not read.
+    /// order of this column, and of `key` where it is equal. Rows without a value are not read, nor those
+    /// with `infinity` or NaN, behind which no row would come.
     #[serde(default)]
     cursor: Option<String>,
     /// How long a row waits behind `cursor` before it is read, for transactions that commit late. The column

@@ -14,8 +14,8 @@ use crate::connection::Connection;
 use crate::failure::Moment;
 use crate::sql::identifier;
 
-/// The partition whose offset is the ends of the ranges.
-const ENDS: &str = "ranges";
+/// The partition whose offset is the ends of the ranges, before the order of reading.
+const ENDS: &str = "ranges of";
 
 /// A range of keys.
 #[derive(Debug)]
@@ -42,21 +42,25 @@ pub(super) async fn ranges(
     connection: &Connection,
     out: &SourceOutput,
 ) -> Result<Vec<Range>, Error> {
-    let ends = match out.saved(ENDS).and_then(|ends| serde_json::from_value::<Vec<i64>>(ends).ok()) {
+    let order = select.order();
+    let partition = |number: usize| Arc::<str>::from(format!("{order}/{number}"));
+    let of_ends: Arc<str> = format!("{ENDS} {order}").into();
+    let ends = match out.saved(&of_ends).and_then(|ends| serde_json::from_value::<Vec<i64>>(ends).ok()) {
         Some(ends) => ends,
-        None if config.partitions > 1 => {
+        // A former run that had only one range is continued in it.
+        None if config.partitions > 1 && out.saved(&partition(0)).is_none() => {
             let ends = match extremes(select, connection).await? {
                 Some((least, most)) => ends(least, most, config.partitions),
                 None => Vec::new(),
             };
-            keep(&ends, out).await;
+            keep(&of_ends, &ends, out).await;
             ends
         }
         None => Vec::new(),
     };
     let count = ends.len() + 1;
     let range = |number: usize| {
-        let partition = select.key.is_some().then(|| Arc::<str>::from(format!("rows/{number}")));
+        let partition = select.key.is_some().then(|| partition(number));
         let saved = partition.as_ref().and_then(|partition| out.saved(partition));
         Range {
             number,
@@ -80,8 +84,8 @@ pub(super) async fn ranges(
 /// Saves the ends of ranges before anything is read. A run that was killed before its first checkpoint would
 /// be followed by one with other ranges, if the table has changed: its rows would have other paths, by which
 /// sinks recognise them.
-async fn keep(ends: &[i64], out: &SourceOutput) {
-    out.checkpoint(Checkpoint { partition: ENDS.into(), offset: ends.to_vec().into() });
+async fn keep(partition: &Arc<str>, ends: &[i64], out: &SourceOutput) {
+    out.checkpoint(Checkpoint { partition: partition.clone(), offset: ends.to_vec().into() });
     if !out.is_dry() {
         tokio::select! {
             () = out.save() => {}

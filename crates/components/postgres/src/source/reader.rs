@@ -104,13 +104,19 @@ impl Reader {
                            with a `key`, or start again";
             return Err(Error::permanent(format!("the reading of `{}` {message}", range.path)));
         }
+        self.out.set_sequence(range.partition.clone());
         let moment = if range.sent == 0 { Moment::Start } else { Moment::Running };
         let row = self.config.max_row_bytes.bytes();
         let connection = Connection::open(&self.config.server, row, None, Moment::Running).await?;
         let statement = self.select.copy(range.after.as_ref(), range.until);
         let path = range.path.clone();
         let unreadable = |failure: Failure, moment| failure.error(format!("cannot read `{path}`"), moment);
-        let stream = connection.copy_out(&statement).await.map_err(|failure| unreadable(failure, moment))?;
+        let stream = tokio::select! {
+            biased;
+            stream = connection.copy_out(&statement, self.config.read_timeout.duration()) => stream,
+            () = self.out.stopping() => return Ok(()),
+        };
+        let stream = stream.map_err(|failure| unreadable(failure, moment))?;
         let mut incoming =
             Incoming { connection: &connection, stream, has_begun: false, has_ended: false, kept: None };
         let hidden = self.select.hidden();

@@ -1,5 +1,7 @@
 //! The columns, and the statement that reads them.
 
+use std::collections::HashSet;
+
 use thalweg_engine::Error;
 use tokio_postgres::types::Kind as TypeKind;
 
@@ -16,6 +18,19 @@ pub(super) struct Order {
     pub(super) name: String,
     /// None for a type that is not known here.
     pub(super) kind: Option<Kind>,
+}
+
+impl Order {
+    /// Returns the largest value of a type that has one beyond all that grow.
+    fn end(&self) -> Option<&'static str> {
+        match self.kind? {
+            Kind::Date | Kind::Timestamp | Kind::TimestampTz => Some("infinity"),
+            // NaN is larger than infinity.
+            Kind::Float4 | Kind::Float8 => Some("Infinity"),
+            Kind::Numeric => Some("NaN"),
+            _ => None,
+        }
+    }
 }
 
 /// The columns to read, and their order.
@@ -87,6 +102,13 @@ impl Select {
         usize::from(self.key.is_some()) + usize::from(self.cursor.is_some())
     }
 
+    /// Returns what names the order of reading: another table or other columns have another, in which the
+    /// places of this one mean nothing.
+    pub(super) fn order(&self) -> String {
+        let columns = self.cursor.iter().chain(&self.key).map(|order| order.name.as_str());
+        format!("{}({})", self.from, identifiers(columns))
+    }
+
     /// True if keys are positions: whole numbers, in whose order rows are read.
     pub(super) fn has_positions(&self) -> bool {
         self.cursor.is_none() && self.key.as_ref().and_then(|key| key.kind).is_some_and(Kind::is_integer)
@@ -106,11 +128,15 @@ impl Select {
         let selected = selected.collect::<Vec<_>>().join(", ");
         let mut conditions: Vec<String> =
             key.iter().chain(&cursor).map(|column| format!("{column} IS NOT NULL")).collect();
+        if let (Some(cursor), Some(end)) = (&cursor, self.cursor.as_ref().and_then(Order::end)) {
+            // Behind such a row, no other would ever come.
+            conditions.push(format!("{cursor} < {}", literal(end)));
+        }
         match (&key, &cursor, after) {
             (Some(key), Some(cursor), Some(Place { key: last, cursor: Some(at) })) => {
                 conditions.push(format!("({cursor}, {key}) > ({}, {})", literal(at), literal(last)));
             }
-            (Some(key), None, Some(Place { key: last, .. })) => {
+            (Some(key), None, Some(Place { key: last, cursor: None })) => {
                 conditions.push(format!("{key} > {}", literal(last)));
             }
             _ => {}
@@ -161,10 +187,8 @@ fn digits(modifier: i32) -> Option<(u8, u8)> {
 }
 
 fn repeated(columns: &[Column]) -> Option<&str> {
-    let is_repeated = |(number, column): &(usize, &Column)| {
-        columns.iter().take(*number).any(|before| before.name == column.name)
-    };
-    columns.iter().enumerate().find(is_repeated).map(|(_, column)| column.name.as_str())
+    let mut seen = HashSet::new();
+    columns.iter().map(|column| column.name.as_str()).find(|name| !seen.insert(*name))
 }
 
 fn payload(config: &PostgresSource, columns: &[Column], path: &str) -> Result<Option<usize>, Error> {
@@ -228,7 +252,10 @@ mod tests {
     use super::*;
 
     fn select(cursor: bool) -> Select {
-        let order = |name: &str| Order { name: name.to_owned(), kind: Some(Kind::Int8) };
+        let order = |name: &str| Order {
+            name: name.to_owned(),
+            kind: Some(if name == "at" { Kind::TimestampTz } else { Kind::Int8 }),
+        };
         Select {
             columns: Vec::new(),
             payload: None,
@@ -255,10 +282,20 @@ mod tests {
         assert_eq!(
             select(true).copy(Some(&place("o'k", Some("2"))), None),
             "COPY (SELECT q.\"a\", q.\"id\"::text, q.\"at\"::text FROM \"t\" AS q WHERE q.\"id\" IS NOT NULL \
-             AND q.\"at\" IS NOT NULL AND (q.\"at\", q.\"id\") > (E'2', E'o''k') \
+             AND q.\"at\" IS NOT NULL AND q.\"at\" < E'infinity' AND (q.\"at\", q.\"id\") > (E'2', E'o''k') \
              AND q.\"at\" <= now() - interval E'500 milliseconds' ORDER BY q.\"at\", q.\"id\") \
              TO STDOUT (FORMAT binary)"
         );
+    }
+
+    #[test]
+    fn a_place_in_another_order_is_not_continued() {
+        let of_cursor = Place { key: "7".to_owned(), cursor: Some("2".to_owned()) };
+        let of_key = Place { key: "7".to_owned(), cursor: None };
+        assert_eq!(select(false).copy(Some(&of_cursor), None), select(false).copy(None, None));
+        assert_eq!(select(true).copy(Some(&of_key), None), select(true).copy(None, None));
+        assert_eq!(select(false).order(), "\"t\"(\"id\")");
+        assert_eq!(select(true).order(), "\"t\"(\"at\", \"id\")");
     }
 
     #[test]

@@ -116,6 +116,13 @@ async fn a_query_is_read_as_a_whole_and_what_the_server_lacks_is_named() {
     assert_eq!(keyless, "`pairs` has no primary key of one column: name a unique column in `key`");
     let column = error(&server, "table: pairs, columns: c").await;
     assert!(column.contains("column \"c\" does not exist"), "{column}");
+    // The first row, with which the server answers, may take longer than the answer to another statement.
+    let slow = format!(
+        "{{ server: '{}', timeout: 3s, query: SELECT pg_sleep(4)::text AS t }}",
+        server.relayed_address()
+    );
+    let sent = testing::read_all::<PostgresSource>(&slow, 1 << 16).await;
+    assert!(sent.result.is_none() && sent.main.len() == 1, "{:?}", sent.result);
     let large = error(&server, "query: \"SELECT repeat('x', 100000) AS t\", max_row_bytes: 10KiB").await;
     assert!(large.contains("more than `max_row_bytes` (10240)"), "{large}");
 }
@@ -163,6 +170,36 @@ async fn ranges_are_read_at_the_same_time_and_a_later_run_continues_in_each() {
     assert!(seen.into_iter().eq(1..=2000));
     let paths = rest.main.iter().filter_map(|batch| batch.meta().path.clone());
     assert!(paths.into_iter().all(|path| ["t:0", "t:1", "t:2"].contains(&&*path)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_range_is_continued_as_one_and_another_order_begins_at_its_beginning() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    let run = |statements: &str| block_in_place(|| server.run(statements).unwrap());
+    run("CREATE TABLE t (id bigint PRIMARY KEY, code bigint UNIQUE, at timestamptz DEFAULT now());
+         INSERT INTO t SELECT n, 10 - n FROM generate_series(1, 9) AS n;
+         INSERT INTO t VALUES (10, 0, 'infinity')");
+    let read = async |more: &str, mut saved: BTreeMap<String, Value>| {
+        let options = yaml(&server, &format!("table: t, columns: [id], {more}"));
+        let source = testing::start::<PostgresSource>(&options, 1 << 12, saved.clone());
+        let positions = source.positions.clone();
+        let sent = source.finish().await;
+        assert!(sent.result.is_none(), "{:?}", sent.result);
+        let changes = positions.take_changes().into_iter();
+        saved.extend(changes.filter_map(|(name, offset)| Some((name.to_string(), offset?))));
+        (sent.main.iter().flat_map(ids).collect::<Vec<i64>>(), saved)
+    };
+    let (all, saved) = read("partitions: 1", BTreeMap::new()).await;
+    assert!(all.into_iter().eq(1..=10));
+    let (none, saved) = read("partitions: 3", saved).await;
+    assert_eq!(none, [0; 0]);
+    let (by_code, saved) = read("key: code", saved).await;
+    assert!(by_code.into_iter().eq((1..=10).rev()));
+    // Behind the row at infinity, no other would come.
+    let (by_time, saved) = read("cursor: at", saved).await;
+    assert!(by_time.into_iter().eq(1..=9));
+    run("INSERT INTO t VALUES (11, 11)");
+    assert_eq!(read("cursor: at", saved).await.0, [11]);
 }
 
 /// Runs a source again after temporary errors, as the engine does.

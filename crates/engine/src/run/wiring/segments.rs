@@ -219,6 +219,7 @@ impl Wiring<'_> {
                 singly: false,
                 rows,
                 leaves_rest: false,
+                sequence: None,
                 traffic: traffic.clone(),
                 upstream: Upstream::File(open.clone()),
             };

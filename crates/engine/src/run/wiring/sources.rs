@@ -69,6 +69,7 @@ impl Wiring<'_> {
             upstream: Upstream::Source(positions.clone(), saves),
             rows,
             leaves_rest: rows.is_some() && stage.node.config.resends(),
+            sequence: None,
             singly: stage.main.iter().any(|&to| self.plan.takes_singly(to)),
         }
     }

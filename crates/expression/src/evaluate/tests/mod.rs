@@ -12,7 +12,13 @@ mod joins;
 fn batch_of(payloads: &[&str], fields: Vec<(Field, ArrayRef)>) -> Batch {
     let mut writer = PayloadWriter::default();
     payloads.iter().for_each(|payload| writer.push(payload.as_bytes()));
-    let meta = Meta { source: "access".into(), path: Some("a/b.log".into()), time_us: 1_000_000, number: 0 };
+    let meta = Meta {
+        source: "access".into(),
+        path: Some("a/b.log".into()),
+        time_us: 1_000_000,
+        sequence: None,
+        number: 0,
+    };
     Batch::new(writer.finish(), Arc::new(meta), Ack::noop()).set_fields(fields).unwrap()
 }
 

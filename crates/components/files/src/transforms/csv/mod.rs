@@ -440,7 +440,7 @@ fn reading(payload: ViewBuilder, positions: Vec<u64>) -> Reading {
 
 /// Returns a batch without an ack: the file output acknowledges its records.
 fn nobodys(payload: BinaryViewArray) -> Batch {
-    let meta = Meta { source: "".into(), path: None, time_us: 0, number: 0 };
+    let meta = Meta { source: "".into(), path: None, time_us: 0, sequence: None, number: 0 };
     Batch::new(payload, Arc::new(meta), Ack::noop())
 }
 

@@ -62,6 +62,7 @@ impl Reader {
 /// Sends the messages of a buffer. The incomplete rest is kept in the tail's `carry`.
 async fn send(tail: &mut Tail, buffer: &Buffer, after: After, out: &mut SourceOutput) -> Result<(), Error> {
     let checkpoints = tail.checkpoints();
+    out.set_sequence(Some(tail.sequence.clone()));
     cut::send(
         &mut tail.cutter,
         buffer,

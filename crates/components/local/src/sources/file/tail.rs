@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use thalweg_beneath::Beneath;
@@ -31,6 +31,9 @@ const FINGERPRINT_BYTES: usize = 256;
 pub struct Saved {
     /// The path at which it was last seen.
     pub path: String,
+    /// The name of the sequence that its positions belong to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sequence: String,
     /// The offset of the next message in bytes, after decompression.
     pub offset: u64,
     /// The kind of data to skip at that offset.
@@ -148,6 +151,15 @@ impl Saved {
     }
 }
 
+/// Returns the name of a new sequence of positions in a file, behind the sequence `before`. A run that was
+/// killed before its first checkpoint is followed by one that must find the same name, so it is not random.
+fn new_sequence(metadata: &Metadata, before: &str) -> Arc<str> {
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    // Inodes are reused, and device numbers may change when the machine restarts.
+    let of = format!("{:x} {} {before}", metadata.ino(), born.unwrap_or_default().as_nanos());
+    format!("{:016x}", xxh3_64(of.as_bytes())).into()
+}
+
 /// Reads from an offset until the buffer is full or the file ends.
 fn read_some(file: &File, from: u64, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
@@ -172,6 +184,8 @@ pub struct Tail {
     pub shown: Arc<str>,
     /// The partition of its checkpoints.
     pub partition: Arc<str>,
+    /// The name of the sequence of its positions. A file that is rewritten begins another one.
+    pub sequence: Arc<str>,
     /// Cuts the text into messages.
     pub cutter: Cutter,
     /// The bytes of the message that is not complete yet.
@@ -209,6 +223,7 @@ pub struct Tail {
 /// Creates the checkpoints of a file.
 pub struct Checkpoints {
     partition: Arc<str>,
+    sequence: Arc<str>,
     shown: Arc<str>,
     fingerprint: Fingerprint,
     /// The file, if it is not compressed.
@@ -222,6 +237,7 @@ impl Checkpoints {
         let last = last.and_then(|file| Fingerprint::before(file, position.offset, FINGERPRINT_BYTES).ok());
         let saved = Saved {
             path: self.shown.to_string(),
+            sequence: self.sequence.to_string(),
             offset: position.offset,
             skip: position.skip,
             big_endian: position.big_endian,
@@ -297,26 +313,34 @@ impl Tail {
             file: Some(Arc::new(file)),
             shown,
             partition,
+            sequence: new_sequence(&metadata, ""),
         };
         tail.detect(!config.follow)?;
-        let position = match tail.saved(out)? {
-            Some(position) => position,
+        let position = match (tail.saved(out)?, Saved::of(out, &tail.partition)) {
+            (Some(saved), _) => {
+                if !saved.sequence.is_empty() {
+                    tail.sequence = saved.sequence.as_str().into();
+                }
+                saved.position()
+            }
             // Another file than the one that was read under this identity came after the last run began.
-            None if Saved::of(out, &tail.partition).is_some() => {
+            (None, Some(other)) => {
+                tail.sequence = new_sequence(&metadata, &other.sequence);
                 tracing::info!(
                     "`{}` is another file than before, or was rewritten: it is read from its beginning",
                     tail.shown
                 );
                 StreamPosition::default()
             }
-            None if config.read_from == ReadFrom::End && is_first => tail.end_position(&metadata)?,
-            None => StreamPosition::default(),
+            (None, None) if config.read_from == ReadFrom::End && is_first => tail.end_position(&metadata)?,
+            (None, None) => StreamPosition::default(),
         };
         let position = if matches!(tail.content, Content::Plain) && metadata.len() < position.offset {
             tracing::warn!(
                 "`{}` is shorter than the saved position: it was truncated, and is read from its beginning",
                 tail.shown
             );
+            tail.sequence = new_sequence(&metadata, &tail.sequence);
             StreamPosition::default()
         } else {
             position
@@ -325,15 +349,15 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Returns the saved position of this file, from an earlier run or this one. Also looks under other
-    /// devices, since device numbers may change when the machine restarts.
-    fn saved(&self, out: &SourceOutput) -> io::Result<Option<StreamPosition>> {
+    /// Returns the saved state of this file, from an earlier run or this one. Also looks under other devices,
+    /// since device numbers may change when the machine restarts.
+    fn saved(&self, out: &SourceOutput) -> io::Result<Option<Saved>> {
         let Some(file) = &self.file else { return Ok(None) };
         let inode = format!(":{:x}", self.identity.inode);
         if let Some(saved) = Saved::of(out, &self.partition)
             && saved.fits(file)?
         {
-            return Ok(Some(saved.position()));
+            return Ok(Some(saved));
         }
         for partition in out
             .partitions()
@@ -345,7 +369,7 @@ impl Tail {
                 && saved.fingerprint_bytes > 0
                 && saved.fits(file)?
             {
-                return Ok(Some(saved.position()));
+                return Ok(Some(saved));
             }
         }
         Ok(None)
@@ -381,6 +405,7 @@ impl Tail {
     pub fn checkpoints(&self) -> Checkpoints {
         Checkpoints {
             partition: self.partition.clone(),
+            sequence: self.sequence.clone(),
             shown: self.shown.clone(),
             fingerprint: self.fingerprint,
             file: self.file.clone().filter(|_| !self.is_packed()),
@@ -468,6 +493,7 @@ impl Tail {
         }
         if size < self.used || !self.fingerprint.fits(file)? || !self.last.is_before(file, self.used)? {
             tracing::warn!("`{}` was truncated or rewritten: it is read from its beginning", self.shown);
+            self.sequence = new_sequence(&metadata, &self.sequence);
             self.fingerprint = Fingerprint { hash: 0, bytes: 0 };
             self.content = Content::Unknown;
             self.go_to(StreamPosition::default())?;

@@ -418,6 +418,34 @@ async fn a_truncated_file_is_read_from_its_beginning() {
     following.stop().await;
 }
 
+#[tokio::test]
+async fn a_file_keeps_its_sequence_under_another_name_and_begins_one_when_it_is_rewritten() {
+    let folder = Folder::new();
+    let sequence = async |name: &str, state: &mut State| {
+        let sent = run(&folder.yaml(name, ""), 100, state).await;
+        sent.main.last().and_then(|batch| batch.meta().sequence.clone()).expect("a sequence")
+    };
+    let mut state = State::new();
+    folder.write("a.log", "1\n");
+    let first = sequence("a.log", &mut state).await;
+    // As after a run that was killed before its first checkpoint.
+    assert_eq!(sequence("a.log", &mut State::new()).await, first);
+    folder.rename("a.log", "b.log");
+    folder.append("b.log", "2\n");
+    assert_eq!(sequence("b.log", &mut state).await, first);
+    folder.write("b.log", "3\n4\n5\n");
+    let rewritten = sequence("b.log", &mut state).await;
+    assert_ne!(rewritten, first);
+    folder.append("b.log", "6\n");
+    assert_eq!(sequence("b.log", &mut state).await, rewritten);
+    folder.write("b.log", "7\n");
+    let truncated = sequence("b.log", &mut state).await;
+    assert!(truncated != rewritten && truncated != first);
+    folder.write("a.log", "8\n");
+    let replaced = sequence("a.log", &mut state).await;
+    assert!(replaced != first && replaced != rewritten && replaced != truncated);
+}
+
 /// Many logs begin with the same bytes.
 fn headed(lines: std::ops::Range<u32>) -> String {
     "#".repeat(300) + "\n" + &lines.map(|line| format!("{line}\n")).collect::<String>()

@@ -1,11 +1,12 @@
 //! The positions of stored messages, for `exactly_once`.
 //!
 //! A message has a place: its source, its file or partition, its position there, and its number among
-//! messages of the same position, which `split` makes of one. A source sends messages of a partition in the
-//! order of their places, and after a restart again from some place on, the same or later ones in the same
-//! order. So one place for each partition, that of the last message, tells which messages are stored: those
-//! up to it. It is written in the transaction that stores the messages. Neither the batches nor the
-//! checkpoints of the run matter, so a run may cut its input differently.
+//! messages of the same position, which `split` makes of one. A file is known by its sequence
+//! ([`Meta::sequence`]), because a path may become that of another file. A source sends messages of a
+//! partition in the order of their places, and after a restart again from some place on, the same or later
+//! ones in the same order. So one place for each partition, that of the last message, tells which messages
+//! are stored: those up to it. It is written in the transaction that stores the messages. Neither the batches
+//! nor the checkpoints of the run matter, so a run may cut its input differently.
 //!
 //! Two things would break this rule, and are looked after:
 //!
@@ -23,6 +24,10 @@
 //! each message*: it needs a table as long as the target.
 //!
 //! [`Sink::uncommitted`]: thalweg_engine::Sink::uncommitted
+//! [`Meta::sequence`]: thalweg_record::Meta::sequence
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,11 +43,23 @@ use crate::sql::{TableName, literal};
 /// The entry of the journal with the name of the sink.
 const NAME: &str = "name";
 
-/// The largest number of files or partitions.
-const MOST: usize = 4000;
+/// The number of files or partitions whose places are read, the latest ones: the checkpoints of a run cover
+/// files long before as many others were begun.
+const READ: usize = 4000;
 
-/// The largest number of refused messages that no checkpoint covers.
-const MOST_REFUSED: usize = 100_000;
+/// The largest number of files or partitions in a run.
+const MOST: usize = 2 * READ;
+
+/// The largest number of refused messages that no checkpoint covers. Their places, of up to 32 bytes each,
+/// and those of one more batch must fit into a row that a later run reads.
+const MOST_REFUSED: usize = 50_000;
+
+/// The most bytes of the names of a partition. The server's index takes 2700, and would refuse each attempt.
+const LONGEST: usize = 2000;
+
+/// The number of the lock under which the table is created: of two sinks that create it at the same time, one
+/// would fail in spite of `IF NOT EXISTS`.
+const CREATION: i64 = 0x7468_616c_7765_6721;
 
 /// A position, and the number among the messages that have it.
 type Place = (u64, u64);
@@ -51,7 +68,8 @@ type Place = (u64, u64);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Partition {
     source: Arc<str>,
-    path: Arc<str>,
+    /// The sequence that its positions belong to.
+    sequence: Arc<str>,
     part: Arc<str>,
 }
 
@@ -72,6 +90,13 @@ impl Known {
     /// True if a message is not to be stored again.
     fn has(&self, place: Place) -> bool {
         self.last.is_some_and(|last| place <= last) && !self.refused.contains(&place)
+    }
+
+    /// Notes what is stored.
+    fn load(&mut self, last: Place, refused: BTreeSet<Place>) {
+        // A commit whose confirmation was lost may have stored what then ended elsewhere.
+        self.left.retain(|place| *place > last || refused.contains(place));
+        (self.last, self.refused) = (Some(last), refused);
     }
 }
 
@@ -145,14 +170,14 @@ impl Positions {
             (known.last, known.refused) = (None, BTreeSet::new());
         }
         for row in rows {
-            let [Some(source), Some(path), Some(part), Some(position), Some(number), Some(refused)] =
+            let [Some(source), Some(sequence), Some(part), Some(position), Some(number), Some(refused)] =
                 &row[..]
             else {
                 return Err(Error::permanent(format!("the table {table} is not that of `exactly_once`")));
             };
             let partition = Partition {
                 source: source.as_str().into(),
-                path: path.as_str().into(),
+                sequence: sequence.as_str().into(),
                 part: part.as_str().into(),
             };
             let last: Option<Place> = position.parse().ok().zip(number.parse().ok());
@@ -160,8 +185,7 @@ impl Positions {
             let (Some(last), Ok(refused)) = (last, refused) else {
                 return Err(Error::permanent(format!("the table {table} has a row that is damaged")));
             };
-            let known = self.known.entry(partition).or_default();
-            (known.last, known.refused) = (Some(last), refused);
+            self.known.entry(partition).or_default().load(last, refused);
         }
         Ok(())
     }
@@ -169,19 +193,25 @@ impl Positions {
     async fn read(&self, connection: &Connection) -> Result<Vec<Vec<Option<String>>>, Failure> {
         let (table, lock, name) = (self.table.quoted(), self.lock, literal(&self.name));
         let create = format!(
-            "CREATE TABLE IF NOT EXISTS {table} (sink text, source text, path text, part text, \
+            "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({CREATION}); \
+             CREATE TABLE IF NOT EXISTS {table} (sink text, source text, sequence text, part text, \
              position bigint NOT NULL, number bigint NOT NULL, refused text NOT NULL, \
-             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, path, part))"
+             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, sequence, part)); COMMIT"
         );
         let found = format!("SELECT pg_catalog.to_regclass({})", literal(&table));
         // A user who may not create tables can use one that is there.
         if !matches!(&connection.rows(&found).await?[..], [row] if row.iter().any(Option::is_some)) {
             connection.run(&create).await?;
         }
-        // Behind a transaction of a former run that is still being committed.
-        connection.run(&format!("BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({lock})")).await?;
-        let query =
-            format!("SELECT source, path, part, position, number, refused FROM {table} WHERE sink = {name}");
+        // Behind a transaction of a former run that is still being committed. With another isolation, which
+        // may be the default of the user, the wait for the lock would begin a snapshot without that commit.
+        let locked =
+            format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.pg_advisory_xact_lock({lock})");
+        connection.run(&locked).await?;
+        let query = format!(
+            "SELECT source, sequence, part, position, number, refused FROM {table} WHERE sink = {name} \
+                     ORDER BY changed DESC LIMIT {READ}"
+        );
         let rows = connection.rows(&query).await?;
         connection.run("COMMIT").await?;
         Ok(rows)
@@ -193,8 +223,9 @@ impl Positions {
     /// If messages have no positions, or come again in another order.
     pub(super) fn plan(&self, batch: &Batch, part: Option<&str>) -> Result<Plan, Error> {
         let source = &batch.meta().source;
-        let Some(positions) = batch.positions() else {
-            let message = "have no position, which `exactly_once` needs: see its sources";
+        // Others begin again with each run, or each connection, and their messages would be skipped.
+        let Some(positions) = batch.positions().filter(|_| batch.meta().sequence.is_some()) else {
+            let message = "have no positions that grow, which `exactly_once` needs: see its sources";
             return Err(Error::permanent(format!("messages of `{source}` {message}")));
         };
         let parts = part.and_then(|name| {
@@ -212,6 +243,14 @@ impl Positions {
             let number = match number {
                 Some(number) => number,
                 None => {
+                    let Partition { source, sequence, part } = &partition;
+                    if source.len() + sequence.len() + part.len() > LONGEST {
+                        let message = "bytes for the names of a file and its partition";
+                        return Err(Error::permanent(format!(
+                            "messages of `{source}` have more than {LONGEST} {message}: `exactly_once` cannot keep \
+                             their positions"
+                        )));
+                    }
                     seen.push(self.known.get(&partition).and_then(|known| known.seen));
                     plan.partitions.push(partition);
                     plan.partitions.len() - 1
@@ -224,7 +263,7 @@ impl Positions {
                 return Err(Error::permanent(message));
             }
             let place = next(seen.get(number).copied().flatten(), position)
-                .ok_or_else(|| went_back(&plan.partitions[number], position))?;
+                .ok_or_else(|| went_back(batch, &plan.partitions[number], position))?;
             seen[number] = Some(place);
             let is_stored = self.known.get(&plan.partitions[number]).is_some_and(|known| known.has(place));
             plan.rows.push((number, place, is_stored));
@@ -253,15 +292,15 @@ impl Positions {
                 continue;
             }
             let list = serde_json::to_string(&new.refused).unwrap_or_default();
-            let Partition { source, path, part } = &partition;
-            let texts: [&str; 4] = [&self.name, source, path, part];
+            let Partition { source, sequence, part } = &partition;
+            let texts: [&str; 4] = [&self.name, source, sequence, part];
             let texts = texts.map(literal);
             values.push(format!("({}, {position}, {number}, {}, now())", texts.join(", "), literal(&list)));
         }
         (!values.is_empty()).then(|| {
             format!(
-                "INSERT INTO {} (sink, source, path, part, position, number, refused, changed) VALUES {} \
-                 ON CONFLICT (sink, source, path, part) DO UPDATE SET position = EXCLUDED.position, \
+                "INSERT INTO {} (sink, source, sequence, part, position, number, refused, changed) VALUES {} \
+                 ON CONFLICT (sink, source, sequence, part) DO UPDATE SET position = EXCLUDED.position, \
                  number = EXCLUDED.number, refused = EXCLUDED.refused, changed = EXCLUDED.changed",
                 self.table.quoted(),
                 values.join(", ")
@@ -352,8 +391,8 @@ fn partition(batch: &Batch, parts: Option<&Values>, row: usize) -> Partition {
     }
     // The server has no texts with zero bytes.
     let part = String::from_utf8_lossy(&part).replace('\0', "\u{fffd}");
-    let path = meta.path.clone().unwrap_or_else(|| "".into());
-    Partition { source: meta.source.clone(), path, part: part.into() }
+    let sequence = meta.sequence.clone().unwrap_or_default();
+    Partition { source: meta.source.clone(), sequence, part: part.into() }
 }
 
 /// Returns the place of a message at `position`, behind the one at `seen`. None if that is before it.
@@ -365,157 +404,12 @@ fn next(seen: Option<Place>, position: u64) -> Option<Place> {
     }
 }
 
-fn went_back(partition: &Partition, position: u64) -> Error {
-    let Partition { source, path, part } = partition;
+fn went_back(batch: &Batch, partition: &Partition, position: u64) -> Error {
+    let Partition { source, part, .. } = partition;
+    let path = batch.meta().path.as_deref().unwrap_or_default();
     let part = if part.is_empty() { String::new() } else { format!(", partition `{part}`,") };
     Error::permanent(format!(
         "the positions of `{source}` in `{path}`{part} went back to {position}: `exactly_once` needs messages in \
-         order, by one pipeline, from files that are not replaced; partitions need `partition_field`"
+         order, by one pipeline"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use arrow_array::UInt64Array;
-    use proptest::prelude::*;
-    use thalweg_engine::testing::batch;
-
-    fn positions() -> Positions {
-        Positions::of("00ff00000000000000000000000000ab".to_owned(), "p")
-    }
-
-    fn at(positions: &[u64]) -> Batch {
-        let messages = batch(positions.iter().map(u64::to_string));
-        messages.with_positions(UInt64Array::from(positions.to_vec())).unwrap()
-    }
-
-    fn refused(rows: &[u32]) -> Vec<(u32, String)> {
-        rows.iter().map(|row| (*row, String::new())).collect()
-    }
-
-    /// Stores a batch, except for these rows. Returns the rows that were not stored before.
-    fn store(positions: &mut Positions, places: &[u64], bad: &[u32]) -> Vec<usize> {
-        let plan = positions.plan(&at(places), None).unwrap();
-        positions.stored(&plan, &refused(bad));
-        plan.unstored().collect()
-    }
-
-    /// Returns the positions as a later run reads them.
-    fn restarted(before: &Positions) -> Positions {
-        let mut after = positions();
-        for (partition, known) in &before.known {
-            let known = Known { last: known.last, refused: known.refused.clone(), ..Known::default() };
-            after.known.insert(partition.clone(), known);
-        }
-        after
-    }
-
-    #[test]
-    fn a_later_run_skips_what_is_stored_and_cuts_batches_differently() {
-        let mut first = positions();
-        assert_eq!(store(&mut first, &[0, 5, 5, 9], &[]), [0, 1, 2, 3]);
-        let mut second = restarted(&first);
-        assert_eq!(store(&mut second, &[5, 5, 9, 9], &[]), [3]);
-        assert_eq!(store(&mut second, &[12], &[]), [0]);
-        let mut third = restarted(&second);
-        assert_eq!(store(&mut third, &[9], &[]), [0; 0]);
-        assert_eq!(store(&mut third, &[9, 12, 13], &[]), [2]);
-    }
-
-    #[test]
-    fn refused_messages_are_tried_again_until_a_checkpoint_covers_them() {
-        let mut first = positions();
-        store(&mut first, &[1, 2, 3], &[1]);
-        assert_eq!(first.uncommitted(), 1);
-        let mut second = restarted(&first);
-        assert_eq!(store(&mut second, &[1, 2, 3], &[]), [1]);
-        assert_eq!(store(&mut restarted(&second), &[1, 2, 3], &[]), [0; 0]);
-        first.commit(1);
-        assert_eq!(first.uncommitted(), 0);
-        assert_eq!(store(&mut restarted(&first), &[1, 2, 3], &[]), [0; 0]);
-    }
-
-    #[test]
-    fn messages_that_ended_elsewhere_are_tried_again_as_well() {
-        let mut first = positions();
-        let plan = first.plan(&at(&[1, 2]), None).unwrap();
-        first.left(&plan);
-        store(&mut first, &[3], &[]);
-        assert_eq!(store(&mut restarted(&first), &[1, 2, 3], &[]), [0, 1]);
-    }
-
-    #[test]
-    fn positions_that_go_back_and_missing_ones_are_errors() {
-        let mut positions = positions();
-        store(&mut positions, &[5], &[]);
-        let error = positions.plan(&at(&[4]), None).unwrap_err().to_string();
-        assert!(error.starts_with("the positions of `test` in `` went back to 4: "), "{error}");
-        let error = positions.plan(&batch(["a"]), None).unwrap_err().to_string();
-        assert_eq!(error, "messages of `test` have no position, which `exactly_once` needs: see its sources");
-    }
-
-    #[test]
-    fn the_statement_has_what_changes() {
-        let mut positions = positions();
-        let plan = positions.plan(&at(&[7, 8]), None).unwrap();
-        let statement = positions.statement(&plan, &refused(&[0])).unwrap();
-        let values =
-            "VALUES (E'00ff00000000000000000000000000ab', E'test', E'', E'', 8, 0, E'[[7,0]]', now())";
-        assert!(statement.contains(values), "{statement}");
-        assert_eq!(positions.lock(), 0x00ff_0000_0000_0000);
-        positions.stored(&plan, &refused(&[0]));
-        let again = restarted(&positions);
-        let plan = again.plan(&at(&[8]), None).unwrap();
-        // The refused place is before the first message of the run: a checkpoint covers it.
-        assert!(again.statement(&plan, &[]).unwrap().contains("E'[]'"));
-    }
-
-    proptest! {
-        /// Runs end anywhere, after a transaction that no checkpoint covers, and the next one begins at any
-        /// checkpoint before. Each message is stored once or refused, and a refused one is not forgotten
-        /// before a checkpoint covers it.
-        #[test]
-        fn each_message_is_stored_once(
-            steps in prop::collection::vec((1..4usize, any::<bool>(), any::<bool>(), 0..5u32), 1..30),
-        ) {
-            // Two messages have each position.
-            let place = |number: usize| number as u64 / 2;
-            let mut sink = positions();
-            let (mut stored, mut letters) = (vec![0u32; 200], BTreeSet::new());
-            // Where the checkpoint is, and the dead letters that it covers.
-            let (mut next, mut checkpoint, mut kept) = (0, 0, BTreeSet::new());
-            for (count, saves, dies, bad) in steps {
-                // A batch of a source begins with a position.
-                let numbers: Vec<usize> = (next..next + 2 * count).collect();
-                let places: Vec<u64> = numbers.iter().map(|number| place(*number)).collect();
-                let plan = sink.plan(&at(&places), None).unwrap();
-                let unstored: Vec<usize> = plan.unstored().collect();
-                let bad: Vec<u32> = unstored.iter().map(|row| *row as u32).filter(|row| row % 5 == bad).collect();
-                sink.stored(&plan, &refused(&bad));
-                for row in unstored {
-                    match bad.contains(&(row as u32)) {
-                        true => _ = letters.insert(numbers[row]),
-                        false => stored[numbers[row]] += 1,
-                    }
-                }
-                next += 2 * count;
-                if saves {
-                    checkpoint = next;
-                    kept = letters.clone();
-                    sink.commit(sink.uncommitted());
-                }
-                if dies {
-                    sink = restarted(&sink);
-                    next = checkpoint;
-                    letters = kept.clone();
-                }
-            }
-            for (number, &times) in stored.iter().enumerate().take(next) {
-                let is_letter = letters.contains(&number);
-                prop_assert!(times <= 1, "{} is stored {} times", number, times);
-                prop_assert!(times == 1 || is_letter, "{} is lost", number);
-            }
-        }
-    }
 }
