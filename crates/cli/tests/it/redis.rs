@@ -47,7 +47,7 @@ fn processes_that_share_a_group_and_are_killed_lose_no_entry() {
     let address = redis.relayed();
     let source = |run: usize| {
         format!(
-            "redis: {{ servers: '{address}', stream: numbers, group: g, consumer: 'c{run}', claim_after: 2s, \
+            "redis: {{ servers: '{address}', stream: numbers, group: g, consumer: 'c{run}', consumer_timeout: 2s, \
              timeout: 2s }}"
         )
     };

@@ -258,7 +258,7 @@ impl Filling {
         bytes: &[u8],
         events: Range<usize>,
     ) -> Result<(), Fault> {
-        let Self { columns, events: all, scratch, failed, written, before, row, limit } = self;
+        let Self { columns, events: all, scratch, failed, written, before, row, limit, .. } = self;
         let Some(column) = columns.get_mut(column) else { return Ok(()) };
         let found = all.get(events).unwrap_or_default();
         let Some(&(_, raw)) = found.last() else {

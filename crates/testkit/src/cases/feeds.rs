@@ -217,7 +217,7 @@ pub fn of_brokers() -> Vec<Feed> {
             // Entries that were not acknowledged are read again before or after others.
             keeps_order: false,
             prepare: |_, records| {
-                redis(records, Topic::of_redis()?, "stream: {name}, group: g, claim_after: 1s")
+                redis(records, Topic::of_redis()?, "stream: {name}, group: g, consumer_timeout: 1s")
             },
             ..READER
         },

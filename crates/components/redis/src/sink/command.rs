@@ -16,7 +16,7 @@ use crate::resp::Commands;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Command {
-    /// Sets the key to the value, for a time if `ttl` is given.
+    /// Sets the key to the value, for a time if `max_age` is given.
     Set,
     /// Sets fields of the hash: `field` to the value, or `fields`.
     Hset,
@@ -59,7 +59,7 @@ pub(super) struct Rows {
     score: Option<Template>,
     id: Option<Template>,
     /// In milliseconds.
-    ttl: Option<String>,
+    max_age: Option<String>,
     max_length: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Rows {
             fields: config.fields.clone(),
             score: config.score.clone(),
             id: config.id.clone(),
-            ttl: config.ttl.map(|ttl| ttl.duration().as_millis().to_string()),
+            max_age: config.max_age.map(|max_age| max_age.duration().as_millis().to_string()),
             max_length: config.max_length.map(|length| length.to_string()),
         }
     }
@@ -89,7 +89,7 @@ impl Rows {
             fields: self.fields.iter_mut().map(|(name, value)| (name.as_str(), value.bind(batch))).collect(),
             score: self.score.as_mut().map(|score| score.bind(batch)),
             id: self.id.as_mut().map(|id| id.bind(batch)),
-            ttl: self.ttl.as_deref(),
+            max_age: self.max_age.as_deref(),
             max_length: self.max_length.as_deref(),
         }
     }
@@ -105,7 +105,7 @@ pub(super) struct Bound<'a> {
     fields: Vec<(&'a str, BoundTemplate<'a>)>,
     score: Option<BoundTemplate<'a>>,
     id: Option<BoundTemplate<'a>>,
-    ttl: Option<&'a str>,
+    max_age: Option<&'a str>,
     max_length: Option<&'a str>,
 }
 
@@ -135,8 +135,8 @@ impl Bound<'_> {
             }
             Command::Set => {
                 let value = self.value(row);
-                match self.ttl {
-                    Some(ttl) => commands.push(&[word, key, &value, b"PX", ttl.as_bytes()]),
+                match self.max_age {
+                    Some(max_age) => commands.push(&[word, key, &value, b"PX", max_age.as_bytes()]),
                     None => commands.push(&[word, key, &value]),
                 }
             }
@@ -237,7 +237,7 @@ mod tests {
     fn a_command_follows_from_the_row() {
         for (yaml, expected) in [
             ("command: set, key: 'x:{k}'", ["SET|x:a|p q", "SET|x:b|"]),
-            ("command: set, key: '{k}', value: '{n}', ttl: 2s", ["SET|a|1|PX|2000", "SET|b|x|PX|2000"]),
+            ("command: set, key: '{k}', value: '{n}', max_age: 2s", ["SET|a|1|PX|2000", "SET|b|x|PX|2000"]),
             ("command: hset, key: h, field: '{k}'", ["HSET|h|a|p q", "HSET|h|b|"]),
             ("command: hset, key: '{k}', fields: { f: '{n}', g: c }", ["HSET|a|f|1|g|c", "HSET|b|f|x|g|c"]),
             ("command: lpush, key: l", ["LPUSH|l|p q", "LPUSH|l|"]),

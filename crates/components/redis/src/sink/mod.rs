@@ -87,7 +87,7 @@ pub struct RedisSink {
     max_length: Option<u64>,
     /// With `set`: how long the server keeps the key. By default it stays.
     #[serde(default)]
-    ttl: Option<TimeSpan>,
+    max_age: Option<TimeSpan>,
     /// The format of the payload, for example `json`. By default the payload is written unchanged.
     #[serde(default)]
     encode: EncodeConfig,
@@ -123,7 +123,7 @@ impl RedisSink {
             ("score", self.score.is_some(), &[Zadd][..]),
             ("id", self.id.is_some(), &[Xadd][..]),
             ("max_length", self.max_length.is_some(), &[Xadd][..]),
-            ("ttl", self.ttl.is_some(), &[Set][..]),
+            ("max_age", self.max_age.is_some(), &[Set][..]),
         ];
         let unused =
             given.into_iter().find(|(_, is_given, commands)| *is_given && !commands.contains(&self.command));
@@ -153,8 +153,8 @@ impl RedisSink {
             let mistake = Mistake::new("id", "Each entry of a stream has its own id.");
             mistakes.push(mistake.help("Name a column that grows, for example `{meta.position}-1`."));
         }
-        if self.ttl.is_some_and(|ttl| ttl.duration().as_millis() == 0) {
-            let mistake = Mistake::new("ttl", "The server would not keep the key.");
+        if self.max_age.is_some_and(|max_age| max_age.duration().as_millis() == 0) {
+            let mistake = Mistake::new("max_age", "The server would not keep the key.");
             mistakes.push(mistake.help("The shortest time is `1ms`."));
         }
         mistakes

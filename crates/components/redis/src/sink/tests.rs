@@ -106,14 +106,14 @@ async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("command: set, key: k, field: f", "The command has no `field`."),
-        ("command: rpush, key: k, ttl: 1s", "The command has no `ttl`."),
+        ("command: rpush, key: k, max_age: 1s", "The command has no `max_age`."),
         ("command: sadd, key: k, fields: { a: b }", "The command has no `fields`."),
         ("command: hset, key: k", "A hash needs the fields to set."),
         ("command: hset, key: k, field: f, fields: { a: b }", "A hash needs the fields to set."),
         ("command: zadd, key: k", "A member of a sorted set has a score."),
         ("command: xadd, key: k, value: v, fields: { a: b }", "`fields` have the values."),
         ("command: xadd, key: k, id: 1-1", "Each entry of a stream has its own id."),
-        ("command: set, key: k, ttl: 0s", "The server would not keep the key."),
+        ("command: set, key: k, max_age: 0s", "The server would not keep the key."),
     ] {
         let yaml = format!("{{ servers: h, {yaml} }}");
         assert_eq!(messages(options::<RedisSink>(&yaml).check()), [expected], "{yaml}");
@@ -154,7 +154,7 @@ async fn each_command_writes_its_kind_of_value_and_what_is_refused_has_the_reaso
         assert_eq!(texts(read), expected, "{options}");
     }
     assert_eq!(call(&redis, &["XLEN", "x"]), RedisValue::Number(3));
-    let yaml = format!("{{ servers: '{}', command: set, key: t, ttl: 1h }}", redis.address());
+    let yaml = format!("{{ servers: '{}', command: set, key: t, max_age: 1h }}", redis.address());
     testing::write_all::<RedisSink>(&yaml, [batch(["x"])]).await.unwrap();
     assert!(matches!(call(&redis, &["TTL", "t"]), RedisValue::Number(3500..=3600)));
 }

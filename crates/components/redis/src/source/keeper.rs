@@ -292,13 +292,13 @@ impl Keeper {
         let now = Instant::now();
         let Some(connection) = link.connection().await? else { return Ok(()) };
         let mut done = Ok(());
-        if let Place::Stream { claim_after, .. } = self.place {
+        if let Place::Stream { consumer_timeout, .. } = self.place {
             if self.due.beat <= now {
-                self.due.beat = now + claim_after / 3;
+                self.due.beat = now + consumer_timeout / 3;
                 done = self.beat(connection).await;
             }
             if done.is_ok() && self.due.scan <= now {
-                self.due.scan = now + (claim_after / 2).min(Duration::from_secs(10));
+                self.due.scan = now + (consumer_timeout / 2).min(Duration::from_secs(10));
                 done = self.scan(connection).await;
             }
         }
@@ -325,8 +325,8 @@ impl Keeper {
 
     /// Claims entries that another consumer has had for long, and lets them be read.
     async fn scan(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let Place::Stream { key, group, consumer, claim_after } = &self.place else { return Ok(()) };
-        let idle = claim_after.as_millis().to_string();
+        let Place::Stream { key, group, consumer, consumer_timeout } = &self.place else { return Ok(()) };
+        let idle = consumer_timeout.as_millis().to_string();
         while self.shared.lock().again.len() < WAITING {
             let words = [
                 &b"XAUTOCLAIM"[..],

@@ -71,15 +71,15 @@ async fn pause_unless_waited(asked: Instant) {
 /// acknowledged when it is delivered, or rejected and kept with its reason. Run the same configuration
 /// several times, each with its own `consumer`, and the server divides the entries among the runs. A run that
 /// is started again first reads what it had not acknowledged. The entries of a run that does not come back go
-/// to the others after `claim_after`. So none is lost. With `--state`, an entry that the checkpoint covers
-/// and that the server delivers again is not sent on a second time. This needs Redis 6.2 or later.
+/// to the others after `consumer_timeout`. So none is lost. With `--state`, an entry that the checkpoint
+/// covers and that the server delivers again is not sent on a second time. This needs Redis 6.2 or later.
 ///
 /// With `list`, each element is moved to a list of this `consumer` (`processing_list`), and removed from
 /// there when it is delivered. A run that is started again first reads what it finds there. No other run
 /// does: start a dead one again under the same name. No two runs may have the same name. This needs Redis 6.2
 /// or later.
 ///
-/// With `channels` or `patterns`, the source subscribes to them. Such messages are delivered at most once:
+/// With `channels` or `pattern`, the source subscribes to them. Such messages are delivered at most once:
 /// those are lost that are sent while the source does not run or has no connection, that are on their way
 /// when it is killed, or that arrive so much faster than they are delivered that the server cuts the
 /// connection.
@@ -108,7 +108,7 @@ pub struct RedisSource {
     /// How long a consumer may keep an entry without a sign of life, before this run claims it. The others
     /// should have the same value. The default is 1 minute.
     #[serde(default = "one_minute")]
-    claim_after: TimeSpan,
+    consumer_timeout: TimeSpan,
     /// The field of an entry that is the payload. An entry without it has all its fields as payload, as a
     /// JSON object. The default is `payload`.
     #[serde(default = "payload")]
@@ -129,7 +129,7 @@ pub struct RedisSource {
     channels: List<String>,
     /// The patterns of channels to subscribe to, such as `news.*`.
     #[serde(default)]
-    patterns: List<String>,
+    pattern: List<String>,
     /// Parts of the message that become fields, under the same names. Of a stream: `id`, `time` (that of the
     /// id), `stream` (the key), and fields of the entry as `field.name`. Of a list: `list` (the key). Of
     /// channels: `channel` and `pattern`.
@@ -270,11 +270,11 @@ impl RedisSource {
     }
 
     fn mistake_of_input(&self) -> Option<Mistake> {
-        let has_channels = !self.channels.is_empty() || !self.patterns.is_empty();
+        let has_channels = !self.channels.is_empty() || !self.pattern.is_empty();
         let inputs = [self.stream.is_some(), self.list.is_some(), has_channels];
         if inputs.into_iter().filter(|is_given| *is_given).count() != 1 {
             let mistake = Mistake::new("stream", "The source reads a stream, a list or channels.");
-            return Some(mistake.help("Give one of `stream`, `list`, and `channels` or `patterns`."));
+            return Some(mistake.help("Give one of `stream`, `list`, and `channels` or `pattern`."));
         }
         let (option, message) = match self.kind() {
             Kind::Stream if self.group.is_none() => ("group", "A stream is read by a group."),
@@ -332,8 +332,8 @@ sinks:
         let mut mistakes = self.servers.check();
         mistakes.extend(self.mistake_of_input());
         mistakes.extend(self.mistake_of_fields());
-        if self.claim_after.duration() < Duration::from_secs(1) {
-            let mistake = Mistake::new("claim_after", "A consumer needs more time for a sign of life.");
+        if self.consumer_timeout.duration() < Duration::from_secs(1) {
+            let mistake = Mistake::new("consumer_timeout", "A consumer needs more time for a sign of life.");
             mistakes.push(mistake.help("The default is `1m`."));
         }
         mistakes
@@ -381,7 +381,7 @@ impl SourceConfig for RedisSource {
                 key: key.clone(),
                 group: group.clone(),
                 consumer: consumer.clone(),
-                claim_after: self.claim_after.duration(),
+                consumer_timeout: self.consumer_timeout.duration(),
             };
             let keeper = keeper(place, "Entries that its group has not delivered yet.");
             return Ok(Box::new(OfStream(Stream {
@@ -412,7 +412,7 @@ impl SourceConfig for RedisSource {
                 keeper,
             })));
         }
-        let names: Vec<&str> = self.channels.iter().chain(self.patterns.iter()).map(String::as_str).collect();
+        let names: Vec<&str> = self.channels.iter().chain(self.pattern.iter()).map(String::as_str).collect();
         let messages = self.messages(&names.join(", "));
         Ok(Box::new(OfChannels(Channels { config: self.clone(), messages, fetch_bytes })))
     }

@@ -17,7 +17,7 @@ pub(super) const IDS: usize = 1000;
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     /// A stream, read by a consumer of a group.
-    Stream { key: String, group: String, consumer: String, claim_after: Duration },
+    Stream { key: String, group: String, consumer: String, consumer_timeout: Duration },
     /// A list, whose elements are moved to the list of those that are being processed.
     List { key: String, processing: String },
 }
@@ -183,7 +183,7 @@ mod tests {
             key: "s".to_owned(),
             group: "g".to_owned(),
             consumer: "c".to_owned(),
-            claim_after: Duration::ZERO,
+            consumer_timeout: Duration::ZERO,
         };
         let list = Place::List { key: "l".to_owned(), processing: "p".to_owned() };
         let elements = BinaryViewArray::from_iter_values([b"a", b"b"]);

@@ -121,7 +121,7 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ servers: h, channels: c, processing_list: l }", "Only elements of a list are moved."),
         ("{ servers: h, channels: c, fields: [id] }", "A message has no `id`."),
         (
-            "{ servers: h, stream: s, group: g, claim_after: 1ms }",
+            "{ servers: h, stream: s, group: g, consumer_timeout: 1ms }",
             "A consumer needs more time for a sign of life.",
         ),
     ] {
@@ -189,7 +189,7 @@ async fn only_settled_entries_are_acknowledged_and_others_are_not_claimed_meanwh
     let redis = numbered(100);
     let yaml = |consumer: &str| {
         format!(
-            "{{ servers: '{}', stream: s, group: g, consumer: {consumer}, claim_after: 1s, end_after_idle: 300ms }}",
+            "{{ servers: '{}', stream: s, group: g, consumer: {consumer}, consumer_timeout: 1s, end_after_idle: 300ms }}",
             redis.address()
         )
     };
@@ -252,7 +252,7 @@ async fn entries_that_have_no_room_beside_others_are_read_and_deleted_ones_are_l
         redis.call_all(large.iter().map(|text| vec!["XADD", "s", "*", "payload", text])).unwrap();
         redis.call_all(large.iter().map(|text| vec!["RPUSH", "l", text])).unwrap();
     });
-    for input in ["stream: s, group: g, claim_after: 1s", "list: l"] {
+    for input in ["stream: s, group: g, consumer_timeout: 1s", "list: l"] {
         let yaml = format!(
             "{{ servers: '{}', {input}, fetch_size: 256KiB, end_after_idle: 300ms }}",
             redis.address()
@@ -427,7 +427,7 @@ async fn disturbed(mut redis: Redis, input: impl Fn(usize) -> String, count: u32
 async fn processes_that_share_a_group_lose_no_entry() {
     let count = 2000;
     let redis = numbered(count);
-    let input = |run| format!("stream: s, group: g, consumer: 'c{run}', claim_after: 1s");
+    let input = |run| format!("stream: s, group: g, consumer: 'c{run}', consumer_timeout: 1s");
     let (redis, repeated) = disturbed(redis, input, count).await;
     // Those repeat whose acknowledgement was lost with a process or the server.
     assert!(repeated < count, "{repeated}");
@@ -458,7 +458,7 @@ async fn processes_that_share_a_list_lose_no_element() {
 async fn channels_are_heard_while_the_source_runs_also_after_the_server_was_away() {
     let mut redis = Redis::start().unwrap();
     let yaml = format!(
-        "{{ servers: '{}', channels: [a, b], patterns: 'news.*', fields: [channel, pattern] }}",
+        "{{ servers: '{}', channels: [a, b], pattern: 'news.*', fields: [channel, pattern] }}",
         redis.relayed_address()
     );
     let source = start(&yaml, 1 << 16);

@@ -75,9 +75,10 @@ async fn a_file_of_another_program_with_the_name_of_a_copy_is_not_cut() {
     write(&mut *sink, &numbered(0..5)).await;
     let saved = sink.state();
     drop(sink);
-    fs::remove_file(folder.path("out")).unwrap();
+    // While the first file exists, so that the other one is not created with its inode in the same moment.
     let foreign: String = (50..70).map(|number| message(number) + "\n").collect();
-    folder.put("out", &foreign);
+    folder.put("foreign", &foreign);
+    fs::rename(folder.path("foreign"), folder.path("out")).unwrap();
     let mut sink = folder.sink_in(yaml, &context);
     sink.open(saved).await.unwrap();
     write(&mut *sink, &numbered(5..6)).await;
