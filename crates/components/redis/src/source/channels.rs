@@ -72,7 +72,7 @@ impl Channels {
         let mut commands = Commands::default();
         let mut names = 0;
         for (command, list) in
-            [(&b"SUBSCRIBE"[..], &self.config.channels), (&b"PSUBSCRIBE"[..], &self.config.patterns)]
+            [(&b"SUBSCRIBE"[..], &self.config.channels), (&b"PSUBSCRIBE"[..], &self.config.pattern)]
         {
             if !list.is_empty() {
                 commands.begin(1 + list.len());
