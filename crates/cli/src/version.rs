@@ -7,13 +7,16 @@ pub const SHORT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("THALWEG_BUILT_FROM"), ", ", env!("THALWEG_TARGET"), ")");
 
 /// The optional features, and whether the program has them.
-const FEATURES: [(&str, bool); 7] = [
+const FEATURES: [(&str, bool); 10] = [
     ("avif", cfg!(feature = "avif")),
     ("geoip", cfg!(feature = "geoip")),
     ("images", cfg!(feature = "images")),
     ("kafka", cfg!(feature = "kafka")),
+    ("mqtt", cfg!(feature = "mqtt")),
     ("nats", cfg!(feature = "nats")),
     ("parquet", cfg!(feature = "parquet")),
+    ("postgres", cfg!(feature = "postgres")),
+    ("redis", cfg!(feature = "redis")),
     ("stores", cfg!(feature = "stores")),
 ];
 
