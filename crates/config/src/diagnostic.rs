@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
 use thalweg_redact::{for_terminal, foreign, in_place, masked, redacted};
 
 use crate::render::{self, Cursor};
-use crate::{Span, count, shortened};
+use crate::secrets::Hidden;
+use crate::{Span, count, secrets, shortened};
 
 /// The most mistakes that are written for programs and logs.
 const MOST: usize = 1000;
@@ -53,10 +55,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry as it is shown: of a bounded length, without secrets and what a terminal would obey.
-    fn redacted(&self) -> Self {
+    /// The entry as it is shown: of a bounded length, without secrets and what a terminal would obey. Of a
+    /// mistake within the ranges `hidden` of the document, no part of the value is repeated.
+    fn redacted(&self, source: &str, hidden: &[Range<usize>]) -> Self {
         let Diagnostic { span, message, label, help } = &self.diagnostic;
-        let plain = |text: &String| for_terminal(&shortened(&redacted(text)), false).into_owned();
+        let plain = |text: &String| {
+            let text = secrets::without_quoted(text, *span, source, hidden);
+            for_terminal(&shortened(&redacted(&text)), false).into_owned()
+        };
         Self {
             diagnostic: Diagnostic {
                 span: *span,
@@ -79,6 +85,8 @@ impl Entry {
 pub struct Diagnostics {
     name: String,
     text: Arc<str>,
+    /// The secrets of the text.
+    hidden: Hidden,
     /// By position, and in the order in which they were added.
     entries: BTreeMap<(Span, usize), Entry>,
 }
@@ -89,8 +97,13 @@ impl Diagnostics {
         Self::shared(document_name, text.into())
     }
 
+    /// Creates an empty collection for a text that is not parsed. Its secrets are found in its lines.
     pub(crate) fn shared(document_name: &str, text: Arc<str>) -> Self {
-        Self { name: document_name.to_owned(), text, entries: BTreeMap::new() }
+        Self::hiding(document_name, text, Hidden::InLines)
+    }
+
+    pub(crate) fn hiding(document_name: &str, text: Arc<str>, hidden: Hidden) -> Self {
+        Self { name: document_name.to_owned(), text, hidden, entries: BTreeMap::new() }
     }
 
     /// Adds a mistake.
@@ -165,11 +178,22 @@ impl Diagnostics {
         if self.is_empty() { Ok(value) } else { Err(self) }
     }
 
+    /// Returns the places of secrets in the text.
+    fn hidden_ranges(&self) -> Vec<Range<usize>> {
+        if self.is_empty() { Vec::new() } else { self.hidden.ranges(&self.text) }
+    }
+
+    /// Returns the first entries, as they are shown.
+    fn redacted<'d>(&'d self, most: usize, hidden: &'d [Range<usize>]) -> impl Iterator<Item = Entry> + 'd {
+        self.entries.values().take(most).map(move |entry| entry.redacted(&self.text, hidden))
+    }
+
     /// Returns the text for a person: each mistake with its file, line, column, source line, underline,
     /// message and help. The last line is the number of mistakes.
     pub fn render(&self, colour: bool) -> String {
-        let entries: Vec<Entry> = self.entries.values().take(render::MOST).map(Entry::redacted).collect();
-        let text = masked(&self.text);
+        let hidden = self.hidden_ranges();
+        let entries: Vec<Entry> = self.redacted(render::MOST, &hidden).collect();
+        let text = masked(&self.text, &hidden);
         render::render(&foreign(&self.name), &in_place(&text), &entries, self.len(), colour)
     }
 }
@@ -177,7 +201,8 @@ impl Diagnostics {
 impl fmt::Display for Diagnostics {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cursor = Cursor::new(&self.text);
-        for (index, entry) in self.entries.values().take(MOST).map(Entry::redacted).enumerate() {
+        let hidden = self.hidden_ranges();
+        for (index, entry) in self.redacted(MOST, &hidden).enumerate() {
             let diagnostic = entry.diagnostic;
             if index > 0 {
                 writeln!(formatter)?;
@@ -201,7 +226,8 @@ impl Serialize for Diagnostics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         let mut cursor = Cursor::new(&self.text);
-        for entry in self.entries.values().take(MOST).map(Entry::redacted) {
+        let hidden = self.hidden_ranges();
+        for entry in self.redacted(MOST, &hidden) {
             let place = cursor.position(entry.diagnostic.span.start);
             list.serialize_element(&Placed { file: &self.name, place, diagnostic: &entry.diagnostic })?;
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::secrets::keep_written;
+use crate::secrets::{Hidden, keep_written};
 use crate::{Key, Node, Span, Value, nearest, substitute, syntax};
 
 /// The deepest nesting of mappings and lists. Real configurations need about ten levels; functions walk the
@@ -31,6 +31,7 @@ pub struct Document {
     text: Arc<str>,
     directory: PathBuf,
     root: Node,
+    hidden: Hidden,
 }
 
 impl Document {
@@ -51,7 +52,8 @@ impl Document {
         match root {
             Some(root) if !root.is_null() => {
                 keep_written(&root);
-                diagnostics.into_result(Document { name: name.to_owned(), text, directory, root })
+                let hidden = Hidden::of(&root);
+                diagnostics.into_result(Document { name: name.to_owned(), text, directory, root, hidden })
             }
             _ => {
                 if diagnostics.is_empty() {
@@ -122,14 +124,16 @@ impl Document {
     /// Returns the same document with another tree, for example its translation from another dialect. The
     /// positions of the new nodes refer to the text of this document.
     pub fn with_root(&self, root: Node) -> Document {
-        Document { name: self.name.clone(), text: self.text.clone(), directory: self.directory.clone(), root }
+        let (text, hidden) = (self.text.clone(), self.hidden.clone());
+        Document { name: self.name.clone(), text, directory: self.directory.clone(), root, hidden }
     }
 
     /// Creates a document without YAML, for example from a command line. The positions of its nodes refer to
     /// `text`.
     pub fn made(name: &str, text: &str, root: Node) -> Document {
         keep_written(&root);
-        Document { name: name.to_owned(), text: text.into(), directory: PathBuf::new(), root }
+        let hidden = Hidden::of(&root);
+        Document { name: name.to_owned(), text: text.into(), directory: PathBuf::new(), root, hidden }
     }
 
     /// Returns the root node. In a configuration it is a mapping.
@@ -149,7 +153,7 @@ impl Document {
 
     /// Returns an empty collection for mistakes in this document.
     pub fn diagnostics(&self) -> Diagnostics {
-        Diagnostics::shared(&self.name, self.text.clone())
+        Diagnostics::hiding(&self.name, self.text.clone(), self.hidden.clone())
     }
 
     /// Substitutes variables and the content of files in the scalars.

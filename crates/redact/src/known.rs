@@ -45,7 +45,7 @@ const PLACES: [&str; 2] = ["file", "path"];
 pub fn is_named_like_a_secret(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let is_secret =
-        ["sas", "sig"].contains(&name.as_str()) || SECRET_NAMES.iter().any(|part| name.contains(part));
+        ["sas", "sig", "pwd"].contains(&name.as_str()) || SECRET_NAMES.iter().any(|part| name.contains(part));
     is_secret && !PLACES.iter().any(|place| name.ends_with(place))
 }
 

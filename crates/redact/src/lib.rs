@@ -91,22 +91,41 @@ pub fn redacted_end(text: &str, length: usize) -> String {
     plain
 }
 
-/// Returns the text with an asterisk in place of each byte of a secret. Positions in it stay valid.
+/// Returns the text with another character of the same length in place of each one of a secret, and of the
+/// ranges `also`. Positions in it stay valid, in bytes and in characters, and so do its lines.
+///
+/// ```
+/// assert_eq!(thalweg_redact::masked("pin: 42é\n", &[5..9]), "pin: **·\n");
+/// ```
 #[must_use]
-pub fn masked(text: &str) -> Cow<'_, str> {
-    let found = found(text);
-    if found.is_empty() {
+pub fn masked<'t>(text: &'t str, also: &[Range<usize>]) -> Cow<'t, str> {
+    let mut ranges: Vec<Range<usize>> = found(text).into_iter().map(|found| found.range).collect();
+    ranges.extend_from_slice(also);
+    if ranges.is_empty() {
         return text.into();
     }
+    ranges.sort_by_key(|range| range.start);
     let mut masked = String::with_capacity(text.len());
     let mut from = 0;
-    for Found { range, .. } in found {
-        masked.push_str(text.get(from..range.start).unwrap_or_default());
-        masked.extend(range.clone().map(|_| '*'));
-        from = range.end;
+    for range in ranges {
+        let start = range.start.max(from);
+        masked.push_str(text.get(from..start).unwrap_or_default());
+        masked.extend(text.get(start..range.end).unwrap_or_default().chars().map(stand_in));
+        from = range.end.max(start);
     }
     masked.push_str(text.get(from..).unwrap_or_default());
     masked.into()
+}
+
+/// The character of the same length in bytes that stands for a character of a secret.
+fn stand_in(character: char) -> char {
+    match character.len_utf8() {
+        _ if matches!(character, '\n' | '\r') => character,
+        1 => '*',
+        2 => '·',
+        3 => '•',
+        _ => '\u{1f6c7}',
+    }
 }
 
 /// A secret in a text.

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::fit::{Fit, fit};
 use super::schema::{Layers, constants, external_tag, internal_tag};
 use super::wording::{list, subject, suggestion};
-use super::{Checker, Context, Found};
+use super::{Checker, Context, Found, KeyKind};
 use crate::{Diagnostic, Key, Node, Value};
 
 /// A tag and the schema of its value.
@@ -103,7 +103,7 @@ impl<'s> Checker<'s> {
         let tag_of = |name: &str| tagged.iter().find(|(tag, _)| *tag == name);
         let mut known = entries.iter().filter_map(|(key, value)| Some((key, value, tag_of(&key.name)?.1)));
         let Some((first, value, schema)) = known.next() else { return false };
-        let inner = Context { name: Some(&first.name), place: first.span };
+        let inner = Context { name: Some(&first.name), place: first.span, key: KeyKind::Option };
         self.node(value, schema, &inner, mistakes);
         for (key, _) in entries.iter().filter(|(key, _)| key.span != first.span) {
             let message = format!("`{}` cannot stand beside `{}`.", key.name, first.name);
@@ -169,7 +169,12 @@ impl<'s> Checker<'s> {
         match given {
             Some(value) => {
                 let place = node.key(tag).map_or(value.span, |key| key.span);
-                mistakes.push(self.unknown_name(value, &names, &[], &Context { name: Some(tag), place }));
+                mistakes.push(self.unknown_name(
+                    value,
+                    &names,
+                    &[],
+                    &Context { name: Some(tag), place, key: KeyKind::Option },
+                ));
             }
             None => {
                 let mut mistake = self.missing(node, tag, context);

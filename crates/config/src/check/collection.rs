@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::schema::{Layers, array, branches, by_pattern, properties, property};
 use super::wording::{list, subject};
-use super::{Checker, Context, Found, former};
+use super::{Checker, Context, Found, KeyKind, former};
 use crate::{Diagnostic, Key, Node, nearest};
 
 /// Beyond this many mistakes in one mapping, unknown keys are reported without a suggestion.
@@ -25,7 +25,8 @@ impl<'s> Checker<'s> {
             for (index, item) in items.iter().enumerate() {
                 let schema = first.get(index).copied().or_else(|| layer.get("items"));
                 if let Some(schema) = schema {
-                    self.node(item, schema, &Context { name: None, place: item.span }, mistakes);
+                    let inner = Context { name: None, place: item.span, key: KeyKind::Chosen };
+                    self.node(item, schema, &inner, mistakes);
                 }
             }
             let count =
@@ -65,10 +66,10 @@ impl<'s> Checker<'s> {
         // The options that are not given, once an unknown key needs a suggestion.
         let mut free: Option<Vec<&str>> = None;
         for (key, value) in entries {
-            let inner = Context { name: Some(&key.name), place: key.span };
-            if let Some(schema) =
-                property(layers, &key.name).or_else(|| by_pattern(layers, &key.name)).or(others)
-            {
+            let option = property(layers, &key.name);
+            let kind = if option.is_some() { KeyKind::Option } else { KeyKind::Chosen };
+            let inner = Context { name: Some(&key.name), place: key.span, key: kind };
+            if let Some(schema) = option.or_else(|| by_pattern(layers, &key.name)).or(others) {
                 self.node(value, schema, &inner, mistakes);
             } else if closed {
                 let message = match context.name {

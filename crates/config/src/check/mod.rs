@@ -20,6 +20,7 @@ use std::collections::HashSet;
 
 use schemars::Schema;
 use serde_json::Value as Json;
+use thalweg_redact::is_named_like_a_secret;
 
 use crate::{Diagnostic, Diagnostics, Node, Span, Value};
 
@@ -73,7 +74,12 @@ pub(crate) fn retyping<S: AsSchema + ?Sized>(
     let mut found = Found::default();
     let source = diagnostics.text();
     let checker = Checker { root: schema.as_schema(), source, fuel: Cell::new(MOST_STEPS) };
-    checker.node(node, schema.as_schema(), &Context { name: None, place: node.span }, &mut found);
+    checker.node(
+        node,
+        schema.as_schema(),
+        &Context { name: None, place: node.span, key: KeyKind::Chosen },
+        &mut found,
+    );
     let count = found.len();
     for mistake in found.mistakes {
         diagnostics.push(mistake);
@@ -112,6 +118,25 @@ struct Context<'a> {
     name: Option<&'a str>,
     /// The position of that key, or of the value if it has no key.
     place: Span,
+    /// Whether the key is an option, or a name that the user chose, such as that of a field.
+    key: KeyKind,
+}
+
+impl Context<'_> {
+    /// True if no message may repeat this value, which is a secret or stands in the place of one.
+    fn hides(&self, node: &Node) -> bool {
+        let is_named = |name: &str| name == "auth" || is_named_like_a_secret(name);
+        self.key == KeyKind::Option && self.name.is_some_and(is_named) && node.text().is_some()
+    }
+}
+
+/// The kind of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyKind {
+    /// A key that the schema names.
+    Option,
+    /// A key that the user chose, or no key.
+    Chosen,
 }
 
 struct Checker<'s> {

@@ -79,7 +79,10 @@ impl<'s> Checker<'s> {
             if let Some(bound) = bound(keyword)
                 && number.partial_cmp(bound).is_some_and(is_broken)
             {
-                return wrong(format!("{name} must be {words} {bound}, but it is {}.", self.shown(node)));
+                return wrong(format!(
+                    "{name} must be {words} {bound}, but it is {}.",
+                    self.shown(node, context)
+                ));
             }
         }
         let format = bound("format").and_then(Json::as_str).unwrap_or("");
@@ -100,7 +103,7 @@ impl<'s> Checker<'s> {
             Number::Fraction(value) => (least as f64..=most as f64).contains(value),
         };
         if !fits {
-            wrong(format!("{name} must be from {least} to {most}, but it is {}.", self.shown(node)));
+            wrong(format!("{name} must be from {least} to {most}, but it is {}.", self.shown(node, context)));
         }
     }
 }

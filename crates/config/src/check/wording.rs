@@ -82,8 +82,8 @@ impl<'s> Checker<'s> {
             return mistake;
         }
         let is = match &node.value {
-            Value::Integer(_) | Value::Float(_) | Value::Bool(_) => self.shown(node),
-            Value::String(_) => match self.shown(node) {
+            Value::Integer(_) | Value::Float(_) | Value::Bool(_) => self.shown(node, context),
+            Value::String(_) => match self.shown(node, context) {
                 shown if shown.starts_with('`') => format!("the text {shown}"),
                 other => other,
             },
@@ -107,7 +107,11 @@ impl<'s> Checker<'s> {
                 mistake.help("Is a space missing after the colon?");
             }
             Some(_)
-                if wants("array") && !wants("object") && written.len() < 40 && !written.contains('\n') =>
+                if wants("array")
+                    && !wants("object")
+                    && !context.hides(node)
+                    && written.len() < 40
+                    && !written.contains('\n') =>
             {
                 mistake.help(format!("Put it in brackets: `[{written}]`."));
             }
@@ -160,10 +164,15 @@ impl<'s> Checker<'s> {
             mistake.help(format!("It can be {}.", list(names.iter().chain(tags).copied(), "or")));
             return mistake;
         };
+        if let Some(name) = context.name.filter(|_| context.hides(node)) {
+            let mut mistake = Diagnostic::new(node.span, format!("`{name}` cannot have this value."));
+            mistake.help(format!("It can be {}.", list(names.iter().chain(tags).copied(), "or")));
+            return mistake;
+        }
         if let Some(mistake) = former::value(text, node.span, names.iter().chain(tags).copied()) {
             return mistake;
         }
-        let shown = self.shown(node);
+        let shown = self.shown(node, context);
         let message = match context.name {
             Some(name) => format!("`{name}` cannot be {shown}."),
             None => format!("{shown} is not known here."),
@@ -174,10 +183,14 @@ impl<'s> Checker<'s> {
     }
 
     /// Returns a scalar in backticks. A scalar with a substituted variable is shown as written in the
-    /// document, since its value may be a secret.
-    pub(super) fn shown(&self, node: &Node) -> String {
+    /// document, since its value may be a secret. Of an option that is named like a secret, only the kind of
+    /// the value is shown.
+    pub(super) fn shown(&self, node: &Node, context: &Context<'_>) -> String {
         /// Longer texts are not repeated in a message.
         const LONGEST: usize = 60;
+        if context.hides(node) {
+            return node.kind().to_owned();
+        }
         let written = self.source.get(node.span.start..node.span.end);
         let text = if node.substituted { written } else { node.text() };
         match text.filter(|text| text.chars().count() <= LONGEST && !text.contains('\n')) {

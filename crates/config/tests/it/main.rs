@@ -7,6 +7,7 @@ mod documents;
 mod options;
 mod reading;
 mod rubbish;
+mod secrets;
 mod showing;
 mod variables;
 mod variants;

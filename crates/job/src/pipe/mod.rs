@@ -12,11 +12,14 @@
 //!
 //! `|` between quotes or brackets, and `||`, which joins texts in an expression, do not end a part.
 
+mod secrets;
+
 use std::ops::Range;
 
 use thalweg_config::{Diagnostics, Document, Key, Node, Span, Value};
 use thalweg_engine::{Built, KnownFields, Registry, Role, Step};
-use thalweg_redact::is_named_like_a_secret;
+
+use secrets::hide_secrets;
 
 use crate::error::LoadError;
 
@@ -126,26 +129,6 @@ impl PipeOptions {
 fn entry<'n>(node: &'n mut Node, name: &str) -> Option<&'n mut Node> {
     let Value::Mapping(entries) = &mut node.value else { return None };
     entries.iter_mut().find(|(key, _)| key.name == name).map(|(_, value)| value)
-}
-
-/// Puts variables in place of the options of a transform that are named like secrets. A name that the user
-/// chooses, as in `rename`, is no option.
-fn hide_secrets(transform: &mut Node, registry: &Registry) {
-    let Value::Mapping(entries) = &mut transform.value else { return };
-    for (key, options) in entries {
-        let Value::Mapping(options) = &mut options.value else { continue };
-        let are_options = Form::of(registry, &key.name) == Form::Other;
-        for (name, value) in
-            options.iter_mut().filter(|(name, _)| are_options && is_named_like_a_secret(&name.name))
-        {
-            let variable = match value.text() {
-                Some(text) if text.starts_with("${") && text.ends_with('}') => text.to_owned(),
-                Some(_) => format!("${{{}}}", name.name.to_uppercase()),
-                None => continue,
-            };
-            *value = Node::with_variables(value.span, &variable);
-        }
-    }
 }
 
 /// Not all rejected messages are shown: a file in another format would fill the terminal.
@@ -506,6 +489,15 @@ mod tests {
             assert!(text.contains("secret: \"${SECRET}\"") && !text.contains("correcthorse"), "{text}");
         }
         assert!(printed("hash_text field: a, secret: '${KEY_1}'").contains("secret: \"${KEY_1}\""));
+        for nested in [
+            "hash_text {field: a, x: [{token: correcthorse, y: {api-token: [correcthorse, 12]}}]}",
+            "unknown_one {auth: {password: correcthorse}}",
+        ] {
+            let text = printed(nested);
+            let is_variable = text.contains("${TOKEN}") && text.contains("${API_TOKEN}")
+                || text.contains("password: \"${PASSWORD}\"");
+            assert!(is_variable && !text.contains("correcthorse") && !text.contains("12"), "{text}");
+        }
         // These names are fields.
         let fields = printed("rename password: pass | set token: lower(a)");
         assert!(fields.contains("password: pass") && fields.contains("token: lower(a)"), "{fields}");

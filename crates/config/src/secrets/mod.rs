@@ -1,8 +1,16 @@
 //! Registers the secrets of a document, so that no text that is shown or stored contains them.
+//!
+//! A value that is short or an ordinary word cannot be searched for in all texts. It is [hidden](Hidden) at
+//! its place in the document instead.
+
+mod hidden;
+mod text;
 
 use thalweg_redact::{is_named_like_a_secret, keep, keep_address};
 
-use crate::{Node, Value};
+pub(crate) use hidden::{Hidden, without_quoted};
+
+use crate::{Key, Node, Value};
 
 /// Options with the server that a component connects to.
 const SERVERS: [&str; 3] = ["url", "servers", "brokers"];
@@ -25,14 +33,15 @@ pub(crate) fn keep_written(node: &Node) {
     match &node.value {
         Value::Sequence(items) => items.iter().for_each(keep_written),
         Value::Mapping(entries) => {
-            let has = |names: &[&str]| entries.iter().any(|(key, _)| names.contains(&key.name.as_str()));
-            let (has_user, has_server) = (has(&["user"]), has(&SERVERS));
+            let (has_user, has_server) = (has(entries, &["user"]), has(entries, &SERVERS));
             for (key, value) in entries {
-                let secret = value.as_str().filter(|_| is_named_like_a_secret(&key.name));
-                match secret {
-                    Some(secret) if has_user && !secret.contains("${") => keep(secret, None),
-                    Some(secret) => keep_option(secret),
-                    None => {}
+                let secret = value.text().filter(|_| is_named_like_a_secret(&key.name));
+                match (secret, &value.value) {
+                    (None, _) | (_, Value::Bool(_)) => {}
+                    (Some(secret), _) if has_user && !secret.contains("${") => keep(secret, None),
+                    (Some(secret), Value::String(_)) => keep_option(secret),
+                    // The number of something else may be equal.
+                    _ => {}
                 }
                 match key.name.as_str() {
                     "auth" if has_server => keep_credentials(value),
@@ -48,15 +57,22 @@ pub(crate) fn keep_written(node: &Node) {
     }
 }
 
+/// True if a mapping has one of these keys.
+fn has(entries: &[(Key, Node)], names: &[&str]) -> bool {
+    entries.iter().any(|(key, _)| names.contains(&key.name.as_str()))
+}
+
+/// True for the options of `auth` that are no secrets.
+fn is_plain(name: &str) -> bool {
+    ["user", "mechanism"].contains(&name) || name.ends_with("file") || name.ends_with("path")
+}
+
 /// Registers the values of `auth`, also of options that it does not have: the name may be misspelt.
 fn keep_credentials(node: &Node) {
     match &node.value {
         Value::String(text) => keep_option(text),
         Value::Sequence(items) => items.iter().for_each(keep_credentials),
         Value::Mapping(entries) => {
-            let is_plain = |name: &str| {
-                ["user", "mechanism"].contains(&name) || name.ends_with("file") || name.ends_with("path")
-            };
             entries
                 .iter()
                 .filter(|(key, _)| !is_plain(&key.name))
@@ -89,10 +105,16 @@ fn keep_users(node: &Node) {
 fn keep_option(value: &str) {
     // `Bearer TOKEN` of a header.
     let secret = value.rsplit(' ').next().unwrap_or_default();
-    let is_name = secret.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if !is_name && !value.contains("${") && !value.contains('(') {
+    if resembles_a_secret(value) {
         keep(secret, None);
     }
+}
+
+/// False for the name of a field, a variable, and a call in an expression.
+fn resembles_a_secret(value: &str) -> bool {
+    let last = value.rsplit(' ').next().unwrap_or_default();
+    let is_name = last.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    !is_name && !value.contains("${") && !value.contains('(')
 }
 
 #[cfg(test)]
