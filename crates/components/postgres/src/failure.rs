@@ -87,7 +87,8 @@ impl Meaning {
     }
 
     /// Returns the meaning of a code that a routine of the server reports. A code may stand both for a user
-    /// who may not insert and for a row that a policy or a trigger refuses; then the routine tells them apart.
+    /// who may not insert and for a row that a policy or a trigger refuses; then the routine tells them
+    /// apart.
     fn of_code_from(code: &str, routine: &str) -> Self {
         match Self::of_code(code) {
             Self::SetUp if ROUTINES_OF_ROWS.contains(&routine) => Self::Rows,

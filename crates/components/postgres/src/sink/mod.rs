@@ -300,7 +300,7 @@ impl Postgres {
         };
         let stored = store(&mut link, encoded, lock, changes).await;
         let refused = stored.map_err(|failure: Failure| {
-            // What was right before may become so again. Otherwise each attempt would end like the first.
+            // Options that were right before may become so again. Others are refused at each attempt.
             let is_wrong = !self.has_stored && failure.meaning() == Meaning::SetUp;
             let moment = if is_wrong { Moment::Start } else { Moment::Running };
             failure.error(format!("cannot store rows in `{}`", self.config.table), moment)

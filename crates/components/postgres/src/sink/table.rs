@@ -177,9 +177,9 @@ impl Table {
 }
 
 /// Returns the query for the columns of a table. A column of a domain has the type that the domain is of: the
-/// temporary table could not leave a column out whose domain is `NOT NULL`. The server makes some values: those
-/// of a column that is `always` computed can never be given, and those of an `identity` can be inserted, but
-/// not replaced. The last value says whether the server takes no `COPY`.
+/// temporary table could not leave a column out whose domain is `NOT NULL`. The server makes some values:
+/// those of a column that is `always` computed can never be given, and those of an `identity` can be
+/// inserted, but not replaced. The last value says whether the server takes no `COPY`.
 fn columns_query(table: &str) -> String {
     format!(
         "SELECT a.attname, COALESCE(NULLIF(t.typbasetype, 0), t.oid)::text, t.typtype::text, \
