@@ -1,4 +1,4 @@
-//! What sinks have written, read back.
+//! Reads back the output of sinks.
 
 use std::collections::BTreeMap;
 use std::io;
