@@ -62,7 +62,7 @@ impl Failure {
         let error = match self.meaning().kind(moment) {
             ErrorKind::Temporary => Error::temporary(what),
             ErrorKind::Overloaded => Error::overloaded(what),
-            ErrorKind::Permanent | ErrorKind::ReaderGone => Error::permanent(what),
+            ErrorKind::Permanent | ErrorKind::ReaderGone | ErrorKind::Enough => Error::permanent(what),
         };
         error.caused_by(self.reason())
     }

@@ -149,7 +149,7 @@ impl SourceOutput {
 
     /// Why nothing more can be sent. A source that returns it has ended.
     pub fn limit_reached(&self) -> Error {
-        Error::permanent(format!("`{}` has sent as much as it may in this run", self.name()))
+        Error::enough(format!("`{}` has sent as much as it may in this run", self.name()))
     }
 
     /// True in a dry run: the source removes nothing, and acknowledges nothing to a sender.
