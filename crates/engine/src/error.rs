@@ -14,6 +14,9 @@ pub enum ErrorKind {
     /// As permanent, but nothing is wrong: the program that read the output has ended (`thalweg run … |
     /// head`).
     ReaderGone,
+    /// As permanent, but nothing is wrong: the run takes no more of a source, and leaves the rest to a later
+    /// run.
+    Enough,
 }
 
 impl ErrorKind {
@@ -21,7 +24,7 @@ impl ErrorKind {
     pub fn is_temporary(self) -> bool {
         match self {
             ErrorKind::Temporary | ErrorKind::Overloaded => true,
-            ErrorKind::Permanent | ErrorKind::ReaderGone => false,
+            ErrorKind::Permanent | ErrorKind::ReaderGone | ErrorKind::Enough => false,
         }
     }
 }
@@ -60,6 +63,11 @@ impl Error {
     /// The program that read the output has ended: see [`ErrorKind::ReaderGone`].
     pub fn reader_gone(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::ReaderGone, message: message.into(), source: None }
+    }
+
+    /// The run takes no more of a source: see [`ErrorKind::Enough`].
+    pub(crate) fn enough(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Enough, message: message.into(), source: None }
     }
 
     /// Adds the cause.

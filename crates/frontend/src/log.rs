@@ -138,14 +138,16 @@ pub(crate) fn end_repeats() {
     }
 }
 
-/// Returns the texts to print when a log event comes.
-fn passed(event: &Event<'_>, text: &str) -> Passed {
+/// Returns the texts to print when a log event comes. Only warnings are compared, so `text` is made only of
+/// them.
+fn passed<T: AsRef<str>>(event: &Event<'_>, text: impl FnOnce() -> T) -> Passed {
     let metadata = event.metadata();
     if *metadata.level() != Level::WARN || metadata.target() == SUMMARY {
         return Passed { before: Vec::new(), is_shown: true };
     }
+    let text = text();
     let mut repeats = REPEATS.lock().unwrap_or_else(PoisonError::into_inner);
-    let passed = repeats.pass(text, Instant::now());
+    let passed = repeats.pass(text.as_ref(), Instant::now());
     if !passed.is_shown && !IS_AWAITED.swap(true, Ordering::Relaxed) {
         let started = thread::Builder::new().name("repeats".to_owned()).spawn(print_counts);
         IS_AWAITED.store(started.is_ok(), Ordering::Relaxed);
@@ -178,7 +180,7 @@ impl<S: Subscriber> Layer<S> for Diverted {
         let mut seen = LogEvent::default();
         event.record(&mut seen);
         let text = format!("{}{}", seen.message, Fields(&seen.fields));
-        let passed = passed(event, &text);
+        let passed = passed(event, || text.as_str());
         passed.before.into_iter().for_each(|summary| (self.0)(Level::WARN, summary));
         if passed.is_shown {
             (self.0)(*event.metadata().level(), text);
@@ -240,7 +242,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut seen = LogEvent::default();
         event.record(&mut seen);
-        let passed = passed(event, &format!("{}{}", seen.message, Fields(&seen.fields)));
+        let passed = passed(event, || format!("{}{}", seen.message, Fields(&seen.fields)));
         for message in passed.before {
             self.write(to.by_ref(), Level::WARN, SUMMARY, LogEvent { message, ..LogEvent::default() })?;
         }
@@ -283,7 +285,10 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
 
+    use super::*;
     use thalweg_config::Document;
     use thalweg_job::{Configuration, JobRun, Overrides, RunOptions};
 
@@ -297,6 +302,46 @@ mod tests {
         let mut screen = Screen::new(Show { quiet: true, warns: true, ..Show::default() });
         let outcome = JobRun::prepare(job, RunOptions::default(), &mut screen).unwrap().run(&mut screen);
         assert_eq!(outcome.unwrap().failure(), None);
+    }
+
+    /// Counts the events whose text is made.
+    struct Texts(Arc<AtomicUsize>);
+
+    impl<S: Subscriber> Layer<S> for Texts {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            passed(event, || {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                "`counted`: a warning"
+            });
+        }
+    }
+
+    #[test]
+    fn only_warnings_are_formatted_to_be_compared() {
+        let made = Arc::<AtomicUsize>::default();
+        let subscriber = tracing_subscriber::registry().with(Texts(made.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!("details");
+            tracing::error!("a failure");
+            tracing::warn!(target: SUMMARY, "2 more warnings");
+            assert_eq!(made.load(Ordering::Relaxed), 0);
+            tracing::warn!("a warning");
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+    }
+
+    /// They were lost if a run did not return after it was aborted.
+    #[test]
+    fn counted_warnings_are_printed_also_if_a_run_has_no_outcome() {
+        let pass = || {
+            let mut repeats = REPEATS.lock().unwrap_or_else(PoisonError::into_inner);
+            repeats.pass("`gone`: no answer", Instant::now()).is_shown
+        };
+        let screen = Screen::new(Show::default());
+        pass();
+        pass();
+        drop(screen);
+        assert!(pass());
     }
 
     #[test]

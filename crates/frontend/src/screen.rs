@@ -98,6 +98,14 @@ impl Screen {
     }
 }
 
+/// A run that could not begin, or did not return, has no outcome to end with.
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.end_progress();
+        log::end_repeats();
+    }
+}
+
 impl Observer for Screen {
     fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
         let progress = Progress::new(&phase.graph, &self.show);

@@ -13,6 +13,10 @@ use tokio_postgres::error::DbError;
 /// The most of a text of the server that is shown, in bytes.
 const SHOWN: usize = 1000;
 
+/// The routines of the server that report refused rows under any code: the check of row security's policies,
+/// and `RAISE` in a trigger. These names are no part of the protocol, and are the same since version 9.5.
+const ROUTINES_OF_ROWS: [&str; 2] = ["ExecWithCheckOptions", "exec_stmt_raise"];
+
 /// Why something could not be done on a connection.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -36,7 +40,7 @@ impl Failure {
     /// Returns the meaning of the failure.
     pub(crate) fn meaning(&self) -> Meaning {
         match self {
-            Self::Server(error) => error.code().map_or(Meaning::Later, |code| Meaning::of_code(code.code())),
+            Self::Server(error) => error.as_db_error().map_or(Meaning::Later, Meaning::of),
             Self::Silent(_) => Meaning::Busy,
             Self::Broken(_) => Meaning::Later,
             Self::Excess(_) => Meaning::SetUp,
@@ -58,7 +62,7 @@ impl Failure {
         let error = match self.meaning().kind(moment) {
             ErrorKind::Temporary => Error::temporary(what),
             ErrorKind::Overloaded => Error::overloaded(what),
-            ErrorKind::Permanent | ErrorKind::ReaderGone => Error::permanent(what),
+            ErrorKind::Permanent | ErrorKind::ReaderGone | ErrorKind::Enough => Error::permanent(what),
         };
         error.caused_by(self.reason())
     }
@@ -78,6 +82,20 @@ pub(crate) enum Meaning {
 }
 
 impl Meaning {
+    fn of(error: &DbError) -> Self {
+        Self::of_code_from(error.code().code(), error.routine().unwrap_or_default())
+    }
+
+    /// Returns the meaning of a code that a routine of the server reports. A code may stand both for a user
+    /// who may not insert and for a row that a policy or a trigger refuses; then the routine tells them
+    /// apart.
+    fn of_code_from(code: &str, routine: &str) -> Self {
+        match Self::of_code(code) {
+            Self::SetUp if ROUTINES_OF_ROWS.contains(&routine) => Self::Rows,
+            meaning => meaning,
+        }
+    }
+
     /// Returns the meaning of a code.
     fn of_code(code: &str) -> Self {
         match (code.get(..2).unwrap_or_default(), code) {
@@ -87,8 +105,9 @@ impl Meaning {
             ("22" | "23" | "44" | "54" | "38" | "39" | "P0", _) | (_, "21000") => Self::Rows,
             // Too many connections, no memory, a full disk; a statement that took too long.
             ("53", _) | (_, "57014" | "55P03") => Self::Busy,
-            // No access, no such database; names and syntax; something that the server does not support.
-            ("28" | "3D" | "3F" | "42" | "0A" | "26" | "34", _) => Self::SetUp,
+            // No access, no such database; names and syntax; something that the server does not support; a
+            // view that takes no rows.
+            ("28" | "3D" | "3F" | "42" | "0A" | "26" | "34", _) | (_, "55000") => Self::SetUp,
             // Among others 40 (deadlocks, serialization), 08 (connections), 57 (shutdown), 25 (read only).
             _ => Self::Later,
         }
@@ -155,11 +174,23 @@ mod tests {
             ("25006", Meaning::Later, ErrorKind::Temporary, ErrorKind::Temporary),
             ("28P01", Meaning::SetUp, ErrorKind::Permanent, ErrorKind::Temporary),
             ("42P01", Meaning::SetUp, ErrorKind::Permanent, ErrorKind::Temporary),
+            ("55000", Meaning::SetUp, ErrorKind::Permanent, ErrorKind::Temporary),
+            ("55006", Meaning::Later, ErrorKind::Temporary, ErrorKind::Temporary),
             ("", Meaning::Later, ErrorKind::Temporary, ErrorKind::Temporary),
         ] {
             let found = Meaning::of_code(code);
             assert_eq!(found, meaning, "{code}");
             assert_eq!((found.kind(Moment::Start), found.kind(Moment::Running)), (start, running), "{code}");
         }
+    }
+
+    #[test]
+    fn a_row_that_a_policy_forbids_is_told_from_a_user_who_may_not_insert() {
+        assert_eq!(Meaning::of_code_from("42501", "aclcheck_error"), Meaning::SetUp);
+        assert_eq!(Meaning::of_code_from("42501", ""), Meaning::SetUp);
+        assert_eq!(Meaning::of_code_from("42501", "ExecWithCheckOptions"), Meaning::Rows);
+        assert_eq!(Meaning::of_code_from("42501", "exec_stmt_raise"), Meaning::Rows);
+        // A trigger may ask for another attempt.
+        assert_eq!(Meaning::of_code_from("40001", "exec_stmt_raise"), Meaning::Later);
     }
 }

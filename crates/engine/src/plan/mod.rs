@@ -32,6 +32,7 @@ use crate::pairs::Pair;
 use crate::router::{Router, Way};
 use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
 use pace::Pace;
+pub(crate) use pace::{MOST_ROWS, SPAN};
 use thalweg_record::Output;
 
 /// The stage that a channel leads to.

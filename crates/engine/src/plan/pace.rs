@@ -3,23 +3,26 @@
 //! A checkpoint moves past a batch when all of it is settled. Behind a slow `limit`, a batch of ten thousand
 //! messages takes longer than a run that is stopped soon: each such run would begin with the same message. So
 //! batches on the way to the transform have no more messages than pass it in a moment, and few of them wait
-//! there. (Rejected: to count settled messages within a batch. The state of a sink would then have to be that
-//! of a moment when a part of a batch is on its way.)
+//! there. This is the size for messages that all get there; where many are dropped on the way, it grows
+//! ([`Rows`](crate::source_output::Rows)). (Rejected: to count settled messages within a batch. The state of
+//! a sink would then have to be that of a moment when a part of a batch is on its way.)
 //!
 //! Only main outputs lead to it here. Errors, and what `route` sorts out, are often few, and would slow down
 //! all others. A segment that they lead to keeps a large channel for the same reason: a stage waits until
 //! there is room in all channels behind it. So does the way of a failover, whose batches take another way
 //! when there is none.
 
+use std::time::Duration;
+
 use super::{Destination, Segment};
 use thalweg_record::Output;
 
-/// The time in which the messages of a batch pass, in seconds.
-const SPAN: f64 = 0.25;
+/// The time in which the messages of a batch pass.
+pub(crate) const SPAN: Duration = Duration::from_millis(250);
 /// Smaller batches cost more than the messages in them.
 const LEAST_ROWS: usize = 16;
 /// From here on, batches are this small anyway.
-const MOST_ROWS: usize = 16 << 10;
+pub(crate) const MOST_ROWS: usize = 16 << 10;
 /// The least memory of a message in a batch, in bytes: its view, and its position.
 const ROW: usize = 24;
 /// The number of batches that wait before other transforms on the way.
@@ -80,7 +83,7 @@ impl Pace {
 /// Returns the most messages of a batch for the slowest transform of a segment.
 fn own_rows(segment: &Segment) -> Option<usize> {
     let rates = segment.operators.iter().filter_map(|operator| operator.node.config.rate());
-    let rows = rates.reduce(f64::min)? * SPAN;
+    let rows = rates.reduce(f64::min)? * SPAN.as_secs_f64();
     // A conversion of a number that is too large gives the largest.
     Some((rows as usize).max(LEAST_ROWS)).filter(|rows| *rows < MOST_ROWS)
 }

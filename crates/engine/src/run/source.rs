@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::Source;
 use crate::positions::{LiveGuard, Positions};
 use crate::source_output::SourceOutput;
+use crate::{ErrorKind, Source};
 
 use super::{Retries, RunFailure};
 
@@ -54,7 +54,7 @@ async fn read(
             // consequence, which must not be reported in its place.
             Err(_) if output.is_abandoned() => return Ok(()),
             // A limit ends the source where it is, in the middle of its input.
-            Err(_) if output.is_limit_reached() => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Enough => return Ok(()),
             Err(error) if error.kind().is_temporary() && output.is_stopping() => {
                 // The source would have ended anyway.
                 tracing::warn!("`{name}`: {}; the run is stopping", error.full());
@@ -88,6 +88,7 @@ mod tests {
     use thalweg_runtime::Stop;
 
     use super::*;
+    use crate::source_output::Rows;
     use crate::{Error, Reading, testing};
 
     struct One;
@@ -112,5 +113,33 @@ mod tests {
         );
         let retries = Retries { stop: Stop::default(), log: Arc::default() };
         run(Box::new(One), output, retries, None).await.unwrap();
+    }
+
+    /// Ends with an error while the run stops and its rest is left to the next one.
+    struct Stopped(fn(&SourceOutput) -> Error);
+
+    #[async_trait]
+    impl Source for Stopped {
+        async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+            out.stop.request();
+            Err((self.0)(out))
+        }
+    }
+
+    /// It was taken for the limit, and was not seen until the next run.
+    #[tokio::test]
+    async fn a_source_that_fails_while_its_rest_is_left_to_the_next_run_has_failed() {
+        let budget = Budget::new(1 << 20);
+        let ended = async |error: fn(&SourceOutput) -> Error| {
+            let (output, _main, _errors) =
+                testing::source_output(Stop::default(), &budget, 1 << 10, BTreeMap::new());
+            let output = SourceOutput { rows: Some(Rows::new(16)), leaves_rest: true, ..output };
+            let retries = Retries { stop: Stop::default(), log: Arc::default() };
+            run(Box::new(Stopped(error)), output, retries, None).await
+        };
+        let failed = ended(|_| Error::permanent("the table is gone")).await.unwrap_err();
+        assert_eq!(failed.to_string(), "the source `source` failed: the table is gone");
+        ended(SourceOutput::limit_reached).await.unwrap();
+        ended(|_| Error::temporary("no answer")).await.unwrap();
     }
 }

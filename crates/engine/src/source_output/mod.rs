@@ -11,6 +11,7 @@ mod file;
 mod limit;
 mod reading;
 mod route;
+mod rows;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,6 +22,7 @@ use serde_json::Value;
 use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Passage, Problem, Share};
 use thalweg_runtime::{Failpoint, Stop, Traffic};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::metrics::ComponentMetrics;
 use crate::parcel::{Files, Parcel};
@@ -33,6 +35,7 @@ pub use reading::{Meter, Reading, Received, Settled};
 pub(crate) use file::OpenFile;
 pub(crate) use limit::Limit;
 pub(crate) use route::{Route, give};
+pub(crate) use rows::Rows;
 
 /// Where a source, or a file reader, puts what it reads.
 ///
@@ -53,7 +56,7 @@ pub struct SourceOutput {
     /// True if each file goes by itself, because what it leads to takes long for each.
     pub(crate) singly: bool,
     /// The most messages of a batch, if a transform that it leads to lets messages wait.
-    pub(crate) rows: Option<usize>,
+    pub(crate) rows: Option<Rows>,
     /// True if a run that is stopped leaves to the next one what was read and not sent: a transform would let
     /// it wait for long, and the source reads it again.
     pub(crate) leaves_rest: bool,
@@ -124,14 +127,14 @@ impl SourceOutput {
 
     /// The most messages that a batch should have, if there is such a limit.
     pub fn batch_rows(&self) -> Option<usize> {
-        self.rows
+        self.rows.as_ref().map(Rows::most)
     }
 
     /// The most messages that the next batch should have: at least one, also when nothing is
     /// [`left`](Self::left). For sources that look at [`is_stopping`](Self::is_stopping) between batches.
     pub fn next_rows(&self) -> usize {
         let left = self.limit.as_ref().map_or(usize::MAX, Limit::left);
-        left.min(self.rows.unwrap_or(usize::MAX)).max(1)
+        left.min(self.batch_rows().unwrap_or(usize::MAX)).max(1)
     }
 
     /// True if what was read and not sent is left to the next run.
@@ -146,7 +149,7 @@ impl SourceOutput {
 
     /// Why nothing more can be sent. A source that returns it has ended.
     pub fn limit_reached(&self) -> Error {
-        Error::permanent(format!("`{}` has sent as much as it may in this run", self.name()))
+        Error::enough(format!("`{}` has sent as much as it may in this run", self.name()))
     }
 
     /// True in a dry run: the source removes nothing, and acknowledges nothing to a sender.
@@ -416,6 +419,11 @@ impl SourceOutput {
 
     async fn send_batch(&self, batch: Batch) -> Result<(), Error> {
         self.metrics.add_out(batch.rows(), batch.payload_bytes());
+        if let Some(rows) = &self.rows {
+            let began = Instant::now();
+            self.main.room().await;
+            rows.note(batch.rows(), began.elapsed());
+        }
         self.give_batch(&self.main, batch).await
     }
 

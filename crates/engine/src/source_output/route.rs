@@ -24,6 +24,13 @@ impl Route {
         Self { messages: None, files: Some(targets) }
     }
 
+    /// Waits until all targets of messages have room.
+    pub(super) async fn room(&self) {
+        for target in self.messages.iter().flatten() {
+            target.room().await;
+        }
+    }
+
     /// True if a target has ended. While there is a source, that is a failure of the target.
     pub(super) fn is_abandoned(&self) -> bool {
         self.messages.iter().flatten().any(Sender::is_abandoned)

@@ -33,10 +33,36 @@ async fn taken(from: &Receiver<Batch>) -> Batch {
 #[tokio::test]
 async fn the_next_batch_has_messages_also_when_the_rest_is_left_to_the_next_run() {
     let (output, _main) = of_source();
-    let output = SourceOutput { rows: Some(16), leaves_rest: true, ..output };
+    let output = SourceOutput { rows: Some(Rows::new(16)), leaves_rest: true, ..output };
     assert_eq!((output.left(), output.next_rows()), (usize::MAX, 16));
     output.stop.request();
     assert_eq!((output.left(), output.next_rows()), (0, 16));
+}
+
+/// A source whose messages a filter dropped read 16 of them at a time, because of a limit behind it.
+#[tokio::test(start_paused = true)]
+async fn batches_grow_while_a_source_does_not_wait_and_are_small_again_after_it_did() {
+    let (output, _main) = of_source();
+    let (sender, filter) = thalweg_runtime::channel(1);
+    let main = Route::messages(vec![sender]);
+    let mut output = SourceOutput { rows: Some(Rows::new(16)), main, ..output };
+    let mut most = 0;
+    for _ in 0..200 {
+        most = output.next_rows();
+        output.send(payloads(&vec!["x"; most], None)).await.unwrap();
+        taken(&filter).await.settle(Outcome::Filtered);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(most > 1000, "{most}");
+    output.send(payloads(&["x"], None)).await.unwrap();
+    let slow = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        taken(&filter).await.settle(Outcome::Delivered);
+    };
+    let (sent, ()) = tokio::join!(output.send(payloads(&["x"], None)), slow);
+    sent.unwrap();
+    assert_eq!(output.next_rows(), 16);
+    taken(&filter).await.settle(Outcome::Delivered);
 }
 
 #[tokio::test]

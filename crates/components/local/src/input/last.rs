@@ -4,14 +4,15 @@
 //! run still reads the bytes that the pipe has at that moment, and no more: a writer that goes on would keep
 //! the run from ending. A file or a terminal is not read to its end.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::poll::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
 
 /// How long to wait for input before the request to stop is looked at, in milliseconds.
 const LOOK: u8 = 20;
@@ -79,6 +80,8 @@ pub(crate) fn is_at_end(file: &File) -> io::Result<bool> {
 /// An input that was opened before the program started, such as the standard input.
 pub(crate) struct Opened {
     file: File,
+    /// The same pipe, opened once more.
+    unwaiting: Option<File>,
     last: Last,
 }
 
@@ -87,8 +90,23 @@ impl Opened {
     pub(crate) fn new(file: File) -> (Self, Arc<AtomicBool>) {
         let last = Last::default();
         let flag = last.flag();
-        (Self { file, last }, flag)
+        (Self { unwaiting: unwaiting(&file), file, last }, flag)
     }
+}
+
+/// Opens a pipe once more, so that reads fail with [`WouldBlock`](io::ErrorKind::WouldBlock) while it is
+/// empty. Another process that reads the pipe may take what `poll` has announced, and a read would then wait
+/// for a writer. The open file is shared with that process, which need not expect such errors, so its flags
+/// are not changed. (Rejected: `RWF_NOWAIT`. The system does not take it for named pipes, and for others only
+/// since Linux 6.5.) None for other files, and if the pipe belongs to another user or the system has no
+/// `/proc`: reads wait then.
+///
+/// Only for reading. `poll` does not know of this file whether a named pipe had a writer before.
+fn unwaiting(file: &File) -> Option<File> {
+    file.metadata().ok().filter(|found| found.file_type().is_fifo())?;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options.open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 impl Read for Opened {
@@ -102,7 +120,7 @@ impl Read for Opened {
                 }
                 continue;
             }
-            let read = self.file.read(into)?;
+            let read = self.unwaiting.as_ref().unwrap_or(&self.file).read(into)?;
             self.last.note(read);
             return Ok(read);
         }
@@ -113,7 +131,11 @@ impl Read for Opened {
 mod tests {
     use std::io::Write;
     use std::os::fd::OwnedFd;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
+    use super::super::Patient;
     use super::*;
 
     fn rest(mut input: impl Read) -> String {
@@ -139,6 +161,31 @@ mod tests {
             }
             assert_eq!(rest(&mut input), "");
         }
+    }
+
+    /// Both saw that there was a byte, and the one that came too late waited for the next.
+    #[test]
+    fn of_two_readers_of_a_pipe_none_waits_for_what_the_other_took() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let file = File::from(OwnedFd::from(reader));
+        let (done, ended) = mpsc::channel();
+        let flags = [(); 2].map(|()| {
+            let (input, flag) = Opened::new(file.try_clone().unwrap());
+            let done = done.clone();
+            thread::spawn(move || done.send(rest(Patient(input)).len()));
+            flag
+        });
+        for _ in 0..100 {
+            writer.write_all(b"x").unwrap();
+            while available(&file).unwrap() > 0 {
+                thread::yield_now();
+            }
+        }
+        flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+        let read = [(); 2].map(|()| ended.recv_timeout(Duration::from_secs(60)).unwrap());
+        assert_eq!(read.iter().sum::<usize>(), 100);
+        // For others that share it, it is as it was.
+        assert!(!rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
     }
 
     #[test]

@@ -6,11 +6,12 @@
 
 mod outgoing;
 mod pending;
+mod sending;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -27,20 +28,13 @@ use thalweg_stream::encode::EncodeConfig;
 use crate::connection::{Connection, Session};
 use crate::options::{Protocol, QosOption, ServerOptions, random_client_id};
 use crate::topic::{TOPIC_RULE, is_text, is_topic};
-use crate::wire::{self, AckKind, Packet, Qos, Reason};
-use outgoing::{Bound, Rows};
-use pending::{Answered, Pending, Step};
+use crate::wire::Qos;
+use outgoing::Rows;
+use pending::Pending;
+use sending::{CHUNK, Options, Sending};
 
 /// The memory of a message in the lists of the sink.
 const MESSAGE: usize = 64;
-/// About how many bytes are written at once.
-const CHUNK: usize = 64 << 10;
-/// The largest packet of the protocol, in bytes.
-const LARGEST: usize = 268_435_455;
-/// How long the sink waits for an answer before it looks at the time.
-const LOOK: Duration = Duration::from_millis(100);
-/// The pause after a message that the server could not take now.
-const PAUSE: Duration = Duration::from_millis(200);
 /// How long the server keeps the session of QoS 2 while there is no connection.
 const SESSION: Duration = Duration::from_secs(60 * 60);
 
@@ -311,160 +305,19 @@ impl Mqtt {
         let Some(connection) = &mut self.connection else {
             return Err(Error::permanent("the sink `mqtt` was not opened"));
         };
-        let mut sending = Sending {
+        let options = Options {
             most: self.config.max_pending.min(connection.limits.pending),
             qos: self.config.qos.0,
             timeout: self.config.timeout.duration(),
-            window: &mut self.window,
-            bound: self.rows.bind(batch),
-            pending: &mut self.pending,
-            connection,
-            out: Vec::new(),
-            progress: Instant::now(),
-            pause_until: None,
-            reason: None,
         };
+        let (bound, window) = (self.rows.bind(batch), &mut self.window);
+        let mut sending = Sending::new(options, connection, bound, &mut self.pending, window);
         sending.send().await
     }
 
     /// Forgets the connection and its session: the numbers of the batch are not used any more.
     fn abandon(&mut self) {
         (self.connection, self.session) = (None, None);
-    }
-}
-
-/// A batch that is sent over a connection.
-struct Sending<'a> {
-    /// The most messages that the options and the server allow to be without an answer.
-    most: usize,
-    window: &'a mut usize,
-    qos: Qos,
-    /// How long the server may be without progress.
-    timeout: Duration,
-    bound: Bound<'a>,
-    pending: &'a mut Pending,
-    connection: &'a mut Connection,
-    /// Packets that are not written yet.
-    out: Vec<u8>,
-    progress: Instant,
-    pause_until: Option<Instant>,
-    /// Why a message is to be sent again.
-    reason: Option<Reason>,
-}
-
-impl Sending<'_> {
-    /// Sends all messages, and waits for the answers.
-    ///
-    /// # Errors
-    /// If the connection breaks, or some messages have no answer in time.
-    async fn send(&mut self) -> Result<(), Error> {
-        loop {
-            let has_more = self.fill();
-            self.connection.writer.write(&self.out).await?;
-            self.out.clear();
-            if self.pending.is_done() {
-                break;
-            }
-            // While there is more to send, only answers that have arrived are taken.
-            let mut wait = if has_more { Duration::ZERO } else { LOOK };
-            while let Some(packet) = self.connection.reader.next(wait).await? {
-                self.take(&packet);
-                wait = Duration::ZERO;
-                // A server may send packets without end that answer nothing.
-                if self.is_late() {
-                    break;
-                }
-            }
-            self.check_time()?;
-        }
-        match self.qos {
-            Qos::AtMostOnce => self.round_trip().await,
-            Qos::AtLeastOnce | Qos::ExactlyOnce => Ok(()),
-        }
-    }
-
-    /// Makes packets of the next messages. Returns true if there may be more.
-    fn fill(&mut self) -> bool {
-        if self.pause_until.is_some_and(|until| Instant::now() < until) {
-            return false;
-        }
-        let version = self.connection.writer.version;
-        let largest = self.connection.limits.packet.min(LARGEST);
-        while self.out.len() < CHUNK {
-            match self.pending.next(self.qos, self.most.min(*self.window)) {
-                None => return false,
-                Some(Step::Release(id)) => self.release(id),
-                Some(Step::Message(row, id, is_duplicate)) => match self.bound.message(row, largest) {
-                    Ok(message) => wire::publish(version, &message, id, is_duplicate, &mut self.out),
-                    Err(reason) => self.pending.refuse(row, reason),
-                },
-            }
-        }
-        true
-    }
-
-    fn release(&mut self, id: u16) {
-        wire::ack(self.connection.writer.version, AckKind::PubRel, id, Reason::SUCCESS, &mut self.out);
-    }
-
-    /// Takes a packet of the server.
-    fn take(&mut self, packet: &Packet) {
-        let answered = match packet {
-            Packet::PubAck(ack) => self.pending.answer(AckKind::PubAck, ack),
-            Packet::PubRec(ack) => self.pending.answer(AckKind::PubRec, ack),
-            Packet::PubComp(ack) => self.pending.answer(AckKind::PubComp, ack),
-            // The session has no subscription.
-            _ => return,
-        };
-        match answered {
-            Answered::Progress => self.note_progress(),
-            Answered::Release(id) => {
-                self.note_progress();
-                self.release(id);
-            }
-            Answered::Later(reason) => {
-                self.pause_until = Some(Instant::now() + PAUSE.mul_f64(0.5 + fastrand::f64()));
-                self.reason = Some(reason);
-            }
-            Answered::Unknown => {}
-        }
-    }
-
-    fn note_progress(&mut self) {
-        self.progress = Instant::now();
-        *self.window = self.window.saturating_mul(2);
-    }
-
-    fn is_late(&self) -> bool {
-        self.progress.elapsed() >= self.timeout
-    }
-
-    fn check_time(&mut self) -> Result<(), Error> {
-        if !self.is_late() {
-            return Ok(());
-        }
-        let (missing, seconds) = (self.pending.missing(), self.timeout.as_secs_f64());
-        let error = Error::overloaded(format!("{missing} messages were not confirmed within {seconds} s"));
-        Err(match self.reason.take() {
-            Some(reason) => error.caused_by(reason.to_string()),
-            None => error,
-        })
-    }
-
-    /// Waits until the server has taken all that was written.
-    async fn round_trip(&mut self) -> Result<(), Error> {
-        let number = self.connection.writer.ask().await?;
-        let begun = Instant::now();
-        while !self.connection.reader.has_answered(number) {
-            self.connection.reader.next(LOOK).await?;
-            if begun.elapsed() >= self.timeout {
-                let seconds = self.timeout.as_secs_f64();
-                return Err(Error::overloaded(format!(
-                    "the server did not take messages within {seconds} s"
-                )));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -84,8 +84,9 @@ pub struct MqttSource {
     /// The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output.
     #[serde(default = "thalweg_net::net::defaults::limit")]
     max_message_bytes: ByteSize,
-    /// End the source after this time without messages, if the server does not wait for acknowledgements. By
-    /// default it reads until the run is stopped.
+    /// End the source after this time without messages. If the server may be waiting for acknowledgements, it
+    /// is five times this time, and at least 2 s: some sinks settle messages only when the input has ended.
+    /// By default the source reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }

@@ -22,6 +22,9 @@ const SUBSCRIPTION: u16 = 1;
 /// How long the server may send nothing while it waits for acknowledgements, before the source takes it for
 /// one that has no more.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
+/// As [`UNACKNOWLEDGED`], where that is to be expected of a server that has more: how many times
+/// `end_after_idle`.
+const STALLED: u32 = 5;
 /// The most messages that are sent on together, and that a server may leave without an acknowledgement.
 const MOST: usize = 4096;
 const MOST_OPEN: usize = u16::MAX as usize;
@@ -182,9 +185,10 @@ impl Reading<'_> {
         // checkpoint, and others only when the input has ended.
         out.save_soon();
         // It may leave fewer messages without one than it is allowed. With MQTT 3.1.1, it alone knows how
-        // many.
+        // many. Not for ever: the source would wait for settlements, and they for the end of the source.
         let is_full = self.writer.version == Version::V3 || open >= self.receive_maximum;
-        !is_full && active.elapsed() >= UNACKNOWLEDGED
+        let wait = if is_full { idle.duration().saturating_mul(STALLED) } else { Duration::ZERO };
+        active.elapsed() >= UNACKNOWLEDGED.max(wait)
     }
 
     /// Takes a packet. Returns a message that is to be sent on.

@@ -349,3 +349,23 @@ async fn a_source_that_waits_for_a_server_which_does_not_answer_can_be_stopped()
     let sent = source.finish().await;
     assert!(sent.result.is_none(), "{:?}", sent.result);
 }
+
+/// The source waited for the settlements, and they for the end of the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_may_end_does_so_if_messages_are_settled_only_at_the_end() {
+    let (_mqtt, yaml) = numbered(30, "t/#", ", protocol: mqtt3.1.1").await;
+    let ending = yaml.replace(" }", ", end_after_idle: 100ms }");
+    let source = start(&ending, 1 << 16);
+    let mut open = Vec::new();
+    while let Some(batch) = take(&source, Duration::from_secs(60)).await {
+        open.push(batch);
+    }
+    let first = open.iter().map(Batch::rows).sum::<usize>() as u32;
+    open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+    let sent = source.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+    // The server had more than it leaves without an acknowledgement.
+    assert!((1..30).contains(&first), "{first}");
+    let sent = start(&ending, 1 << 16).finish().await;
+    assert_eq!(sent.main.iter().flat_map(numbers).collect::<Vec<u32>>(), (first..30).collect::<Vec<u32>>());
+}

@@ -80,7 +80,7 @@ impl Failure {
         match self.kind {
             ErrorKind::Temporary => Error::temporary(self.text),
             ErrorKind::Overloaded => Error::overloaded(self.text),
-            ErrorKind::Permanent | ErrorKind::ReaderGone => Error::permanent(self.text),
+            ErrorKind::Permanent | ErrorKind::ReaderGone | ErrorKind::Enough => Error::permanent(self.text),
         }
     }
 }

@@ -27,7 +27,7 @@ use thalweg_engine::{
 use thalweg_record::{Batch, Share, is_same_payload};
 use tokio::time::Instant;
 
-use crate::failure::{Failure, Moment};
+use crate::failure::{Failure, Meaning, Moment};
 use crate::options::ServerOptions;
 use crate::sql::TableName;
 use positions::{Plan, Positions};
@@ -44,7 +44,12 @@ use store::{Link, store};
 /// A batch is one transaction. A message leaves by `errors` if its values do not fit the table's types, or if
 /// the server refuses its row: the reason is that of the server. The other messages of the batch are stored.
 /// If 16 rows were refused one by one and none was stored, others of the batch are refused together. While
-/// the server is away, is read-only, has no room, or has no such table any more, messages wait.
+/// the server is away, is read-only, has no room, or has no such table any more, messages wait. But if the
+/// server refuses the whole batch before any row was stored, for example because the user may not insert, the
+/// run ends with the server's reason.
+///
+/// The server takes no `COPY` for a view or a table with row security for the user: rows are inserted there.
+/// A row that a policy forbids leaves by `errors`.
 ///
 /// A message is acknowledged when its transaction is committed. A run that is killed, or whose connection
 /// breaks during a commit, may store messages a second time. `upsert` makes that harmless, and so does
@@ -94,9 +99,6 @@ pub struct PostgresSink {
     #[serde(default = "positions_table")]
     #[schemars(length(min = 1))]
     positions_table: String,
-    /// For `exactly_once`: the field that tells the partitions of a source apart, where the source does not.
-    #[serde(default)]
-    partition_field: Option<String>,
     /// After this time without success, the messages of a batch leave by `errors`. By default they wait for
     /// as long as it takes, and their sources with them when the memory is full.
     #[serde(default)]
@@ -154,10 +156,6 @@ impl PostgresSink {
             let mistake = Mistake::new("concurrency", "`exactly_once` needs the messages in order.");
             return Some(mistake.help("Remove `concurrency` or `exactly_once`."));
         }
-        if self.partition_field.is_some() && !self.exactly_once {
-            let mistake = Mistake::new("partition_field", "Partitions are told apart for `exactly_once`.");
-            return Some(mistake.help("Set `exactly_once: true`, or remove this option."));
-        }
         None
     }
 }
@@ -195,7 +193,7 @@ sinks:
 
 impl SinkConfig for PostgresSink {
     fn fields(&self) -> Vec<String> {
-        self.columns.values().chain(&self.partition_field).cloned().collect()
+        self.columns.values().cloned().collect()
     }
 
     fn in_flight(&self) -> InFlight {
@@ -216,6 +214,7 @@ impl SinkConfig for PostgresSink {
             positions: None,
             link: None,
             current: None,
+            has_stored: false,
         }))
     }
 }
@@ -229,6 +228,8 @@ struct Postgres {
     positions: Option<Positions>,
     link: Option<Link>,
     current: Option<Current>,
+    /// True if a row was stored: the options are right.
+    has_stored: bool,
 }
 
 /// The batch that is being stored.
@@ -271,7 +272,7 @@ impl Postgres {
     /// Finds out what of the batch is stored already.
     fn plan(&mut self, batch: &Batch) -> Result<Option<Plan>, Error> {
         let Some(positions) = &self.positions else { return Ok(None) };
-        let plan = Some(positions.plan(batch, self.config.partition_field.as_deref())?);
+        let plan = Some(positions.plan(batch)?);
         if let Some(current) = &mut self.current {
             current.plan.clone_from(&plan);
         }
@@ -299,8 +300,12 @@ impl Postgres {
         };
         let stored = store(&mut link, encoded, lock, changes).await;
         let refused = stored.map_err(|failure: Failure| {
-            failure.error(format!("cannot store rows in `{}`", self.config.table), Moment::Running)
+            // Options that were right before may become so again. Others are refused at each attempt.
+            let is_wrong = !self.has_stored && failure.meaning() == Meaning::SetUp;
+            let moment = if is_wrong { Moment::Start } else { Moment::Running };
+            failure.error(format!("cannot store rows in `{}`", self.config.table), moment)
         })?;
+        self.has_stored |= refused.len() < wanted.len();
         self.link = Some(link);
         if let (Some(positions), Some(plan)) = (&mut self.positions, &plan) {
             positions.stored(plan, &refused);

@@ -29,6 +29,9 @@ pub(super) struct Table {
     name: String,
     mode: Mode,
     on_conflict: OnConflict,
+    /// True if the server takes a `COPY` into the table: it takes none into most views, and none of a user
+    /// for whom row security is active.
+    takes_copy: bool,
 }
 
 impl Table {
@@ -52,12 +55,20 @@ impl Table {
                 Moment::Running => Error::temporary(text),
             });
         }
-        let (mut columns, mut generated) = (Vec::new(), Vec::new());
+        let key = match (config.mode, config.key.is_empty()) {
+            (Mode::Upsert, true) => connection.primary_key(&name).await.map_err(unreadable)?,
+            (Mode::Upsert, false) => config.key.to_vec(),
+            _ => Vec::new(),
+        };
+        let is_key = |name: &String| key.contains(name);
+        let (mut columns, mut generated, mut takes_copy) = (Vec::new(), Vec::new(), true);
         for row in rows {
-            let [Some(name), Some(oid), Some(class), Some(shown), Some(is_generated)] = &row[..] else {
+            let [Some(name), Some(oid), Some(class), Some(shown), Some(made), Some(refuses_copy)] = &row[..]
+            else {
                 continue;
             };
-            if is_generated == "true" {
+            takes_copy &= refuses_copy != "true";
+            if made == "always" || (made == "identity" && config.mode == Mode::Upsert && !is_key(name)) {
                 generated.push(name.clone());
                 continue;
             }
@@ -68,13 +79,8 @@ impl Table {
             };
             columns.push(Wanted { name: name.clone(), shown: shown.clone(), kind });
         }
-        let key = match (config.mode, config.key.is_empty()) {
-            (Mode::Upsert, true) => connection.primary_key(&name).await.map_err(unreadable)?,
-            (Mode::Upsert, false) => config.key.to_vec(),
-            _ => Vec::new(),
-        };
-        let table =
-            Self { shown, columns, generated, key, name, mode: config.mode, on_conflict: config.on_conflict };
+        let (mode, on_conflict) = (config.mode, config.on_conflict);
+        let table = Self { shown, columns, generated, key, name, mode, on_conflict, takes_copy };
         table.check(config)?;
         Ok(table)
     }
@@ -97,7 +103,9 @@ impl Table {
 
     /// True if rows of these columns go through the temporary table.
     pub(super) fn is_staged(&self, columns: &[usize]) -> bool {
-        self.mode != Mode::Copy || self.chosen(columns).any(|column| column.kind.is_none())
+        self.mode != Mode::Copy
+            || !self.takes_copy
+            || self.chosen(columns).any(|column| column.kind.is_none())
     }
 
     fn chosen<'a>(&'a self, columns: &'a [usize]) -> impl Iterator<Item = &'a Wanted> {
@@ -169,13 +177,17 @@ impl Table {
 }
 
 /// Returns the query for the columns of a table. A column of a domain has the type that the domain is of: the
-/// temporary table could not leave a column out whose domain is `NOT NULL`.
+/// temporary table could not leave a column out whose domain is `NOT NULL`. The server makes some values:
+/// those of a column that is `always` computed can never be given, and those of an `identity` can be
+/// inserted, but not replaced. The last value says whether the server takes no `COPY`.
 fn columns_query(table: &str) -> String {
     format!(
         "SELECT a.attname, COALESCE(NULLIF(t.typbasetype, 0), t.oid)::text, t.typtype::text, \
          CASE t.typtype WHEN 'd' THEN pg_catalog.format_type(t.typbasetype, t.typtypmod) \
-         ELSE pg_catalog.format_type(a.atttypid, a.atttypmod) END, (a.attgenerated <> '')::text \
+         ELSE pg_catalog.format_type(a.atttypid, a.atttypmod) END, CASE WHEN a.attgenerated <> '' THEN 'always' WHEN a.attidentity = 'a' THEN 'identity' ELSE 'never' END, \
+         (c.relkind = 'v' OR pg_catalog.row_security_active(c.oid))::text \
          FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+         JOIN pg_catalog.pg_class c ON c.oid = a.attrelid \
          WHERE a.attrelid = pg_catalog.to_regclass({}) AND a.attnum > 0 AND NOT a.attisdropped \
          ORDER BY a.attnum",
         literal(table)
@@ -197,6 +209,7 @@ mod tests {
             name: "\"t\"".to_owned(),
             mode,
             on_conflict,
+            takes_copy: true,
         }
     }
 
@@ -205,6 +218,9 @@ mod tests {
         let copied = table(Mode::Copy, OnConflict::Refuse);
         assert_eq!(copied.copy(&[0]), "COPY \"t\" (\"id\") FROM STDIN (FORMAT binary)");
         assert_eq!(copied.insert(&[0]), None);
+        let inserted = Table { takes_copy: false, ..table(Mode::Copy, OnConflict::Refuse) };
+        assert!(inserted.copy(&[0]).starts_with("COPY pg_temp.thalweg_staged "));
+        assert!(inserted.insert(&[0]).unwrap().starts_with("INSERT INTO \"t\" (\"id\")"));
         assert_eq!(
             copied.copy(&[0, 1]),
             "COPY pg_temp.thalweg_staged (thalweg_row_number, \"id\", \"ip\") FROM STDIN (FORMAT binary)"

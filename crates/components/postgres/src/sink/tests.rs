@@ -22,7 +22,6 @@ fn options_that_cannot_work_are_mistakes() {
             "{ server: h, table: t, exactly_once: true, concurrency: 2 }",
             "`exactly_once` needs the messages in order.",
         ),
-        ("{ server: h, table: t, partition_field: p }", "Partitions are told apart for `exactly_once`."),
         ("{ server: 'postgres://u:secret@h/d', table: t }", "A server is a host, or a host with a port."),
     ] {
         assert_eq!(messages(options::<PostgresSink>(yaml).check()), [expected], "{yaml}");
@@ -330,4 +329,64 @@ async fn a_row_beyond_a_limit_of_the_server_is_refused_and_domains_and_included_
     let [(1, reason)] = &refused[..] else { panic!("{refused:?}") };
     assert!(reason.starts_with("stack depth limit exceeded"), "{reason}");
     assert_eq!(stored(&server, "SELECT id, name FROM t ORDER BY id"), ["1 z", "3 z"]);
+}
+
+/// The server takes no `COPY` there; each attempt ended alike, for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_go_into_views_and_tables_with_row_security_and_forbidden_ones_are_refused() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    run(
+        &server,
+        "CREATE TABLE t (id int); CREATE VIEW plain AS SELECT id FROM t;
+         CREATE TABLE owned (id int); ALTER TABLE owned ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY small ON owned FOR INSERT WITH CHECK (id < 10);
+         GRANT INSERT ON owned TO thalweg",
+    );
+    let ids = || vec![batch_of(vec![("id", ints([1, 20, 3]))])];
+    assert!(write(&server, "table: plain", ids()).await.is_empty());
+    assert_eq!(stored(&server, "SELECT count(*) FROM t"), ["3"]);
+    let user = format!("auth: {{ user: thalweg, password: {} }}, database: postgres", Postgres::PASSWORD);
+    let refused = write(&server, &format!("table: owned, {user}"), ids()).await;
+    let forbidden = "new row violates row-level security policy for table \"owned\" (42501)";
+    assert_eq!(refused, [(1, forbidden.to_owned())]);
+    assert_eq!(stored(&server, "SELECT id FROM owned ORDER BY id"), ["1", "3"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_into_which_nothing_can_be_stored_ends_the_run() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    run(
+        &server,
+        "CREATE TABLE t (id int); CREATE VIEW grouped AS SELECT id FROM t GROUP BY id;
+         CREATE TABLE closed (id int)",
+    );
+    let user = format!("auth: {{ user: thalweg, password: {} }}, database: postgres", Postgres::PASSWORD);
+    for (options, expected) in [
+        (
+            "table: grouped".to_owned(),
+            "cannot store rows in `grouped`: cannot insert into view \"grouped\": ",
+        ),
+        (
+            format!("table: closed, {user}"),
+            "cannot store rows in `closed`: permission denied for table closed (42501)",
+        ),
+    ] {
+        let ids = batch_of(vec![("id", ints([1]))]);
+        let failed = testing::write_all::<PostgresSink>(&yaml(&server, &options), [ids]).await.unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::Permanent, "{}", failed.full());
+        assert!(failed.full().starts_with(expected), "{}", failed.full());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_value_of_an_identity_is_inserted_and_not_replaced() {
+    let server = block_in_place(|| Postgres::start().unwrap());
+    run(&server, "CREATE TABLE t (id int PRIMARY KEY, made int GENERATED ALWAYS AS IDENTITY, name text)");
+    let both = || vec![batch_of(vec![("id", ints([1])), ("made", ints([7]))])];
+    assert!(write(&server, "table: t", both()).await.is_empty());
+    let refused = write(&server, "table: t, mode: upsert", both()).await;
+    assert_eq!(refused, [(0, "the server computes the column `made` of `t`".to_owned())]);
+    let named = vec![batch_of(vec![("id", ints([1])), ("name", texts(&[Some("new")]))])];
+    assert!(write(&server, "table: t, mode: upsert", named).await.is_empty());
+    assert_eq!(stored(&server, "SELECT made, name FROM t"), ["7 new"]);
 }

@@ -17,9 +17,10 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
+use super::link::{Link, Replies};
 use super::pending::{IDS, Place, Sent, Shared};
 use super::{FAREWELL, head, unless_stopped};
-use crate::connection::{Connection, Servers, pause, refused};
+use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Commands, Limits, Reply};
 
@@ -100,7 +101,7 @@ impl Keeper {
         out: &SourceOutput,
         news: mpsc::UnboundedReceiver<News>,
     ) {
-        let mut link = Link { servers, connection: None, failures: 0, not_before: Instant::now() };
+        let mut link = Link::new(servers);
         if let Err(error) = self.attend(&mut link, out, news).await {
             self.shared.lock().failed = Some(error);
         }
@@ -400,87 +401,6 @@ fn accepted(reply: Reply) -> Result<Reply, Error> {
     match reply {
         Reply::Error(error) => Err(refused("pending entries cannot be claimed", &error)),
         reply => Ok(reply),
-    }
-}
-
-/// The connection of a keeper, if there is one.
-struct Link {
-    servers: Servers,
-    connection: Option<Connection>,
-    failures: u32,
-    /// No attempt to connect is made before.
-    not_before: Instant,
-}
-
-impl Link {
-    /// Returns the connection, or a new one. `None` if there is none at the moment.
-    ///
-    /// # Errors
-    /// If there will never be one.
-    async fn connection(&mut self) -> Result<Option<&mut Connection>, Error> {
-        if self.connection.is_none() {
-            if Instant::now() < self.not_before {
-                return Ok(None);
-            }
-            match self.servers.connect().await {
-                Ok(connection) => (self.connection, self.failures) = (Some(connection), 0),
-                Err(error) if error.kind().is_temporary() => self.lost(&error),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(self.connection.as_mut())
-    }
-
-    /// Drops the connection after an error.
-    ///
-    /// # Errors
-    /// The same, if no retry succeeds.
-    fn failed(&mut self, error: Error) -> Result<(), Error> {
-        if !error.kind().is_temporary() {
-            return Err(error);
-        }
-        self.lost(&error);
-        Ok(())
-    }
-
-    /// Drops the connection. The next attempt is made after a pause.
-    fn lost(&mut self, error: &Error) {
-        tracing::debug!("acknowledgements wait for a connection: {}", error.full());
-        self.connection = None;
-        self.not_before = Instant::now() + pause(self.failures);
-        self.failures = self.failures.saturating_add(1);
-    }
-}
-
-/// The replies to commands, none after an error.
-struct Replies<'a> {
-    connection: &'a mut Connection,
-    left: usize,
-}
-
-impl<'a> Replies<'a> {
-    fn new(connection: &'a mut Connection, left: usize) -> Self {
-        Self { connection, left }
-    }
-
-    async fn send(&mut self, commands: &Commands) -> Result<(), Error> {
-        let sent = self.connection.send(commands).await;
-        if sent.is_err() {
-            self.left = 0;
-        }
-        sent
-    }
-
-    async fn next(&mut self) -> Result<Reply, Error> {
-        if self.left == 0 {
-            return Err(Error::temporary("the connection broke"));
-        }
-        self.left -= 1;
-        let reply = self.connection.reply(Limits::SMALL).await;
-        if reply.is_err() {
-            self.left = 0;
-        }
-        reply
     }
 }
 

@@ -6,6 +6,7 @@
 mod channels;
 mod head;
 mod keeper;
+mod link;
 mod list;
 mod messages;
 mod pending;

@@ -13,7 +13,7 @@ use crate::run::file_reader::FileReaderWorker;
 use crate::run::files::{FileOperator, FileSegmentWorker, Work as FileWork};
 use crate::run::segment::{self, SegmentWorker, Work};
 use crate::run::threads::{Placement, Task};
-use crate::source_output::{OpenFile, Route, SourceOutput, Upstream};
+use crate::source_output::{OpenFile, Route, Rows, SourceOutput, Upstream};
 use crate::{Context, Cost, Flow, Output, Role};
 
 impl Wiring<'_> {
@@ -217,7 +217,7 @@ impl Wiring<'_> {
                 main: main.clone(),
                 errors: errors.clone(),
                 singly: false,
-                rows,
+                rows: rows.map(Rows::new),
                 leaves_rest: false,
                 sequence: None,
                 traffic: traffic.clone(),

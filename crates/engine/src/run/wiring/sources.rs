@@ -9,7 +9,7 @@ use crate::run::auxiliaries::Auxiliaries;
 use crate::run::checkpoints::ComponentPositions;
 use crate::run::threads::{Placement, Task};
 use crate::run::{RunFailure, source};
-use crate::source_output::{Limit, Route, SourceOutput, Upstream};
+use crate::source_output::{Limit, Route, Rows, SourceOutput, Upstream};
 use crate::{Flow, Role};
 
 impl Wiring<'_> {
@@ -67,7 +67,7 @@ impl Wiring<'_> {
             main: self.route(stage, group, &stage.main),
             errors: self.route(stage, group, &stage.errors),
             upstream: Upstream::Source(positions.clone(), saves),
-            rows,
+            rows: rows.map(Rows::new),
             leaves_rest: rows.is_some() && stage.node.config.resends(),
             sequence: None,
             singly: stage.main.iter().any(|&to| self.plan.takes_singly(to)),

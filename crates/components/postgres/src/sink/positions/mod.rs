@@ -29,10 +29,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use thalweg_codec::values::Values;
 use thalweg_engine::{Error, Journal};
 use thalweg_record::Batch;
 
@@ -70,7 +69,6 @@ struct Partition {
     source: Arc<str>,
     /// The sequence that its positions belong to.
     sequence: Arc<str>,
-    part: Arc<str>,
 }
 
 /// The knowledge of a partition.
@@ -101,18 +99,18 @@ impl Known {
 }
 
 /// The places of the messages of a batch.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Plan {
-    partitions: Vec<Partition>,
-    /// For each row: its partition, its place, and whether it is stored already.
-    rows: Vec<(usize, Place, bool)>,
+    partition: Partition,
+    /// For each row: its place, and whether it is stored already.
+    rows: Vec<(Place, bool)>,
 }
 
 impl Plan {
     /// Returns the rows that are not stored already.
     pub(super) fn unstored(&self) -> impl Iterator<Item = usize> {
         let rows = self.rows.iter().enumerate();
-        rows.filter(|(_, (_, _, is_stored))| !is_stored).map(|(row, _)| row)
+        rows.filter(|(_, (_, is_stored))| !is_stored).map(|(row, _)| row)
     }
 }
 
@@ -170,16 +168,10 @@ impl Positions {
             (known.last, known.refused) = (None, BTreeSet::new());
         }
         for row in rows {
-            let [Some(source), Some(sequence), Some(part), Some(position), Some(number), Some(refused)] =
-                &row[..]
-            else {
+            let [Some(source), Some(sequence), Some(position), Some(number), Some(refused)] = &row[..] else {
                 return Err(Error::permanent(format!("the table {table} is not that of `exactly_once`")));
             };
-            let partition = Partition {
-                source: source.as_str().into(),
-                sequence: sequence.as_str().into(),
-                part: part.as_str().into(),
-            };
+            let partition = Partition { source: source.as_str().into(), sequence: sequence.as_str().into() };
             let last: Option<Place> = position.parse().ok().zip(number.parse().ok());
             let refused = serde_json::from_str::<BTreeSet<Place>>(refused);
             let (Some(last), Ok(refused)) = (last, refused) else {
@@ -194,9 +186,9 @@ impl Positions {
         let (table, lock, name) = (self.table.quoted(), self.lock, literal(&self.name));
         let create = format!(
             "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock({CREATION}); \
-             CREATE TABLE IF NOT EXISTS {table} (sink text, source text, sequence text, part text, \
+             CREATE TABLE IF NOT EXISTS {table} (sink text, source text, sequence text, \
              position bigint NOT NULL, number bigint NOT NULL, refused text NOT NULL, \
-             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, sequence, part)); COMMIT"
+             changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (sink, source, sequence)); COMMIT"
         );
         let found = format!("SELECT pg_catalog.to_regclass({})", literal(&table));
         // A user who may not create tables can use one that is there.
@@ -209,7 +201,7 @@ impl Positions {
             format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.pg_advisory_xact_lock({lock})");
         connection.run(&locked).await?;
         let query = format!(
-            "SELECT source, sequence, part, position, number, refused FROM {table} WHERE sink = {name} \
+            "SELECT source, sequence, position, number, refused FROM {table} WHERE sink = {name} \
                      ORDER BY changed DESC LIMIT {READ}"
         );
         let rows = connection.rows(&query).await?;
@@ -221,55 +213,44 @@ impl Positions {
     ///
     /// # Errors
     /// If messages have no positions, or come again in another order.
-    pub(super) fn plan(&self, batch: &Batch, part: Option<&str>) -> Result<Plan, Error> {
-        let source = &batch.meta().source;
+    pub(super) fn plan(&self, batch: &Batch) -> Result<Plan, Error> {
+        let meta = batch.meta();
+        let source = &meta.source;
         // Others begin again with each run, or each connection, and their messages would be skipped.
-        let Some(positions) = batch.positions().filter(|_| batch.meta().sequence.is_some()) else {
+        let (Some(positions), Some(sequence)) = (batch.positions(), &meta.sequence) else {
             let message = "have no positions that grow, which `exactly_once` needs: see its sources";
             return Err(Error::permanent(format!("messages of `{source}` {message}")));
         };
-        let parts = part.and_then(|name| {
-            let (place, field) = batch.field(name)?;
-            Some(Values::of(field, batch.fields().column(place)))
-        });
-        let mut plan = Plan::default();
-        // By the number of the partition in the plan.
-        let mut seen: Vec<Option<Place>> = Vec::new();
+        let partition = Partition { source: source.clone(), sequence: sequence.clone() };
+        self.check_room(&partition)?;
+        let known = self.known.get(&partition);
+        let mut seen = known.and_then(|known| known.seen);
+        let mut rows = Vec::with_capacity(batch.rows());
         for row in 0..batch.rows().min(positions.len()) {
-            let partition = partition(batch, parts.as_ref(), row);
-            let last = plan.rows.last().map(|(number, ..)| *number);
-            let known = last.filter(|number| plan.partitions.get(*number) == Some(&partition));
-            let number = known.or_else(|| plan.partitions.iter().position(|known| *known == partition));
-            let number = match number {
-                Some(number) => number,
-                None => {
-                    let Partition { source, sequence, part } = &partition;
-                    if source.len() + sequence.len() + part.len() > LONGEST {
-                        let message = "bytes for the names of a file and its partition";
-                        return Err(Error::permanent(format!(
-                            "messages of `{source}` have more than {LONGEST} {message}: `exactly_once` cannot keep \
-                             their positions"
-                        )));
-                    }
-                    seen.push(self.known.get(&partition).and_then(|known| known.seen));
-                    plan.partitions.push(partition);
-                    plan.partitions.len() - 1
-                }
-            };
             let position = positions.value(row);
             if i64::try_from(position).is_err() {
                 let message =
                     format!("the position {position} of `{source}` is too large for `exactly_once`");
                 return Err(Error::permanent(message));
             }
-            let place = next(seen.get(number).copied().flatten(), position)
-                .ok_or_else(|| went_back(batch, &plan.partitions[number], position))?;
-            seen[number] = Some(place);
-            let is_stored = self.known.get(&plan.partitions[number]).is_some_and(|known| known.has(place));
-            plan.rows.push((number, place, is_stored));
+            let place = next(seen, position).ok_or_else(|| went_back(batch, position))?;
+            seen = Some(place);
+            rows.push((place, known.is_some_and(|known| known.has(place))));
         }
-        let is_new = |partition: &&Partition| !self.known.contains_key(*partition);
-        if self.known.len() + plan.partitions.iter().filter(is_new).count() > MOST {
+        Ok(Plan { partition, rows })
+    }
+
+    /// Checks that the places of one more batch can be kept.
+    fn check_room(&self, partition: &Partition) -> Result<(), Error> {
+        let Partition { source, sequence } = partition;
+        if source.len() + sequence.len() > LONGEST {
+            let message = "bytes for the names of a file and its partition";
+            return Err(Error::permanent(format!(
+                "messages of `{source}` have more than {LONGEST} {message}: `exactly_once` cannot keep their \
+                 positions"
+            )));
+        }
+        if self.known.len() >= MOST && !self.known.contains_key(partition) {
             let message = "files or partitions, more than `exactly_once` keeps positions of";
             return Err(Error::permanent(format!("there are more than {MOST} {message}")));
         }
@@ -277,53 +258,45 @@ impl Positions {
             true => Err(Error::permanent(format!(
                 "the server refused more than {MOST_REFUSED} messages since the last checkpoint"
             ))),
-            false => Ok(plan),
+            false => Ok(()),
         }
     }
 
     /// Returns the statement that stores the places of a batch whose rows in `refused` are not stored. None
     /// if nothing changes.
     pub(super) fn statement(&self, plan: &Plan, refused: &[(u32, String)]) -> Option<String> {
-        let mut values = Vec::new();
-        for (partition, new) in self.changes(plan, refused) {
-            let Some((position, number)) = new.last else { continue };
-            let known = self.known.get(&partition);
-            if known.is_some_and(|known| known.last == new.last && known.refused == new.refused) {
-                continue;
-            }
-            let list = serde_json::to_string(&new.refused).unwrap_or_default();
-            let Partition { source, sequence, part } = &partition;
-            let texts: [&str; 4] = [&self.name, source, sequence, part];
-            let texts = texts.map(literal);
-            values.push(format!("({}, {position}, {number}, {}, now())", texts.join(", "), literal(&list)));
+        let new = self.change(plan, refused)?;
+        let (position, number) = new.last?;
+        let known = self.known.get(&plan.partition);
+        if known.is_some_and(|known| known.last == new.last && known.refused == new.refused) {
+            return None;
         }
-        (!values.is_empty()).then(|| {
-            format!(
-                "INSERT INTO {} (sink, source, sequence, part, position, number, refused, changed) VALUES {} \
-                 ON CONFLICT (sink, source, sequence, part) DO UPDATE SET position = EXCLUDED.position, \
-                 number = EXCLUDED.number, refused = EXCLUDED.refused, changed = EXCLUDED.changed",
-                self.table.quoted(),
-                values.join(", ")
-            )
-        })
+        let list = serde_json::to_string(&new.refused).unwrap_or_default();
+        let Partition { source, sequence } = &plan.partition;
+        let texts: [&str; 3] = [&self.name, source, sequence];
+        let names = texts.map(literal).join(", ");
+        let (table, list) = (self.table.quoted(), literal(&list));
+        Some(format!(
+            "INSERT INTO {table} (sink, source, sequence, position, number, refused, changed) \
+             VALUES ({names}, {position}, {number}, {list}, now()) \
+             ON CONFLICT (sink, source, sequence) DO UPDATE SET position = EXCLUDED.position, \
+             number = EXCLUDED.number, refused = EXCLUDED.refused, changed = EXCLUDED.changed"
+        ))
     }
 
-    /// Returns what is known of each partition of a batch once the batch is stored.
-    fn changes(&self, plan: &Plan, refused: &[(u32, String)]) -> BTreeMap<Partition, Known> {
+    /// Returns what is known of the partition of a batch once the batch is stored. None if it has no
+    /// messages.
+    fn change(&self, plan: &Plan, refused: &[(u32, String)]) -> Option<Known> {
+        let (first, _) = plan.rows.first()?;
         let refused: BTreeSet<usize> = refused.iter().map(|(row, _)| *row as usize).collect();
-        let mut changes: BTreeMap<Partition, Known> = BTreeMap::new();
-        for (row, (number, place, is_stored)) in plan.rows.iter().enumerate() {
-            let Some(partition) = plan.partitions.get(*number) else { continue };
-            let known = changes.entry(partition.clone()).or_insert_with(|| {
-                let mut known = self.known.get(partition).cloned().unwrap_or_default();
-                if known.seen.is_none() {
-                    // A checkpoint covers what lies before the first message of a run.
-                    known.refused = known.refused.split_off(place);
-                }
-                let left = std::mem::take(&mut known.left);
-                known.refused.extend(left);
-                known
-            });
+        let mut known = self.known.get(&plan.partition).cloned().unwrap_or_default();
+        if known.seen.is_none() {
+            // A checkpoint covers what lies before the first message of a run.
+            known.refused = known.refused.split_off(first);
+        }
+        let left = std::mem::take(&mut known.left);
+        known.refused.extend(left);
+        for (row, (place, is_stored)) in plan.rows.iter().enumerate() {
             known.seen = Some(*place);
             known.last = known.last.max(Some(*place));
             if refused.contains(&row) {
@@ -332,21 +305,21 @@ impl Positions {
                 known.refused.remove(place);
             }
         }
-        changes
+        Some(known)
     }
 
     /// Notes that a batch was stored, except for these rows.
     pub(super) fn stored(&mut self, plan: &Plan, refused: &[(u32, String)]) {
-        let changes = self.changes(plan, refused);
-        self.known.extend(changes);
+        if let Some(known) = self.change(plan, refused) {
+            self.known.insert(plan.partition.clone(), known);
+        }
         self.wait(plan, refused.iter().map(|(row, _)| *row as usize));
     }
 
     /// Notes that those messages of a batch that are not stored ended elsewhere.
     pub(super) fn left(&mut self, plan: &Plan) {
-        for (number, place, is_stored) in &plan.rows {
-            let Some(partition) = plan.partitions.get(*number) else { continue };
-            let known = self.known.entry(partition.clone()).or_default();
+        let known = self.known.entry(plan.partition.clone()).or_default();
+        for (place, is_stored) in &plan.rows {
             known.seen = Some(*place);
             if !is_stored {
                 known.left.insert(*place);
@@ -357,10 +330,7 @@ impl Positions {
 
     /// Lets rows wait for a checkpoint.
     fn wait(&mut self, plan: &Plan, rows: impl Iterator<Item = usize>) {
-        let waiting = rows.filter_map(|row| {
-            let (number, place, _) = plan.rows.get(row)?;
-            Some((plan.partitions.get(*number)?.clone(), *place))
-        });
+        let waiting = rows.filter_map(|row| Some((plan.partition.clone(), plan.rows.get(row)?.0)));
         let waiting: Vec<(Partition, Place)> = waiting.collect();
         if !waiting.is_empty() {
             self.steps.push_back(waiting);
@@ -383,18 +353,6 @@ impl Positions {
     }
 }
 
-fn partition(batch: &Batch, parts: Option<&Values>, row: usize) -> Partition {
-    let meta = batch.meta();
-    let mut part = Vec::new();
-    if let Some(parts) = parts {
-        parts.write_text(row, &mut part);
-    }
-    // The server has no texts with zero bytes.
-    let part = String::from_utf8_lossy(&part).replace('\0', "\u{fffd}");
-    let sequence = meta.sequence.clone().unwrap_or_default();
-    Partition { source: meta.source.clone(), sequence, part: part.into() }
-}
-
 /// Returns the place of a message at `position`, behind the one at `seen`. None if that is before it.
 fn next(seen: Option<Place>, position: u64) -> Option<Place> {
     match seen {
@@ -404,12 +362,11 @@ fn next(seen: Option<Place>, position: u64) -> Option<Place> {
     }
 }
 
-fn went_back(batch: &Batch, partition: &Partition, position: u64) -> Error {
-    let Partition { source, part, .. } = partition;
-    let path = batch.meta().path.as_deref().unwrap_or_default();
-    let part = if part.is_empty() { String::new() } else { format!(", partition `{part}`,") };
+fn went_back(batch: &Batch, position: u64) -> Error {
+    let meta = batch.meta();
+    let (source, path) = (&meta.source, meta.path.as_deref().unwrap_or_default());
     Error::permanent(format!(
-        "the positions of `{source}` in `{path}`{part} went back to {position}: `exactly_once` needs messages in \
-         order, by one pipeline"
+        "the positions of `{source}` in `{path}` went back to {position}: `exactly_once` needs messages in order, \
+         by one pipeline"
     ))
 }

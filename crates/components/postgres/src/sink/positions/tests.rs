@@ -27,7 +27,7 @@ fn refused(rows: &[u32]) -> Vec<(u32, String)> {
 
 /// Stores a batch, except for these rows. Returns the rows that were not stored before.
 fn store(positions: &mut Positions, places: &[u64], bad: &[u32]) -> Vec<usize> {
-    let plan = positions.plan(&at(places), None).unwrap();
+    let plan = positions.plan(&at(places)).unwrap();
     positions.stored(&plan, &refused(bad));
     plan.unstored().collect()
 }
@@ -70,7 +70,7 @@ fn refused_messages_are_tried_again_until_a_checkpoint_covers_them() {
 #[test]
 fn messages_that_ended_elsewhere_are_tried_again_as_well() {
     let mut first = positions();
-    let plan = first.plan(&at(&[1, 2]), None).unwrap();
+    let plan = first.plan(&at(&[1, 2])).unwrap();
     first.left(&plan);
     store(&mut first, &[3], &[]);
     assert_eq!(store(&mut restarted(&first), &[1, 2, 3], &[]), [0, 1]);
@@ -79,10 +79,10 @@ fn messages_that_ended_elsewhere_are_tried_again_as_well() {
 #[test]
 fn a_file_that_was_replaced_is_another_and_a_renamed_one_is_not() {
     let mut first = positions();
-    let plan = first.plan(&at(&[0, 5, 9]), None).unwrap();
+    let plan = first.plan(&at(&[0, 5, 9])).unwrap();
     first.stored(&plan, &[]);
     let second = restarted(&first);
-    let unstored = |batch: &Batch| second.plan(batch, None).unwrap().unstored().collect::<Vec<_>>();
+    let unstored = |batch: &Batch| second.plan(batch).unwrap().unstored().collect::<Vec<_>>();
     assert_eq!(unstored(&of("a.log", Some("two"), &[0, 5])), [0, 1]);
     assert_eq!(unstored(&of("a.log.1", Some("one"), &[5, 9, 12])), [2]);
 }
@@ -100,32 +100,31 @@ fn what_a_lost_confirmation_stored_does_not_count_as_left() {
 fn positions_that_go_back_and_missing_ones_are_errors() {
     let mut positions = positions();
     store(&mut positions, &[5], &[]);
-    let error = positions.plan(&at(&[4]), None).unwrap_err().to_string();
+    let error = positions.plan(&at(&[4])).unwrap_err().to_string();
     assert!(error.starts_with("the positions of `test` in `a.log` went back to 4: "), "{error}");
     // The positions of a stream of bytes begin again with each run.
     for messages in [batch(["a"]), of("peer", None, &[0])] {
         assert_eq!(
-            positions.plan(&messages, None).unwrap_err().to_string(),
+            positions.plan(&messages).unwrap_err().to_string(),
             "messages of `test` have no positions that grow, which `exactly_once` needs: see its sources"
         );
     }
     let long = of("a.log", Some(&"s".repeat(2000)), &[6]);
-    let error = positions.plan(&long, None).unwrap_err().to_string();
+    let error = positions.plan(&long).unwrap_err().to_string();
     assert!(error.starts_with("messages of `test` have more than 2000 bytes for the names"), "{error}");
 }
 
 #[test]
 fn the_statement_has_what_changes() {
     let mut positions = positions();
-    let plan = positions.plan(&at(&[7, 8]), None).unwrap();
+    let plan = positions.plan(&at(&[7, 8])).unwrap();
     let statement = positions.statement(&plan, &refused(&[0])).unwrap();
-    let values =
-        "VALUES (E'00ff00000000000000000000000000ab', E'test', E'one', E'', 8, 0, E'[[7,0]]', now())";
+    let values = "VALUES (E'00ff00000000000000000000000000ab', E'test', E'one', 8, 0, E'[[7,0]]', now())";
     assert!(statement.contains(values), "{statement}");
     assert_eq!(positions.lock(), 0x00ff_0000_0000_0000);
     positions.stored(&plan, &refused(&[0]));
     let again = restarted(&positions);
-    let plan = again.plan(&at(&[8]), None).unwrap();
+    let plan = again.plan(&at(&[8])).unwrap();
     // The refused place is before the first message of the run: a checkpoint covers it.
     assert!(again.statement(&plan, &[]).unwrap().contains("E'[]'"));
 }
@@ -148,7 +147,7 @@ proptest! {
             // A batch of a source begins with a position.
             let numbers: Vec<usize> = (next..next + 2 * count).collect();
             let places: Vec<u64> = numbers.iter().map(|number| place(*number)).collect();
-            let plan = sink.plan(&at(&places), None).unwrap();
+            let plan = sink.plan(&at(&places)).unwrap();
             let unstored: Vec<usize> = plan.unstored().collect();
             let bad: Vec<u32> = unstored.iter().map(|row| *row as u32).filter(|row| row % 5 == bad).collect();
             sink.stored(&plan, &refused(&bad));
