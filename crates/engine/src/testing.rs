@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -487,6 +488,50 @@ pub async fn write_all<C: Component + SinkConfig>(
     Ok(rejected)
 }
 
+/// Returns the reasons of the rows that [`write_all`] returned, with their numbers.
+pub fn reasons(rejected: &[(usize, u32, String)]) -> Vec<(u32, &str)> {
+    rejected.iter().map(|(_, row, reason)| (*row, reason.as_str())).collect()
+}
+
+/// Builds a sink and opens it.
+///
+/// # Panics
+/// If it cannot be built or opened.
+pub async fn open_sink<C: Component + SinkConfig>(yaml: &str) -> Box<dyn Sink> {
+    let mut sink = options::<C>(yaml).build(&context()).expect("it can be built");
+    sink.open(None).await.expect("it opens");
+    sink
+}
+
+/// Writes a batch as a run does: again after each temporary error, until it is durable. Calls `failed` after
+/// each of them. Returns the rejected rows with their reasons.
+///
+/// # Panics
+/// After another error, and if a batch is not durable after five minutes, which no working sink needs.
+pub async fn write_until_durable(
+    sink: &mut dyn Sink,
+    batch: Batch,
+    mut failed: impl FnMut(&Error),
+) -> Vec<(u32, String)> {
+    let begun = Instant::now();
+    loop {
+        let mut rejects = Rejects::default();
+        match sink.write(&batch, &mut rejects).await {
+            Ok(outcome) => {
+                assert_eq!(outcome, WriteOutcome::Durable);
+                batch.settle(thalweg_record::Outcome::Delivered);
+                return rejects.take();
+            }
+            Err(error) => {
+                let is_patient = begun.elapsed() < Duration::from_secs(300);
+                assert!(error.kind().is_temporary() && is_patient, "{}", error.full());
+                failed(&error);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
 /// Tests the duty of every transform: each message of `payloads` goes to an output, goes to `errors`, or is
 /// settled as filtered. None is dropped. The test uses one batch, and then a batch for each message. Then it
 /// applies all batches before it resumes the transform. A transform that works in pieces gets a batch size of
@@ -552,8 +597,6 @@ pub async fn sink_conforms<C: Component + SinkConfig>(yaml: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use schemars::JsonSchema;
     use serde::Deserialize;
 
