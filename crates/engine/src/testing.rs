@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
@@ -390,6 +391,32 @@ pub fn start<C: Component + SourceConfig>(
     start_source(source, batch_bytes, saved)
 }
 
+/// As [`start`] without positions, for a source that may fail: it is run again after temporary errors, as in
+/// a run.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn start_retried<C: Component + SourceConfig>(yaml: &str, batch_bytes: usize) -> RunningSource {
+    let context = Context { batch_bytes, ..context() };
+    let source = options::<C>(yaml).build(&context).expect("it can be built");
+    start_source(Box::new(Retried(source)), batch_bytes, BTreeMap::new())
+}
+
+struct Retried(Box<dyn Source>);
+
+#[async_trait]
+impl Source for Retried {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        loop {
+            match self.0.run(out).await {
+                Err(error) if !error.kind().is_temporary() => return Err(error),
+                Err(_) if !out.is_stopping() => tokio::time::sleep(Duration::from_millis(50)).await,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
 /// Starts a source that is built already: see [`start`].
 ///
 /// # Panics
@@ -420,6 +447,29 @@ pub fn start_source_within(
 }
 
 impl RunningSource {
+    /// Waits for the next batch. Returns None after this time, and if the source has ended.
+    ///
+    /// # Panics
+    /// If files arrive.
+    pub async fn take_batch(&self, wait: Duration) -> Option<Batch> {
+        match tokio::time::timeout(wait, self.main.take()).await.ok()?? {
+            (_, Arrived::Messages(batch)) => Some(batch),
+            (_, Arrived::Files(_)) => panic!("files arrived"),
+        }
+    }
+
+    /// As [`take_batch`](Self::take_batch), for messages that are numbers. Settles them, and returns the
+    /// numbers.
+    ///
+    /// # Panics
+    /// If one is no number.
+    pub async fn take_numbers(&self, wait: Duration) -> Option<Vec<u32>> {
+        let batch = self.take_batch(wait).await?;
+        let numbers = numbers(&batch);
+        batch.settle(thalweg_record::Outcome::Delivered);
+        Some(numbers)
+    }
+
     /// Waits until the source ends and returns what it sent, all of it settled.
     pub async fn finish(self) -> Sent {
         let main = async {
@@ -445,6 +495,14 @@ impl RunningSource {
         };
         Sent { main, errors, result }
     }
+}
+
+/// Returns the payloads of a batch, which are numbers.
+///
+/// # Panics
+/// If one is no number.
+pub fn numbers(batch: &Batch) -> Vec<u32> {
+    payloads(batch).iter().map(|text| text.parse().expect("a number")).collect()
 }
 
 /// Runs a source to its end and returns what it sent, all of it settled.
