@@ -106,7 +106,7 @@ pub struct RedisSource {
     start: Start,
     /// How long a consumer may keep an entry without a sign of life, before this run claims it. The others
     /// should have the same value. The default is 1 minute.
-    #[serde(default = "one_minute")]
+    #[serde(default = "thalweg_net::net::defaults::one_minute")]
     consumer_timeout: TimeSpan,
     /// The field of an entry that is the payload. An entry without it has all its fields as payload, as a
     /// JSON object. The default is `payload`.
@@ -151,10 +151,6 @@ pub struct RedisSource {
     /// default it reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
-}
-
-fn one_minute() -> TimeSpan {
-    TimeSpan::seconds(60)
 }
 
 fn payload() -> String {
