@@ -82,7 +82,7 @@ pub async fn write_until_durable(
                 let is_patient = begun.elapsed() < Duration::from_secs(300);
                 assert!(error.kind().is_temporary() && is_patient, "{}", error.full());
                 failed(&error);
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
     }
