@@ -6,14 +6,15 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Tools;
-use crate::relay::Relay;
-use crate::server::{Recipe, Server};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::{self, stream};
 use bytes::Bytes;
 use futures_util::StreamExt;
+
+use crate::Tools;
+use crate::relay::Relay;
+use crate::server::{Recipe, Server};
 
 /// A NATS server with JetStream.
 pub type Nats = Server<NatsServer>;
