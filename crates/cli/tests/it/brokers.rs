@@ -151,6 +151,18 @@ pub fn members_that_are_killed_lose_nothing<K>(
     assert!(distinct.iter().copied().eq(0..count), "{} of {count} messages", distinct.len());
 }
 
+/// Runs a source until no message has come for a moment.
+pub fn read_to_the_end(house: &House, source: &str) {
+    let config = format!(
+        "sources: {{ in: {{ {} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out }} }}\n\
+         sinks: {{ out: {{ file: {{ path: rest.txt }} }} }}\n",
+        source.replace(" }", ", end_after_idle: 100ms }")
+    );
+    house.write("rest.yaml", config.as_bytes());
+    house.run_well(&["run", "rest.yaml", "--quiet"]);
+}
+
 /// The lines of [`a_sink_waits`].
 const LINES: u32 = 200_000;
 

@@ -21,14 +21,7 @@ fn processes_that_share_a_subscription_and_are_killed_lose_no_message() {
     // there.
     let house = House::with(&[]);
     for run in 0..3 {
-        let config = format!(
-            "sources: {{ in: {{ {} }} }}\n\
-             pipelines: {{ main: {{ from: in, to: out }} }}\n\
-             sinks: {{ out: {{ file: {{ path: none.txt }} }} }}\n",
-            source(run).replace(" }", ", end_after_idle: 100ms }")
-        );
-        house.write("first.yaml", config.as_bytes());
-        house.run_well(&["run", "first.yaml", "--quiet"]);
+        brokers::read_to_the_end(&house, &source(run));
     }
     mqtt.publish("numbers", (0..MESSAGES).map(|number| number.to_string())).unwrap();
     let progress = |_: &Mqtt| "the server tells nothing".to_owned();

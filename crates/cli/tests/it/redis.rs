@@ -28,13 +28,7 @@ fn processes_that_share_a_group_and_are_killed_lose_no_entry() {
     let progress = |redis: &Redis| format!("{:?} are pending", redis.pending("numbers", "g"));
     brokers::members_that_are_killed_lose_nothing(&mut redis, Hangs::Yes, MESSAGES, source, progress);
     // Entries that a run was about to read again go to another one.
-    let config = format!(
-        "sources: {{ in: {{ {} }} }}\n\
-         pipelines: {{ main: {{ from: in, to: out }} }}\n\
-         sinks: {{ out: {{ file: {{ path: rest.txt }} }} }}\n",
-        source(9).replace(" }", ", end_after_idle: 100ms }")
-    );
-    House::with(&[("rest.yaml", &config)]).run_well(&["run", "rest.yaml", "--quiet"]);
+    brokers::read_to_the_end(&House::with(&[]), &source(9));
     assert_eq!(redis.pending("numbers", "g").unwrap(), 0);
 }
 
