@@ -5,7 +5,7 @@
 //! are first used.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,16 +14,11 @@ use krafka::consumer::{AutoOffsetReset, IsolationLevel};
 use krafka::{ConsumerRecord, Record};
 
 use crate::Tools;
-use crate::program::Program;
 use crate::relay::Relay;
+use crate::server::{Recipe, Server};
 
-/// A running broker. Dropping it stops the broker and removes its data.
-pub struct Kafka {
-    program: Program,
-    relay: Relay,
-    ports: Ports,
-    classes: PathBuf,
-}
+/// A Kafka broker.
+pub type Kafka = Server<Ports>;
 
 /// A listener with TLS and passwords, for SASL with PLAIN and SCRAM: the user `alice` with the password
 /// `secret`. With OAUTHBEARER it accepts [`TOKEN`](Self::TOKEN).
@@ -39,14 +34,13 @@ impl Secured {
         "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSIsImlhdCI6MTcwMDAwMDAwMCwiZXhwIjo0MDAwMDAwMDAwfQ.";
 }
 
-/// The ports beside that of the program's address.
-struct Ports {
+/// The ports of a broker beside that of its address.
+#[derive(Clone, Copy)]
+pub struct Ports {
     controller: u16,
     relayed: u16,
     secured: u16,
 }
-
-const NAME: &str = "kafka";
 
 impl Kafka {
     /// Starts a broker whose topics have this number of partitions; this takes about five seconds.
@@ -66,44 +60,21 @@ impl Kafka {
         let relay = Relay::start()?;
         let free = || Ok::<_, io::Error>(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
         let ports = Ports { controller: free()?, relayed: free()?, secured: free()? };
-        let command = |address: SocketAddr, data: &Path| {
-            let settings = settings(address, &ports, relay.address(), partitions, data, secured);
-            // The broker fails, and says why, if these steps did.
-            let _ = std::fs::write(data.join("server.properties"), settings);
-            let _ = format(&classes, data);
-            broker(&classes, data)
-        };
-        let program = Program::start(NAME, command, is_ready)?;
-        relay.set_upstream((program.address.ip(), ports.relayed).into());
-        Ok(Self { program, relay, ports, classes })
-    }
-
-    /// Returns the address that the broker listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.program.address
-    }
-
-    /// Returns the address for clients whose connections may be [cut](Self::cut).
-    pub fn relayed_address(&self) -> SocketAddr {
-        self.relay.address()
+        let relayed = relay.address();
+        let for_broker = classes.clone();
+        let recipe = Recipe::new("kafka", move |_, data| broker(&for_broker, data));
+        let broker = Self::launch(recipe, relay, ports, |address, data| {
+            let settings = settings(address, &ports, relayed, partitions, data, secured);
+            std::fs::write(data.join("server.properties"), settings)?;
+            format(&classes, data)
+        })?;
+        broker.relay_to(ports.relayed);
+        Ok(broker)
     }
 
     /// Returns the address of the listener with TLS and passwords.
     pub fn secured_address(&self) -> SocketAddr {
-        (self.program.address.ip(), self.ports.secured).into()
-    }
-
-    /// Cuts the connections of clients of [`relayed_address`](Self::relayed_address).
-    pub fn cut(&self) {
-        self.relay.cut();
-    }
-
-    /// Kills the broker, as a crash does.
-    ///
-    /// # Errors
-    /// If it cannot be killed.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.program.kill()
+        (self.address().ip(), self.kind.secured).into()
     }
 
     /// Stores records in their topics, in order.
@@ -194,20 +165,6 @@ impl Kafka {
         };
         runtime.block_on(connected).map_err(io::Error::other)
     }
-
-    /// Starts the broker again after [`kill`](Self::kill).
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn restart(&mut self) -> io::Result<()> {
-        let classes = &self.classes;
-        self.program.restart(NAME, |_, data| broker(classes, data), is_ready)
-    }
-}
-
-/// The broker opens its listeners when it can serve clients.
-fn is_ready(address: SocketAddr, _: &str) -> bool {
-    TcpStream::connect(address).is_ok()
 }
 
 /// A small JVM that starts fast: the compiler that optimises fully would take a core for seconds.
@@ -304,6 +261,7 @@ fn settings(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
 
     #[test]
     fn a_broker_that_is_killed_comes_back_at_its_address() {

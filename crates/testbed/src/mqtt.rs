@@ -1,15 +1,14 @@
 //! An MQTT server, mosquitto, with the clients that belong to it.
 //!
-//! Clients of the tests may connect through a relay that cuts connections. The server can be stopped and
-//! started again, and stopped as a process that hangs. It stores its sessions when it ends and not before, so
-//! a crash would lose messages that it has confirmed: [`Mqtt::kill`] lets it end.
+//! The server stores its sessions when it ends and not before, so a crash would lose messages that it has
+//! confirmed: [`Mqtt::kill`] lets it end.
 //!
 //! A server has messages for subscribers only. [`Mqtt::subscribe`] makes a session that stores what is
 //! published from then on, and [`Mqtt::messages`] takes it from there.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +17,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Tools;
-use crate::program::Program;
 use crate::relay::Relay;
+use crate::server::{Recipe, Server};
 
-/// A running server. Dropping it stops the server and removes its data.
-pub struct Mqtt {
-    program: Program,
-    relay: Relay,
+/// An MQTT server.
+pub type Mqtt = Server<Mosquitto>;
+
+/// The kind of [`Mqtt`].
+pub struct Mosquitto {
     tools: Tools,
     /// The number of times that a session was read.
     reads: AtomicU64,
@@ -69,8 +69,12 @@ impl Mqtt {
     pub fn start_with(configuration: &str, user: Option<(&str, &str)>) -> io::Result<Self> {
         let tools = Tools::find();
         let (server, passwords) = (tools.mosquitto(NAME)?, tools.mosquitto("mosquitto_passwd")?);
-        let relay = Relay::start()?;
-        let command = |address: SocketAddr, data: &Path| {
+        let recipe = Recipe::new(NAME, move |_, data| {
+            let mut command = prepared(&server);
+            command.arg("-c").arg(data.join("mosquitto.conf"));
+            command
+        });
+        let prepare = |address: SocketAddr, data: &Path| {
             let mut text = format!("listener {} 127.0.0.1\n", address.port());
             // As root, the server would take another user, who cannot write to the folder.
             let _ = write!(
@@ -79,67 +83,17 @@ impl Mqtt {
                  max_queued_messages 0\nqueue_qos0_messages true\n{configuration}",
                 data.display()
             );
-            // The server fails, and says why, if one of these did.
             if let Some((user, password)) = user {
                 let file = data.join("passwords");
                 let _ = writeln!(text, "password_file {}", file.display());
                 let mut command = prepared(&passwords);
-                let _ = command.args(["-b", "-c"]).arg(file).args([user, password]).status();
+                command.args(["-b", "-c"]).arg(file).args([user, password]).status()?;
             }
-            let _ = std::fs::write(data.join("mosquitto.conf"), text);
-            run(&server, data)
+            std::fs::write(data.join("mosquitto.conf"), text)
         };
-        let program = Program::start(NAME, command, is_ready)?;
-        relay.set_upstream(program.address);
-        Ok(Self { program, relay, tools, reads: AtomicU64::new(0) })
-    }
-
-    /// Returns the address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.program.address
-    }
-
-    /// Returns the address for clients whose connections may be [cut](Self::cut).
-    pub fn relayed_address(&self) -> SocketAddr {
-        self.relay.address()
-    }
-
-    /// Cuts the connections of clients of [`relayed_address`](Self::relayed_address).
-    pub fn cut(&self) {
-        self.relay.cut();
-    }
-
-    /// Ends the server. Its sessions are stored.
-    ///
-    /// # Errors
-    /// If it cannot be ended.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.program.end()
-    }
-
-    /// Starts the server again after [`kill`](Self::kill).
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn restart(&mut self) -> io::Result<()> {
-        let server = self.tools.mosquitto(NAME)?;
-        self.program.restart(NAME, |_, data| run(&server, data), is_ready)
-    }
-
-    /// Stops the process where it is: its connections stay, and it answers nothing.
-    ///
-    /// # Errors
-    /// If it cannot be stopped.
-    pub fn hang(&self) -> io::Result<()> {
-        self.program.signal(Signal::STOP)
-    }
-
-    /// Lets the process continue after [`hang`](Self::hang).
-    ///
-    /// # Errors
-    /// If it cannot continue.
-    pub fn wake(&self) -> io::Result<()> {
-        self.program.signal(Signal::CONT)
+        let recipe = Recipe { killed_by: Signal::TERM, ..recipe };
+        let kind = Mosquitto { tools, reads: AtomicU64::new(0) };
+        Self::launch(recipe, Relay::start()?, kind, prepare)
     }
 
     /// Publishes lines with QoS 1, each as a message, in order.
@@ -195,7 +149,7 @@ impl Mqtt {
 
     fn read(&self, session: &str, topics: &str, version: &[&str]) -> io::Result<Vec<MqttMessage>> {
         // The session has messages in the order in which the server got them.
-        let last = format!("last {}", self.reads.fetch_add(1, Ordering::Relaxed));
+        let last = format!("last {}", self.kind.reads.fetch_add(1, Ordering::Relaxed));
         self.publish_with(&["-t", &end_of(session), "-q", "1", "-m", &last])?;
         let mut client = self.subscriber(session, topics, version)?.stdout(Stdio::piped()).spawn()?;
         let mut messages = Vec::new();
@@ -224,7 +178,7 @@ impl Mqtt {
     }
 
     fn client(&self, name: &str) -> io::Result<Command> {
-        let mut command = prepared(&self.tools.mosquitto(name)?);
+        let mut command = prepared(&self.kind.tools.mosquitto(name)?);
         command.args(["-h", "127.0.0.1", "-p", &self.address().port().to_string()]);
         command.stdin(Stdio::null());
         Ok(command)
@@ -261,12 +215,6 @@ fn ended(name: &str, client: &mut Child) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("`{name}` failed ({status})"))) }
 }
 
-fn run(server: &Path, data: &Path) -> Command {
-    let mut command = prepared(server);
-    command.arg("-c").arg(data.join("mosquitto.conf"));
-    command
-}
-
 /// Returns a command of the package. Unpacked into a folder, it has its libraries there.
 fn prepared(program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -281,14 +229,10 @@ fn prepared(program: &Path) -> Command {
     command
 }
 
-/// The server accepts clients when it has read its sessions.
-fn is_ready(address: SocketAddr, _: &str) -> bool {
-    TcpStream::connect(address).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
 
     #[test]
     fn a_server_that_is_ended_comes_back_at_its_address_with_its_sessions() {

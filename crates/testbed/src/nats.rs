@@ -1,11 +1,8 @@
 //! A NATS server with JetStream.
-//!
-//! Clients may connect through a relay that cuts connections. The server can be killed, and stopped as a
-//! process that hangs.
 
 use std::fmt::Write;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,17 +11,16 @@ use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::{self, stream};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use rustix::process::Signal;
 
 use crate::Tools;
-use crate::program::Program;
 use crate::relay::Relay;
+use crate::server::{Recipe, Server};
 
-/// A running server. Dropping it stops the server and removes its data.
-pub struct Nats {
-    program: Program,
-    relay: Relay,
-}
+/// A NATS server with JetStream.
+pub type Nats = Server<NatsServer>;
+
+/// The kind of [`Nats`].
+pub struct NatsServer;
 
 /// A message of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,8 +63,6 @@ pub struct ConsumerState {
     pub ack_floor: u64,
 }
 
-const NAME: &str = "nats-server";
-
 impl Nats {
     /// Starts a server; this takes about half a second.
     ///
@@ -84,66 +78,18 @@ impl Nats {
     /// As [`start`](Self::start).
     pub fn start_with(configuration: &str) -> io::Result<Self> {
         let server = Tools::find().nats_server()?;
-        let relay = Relay::start()?;
-        let command = |address: SocketAddr, data: &Path| {
+        let recipe = Recipe::new("nats-server", move |_, data| {
+            let mut command = Command::new(&server);
+            command.arg("-c").arg(data.join("nats.conf"));
+            command
+        });
+        let prepare = |address: SocketAddr, data: &Path| {
             let mut text = format!("listen: \"{address}\"\n");
             let folder = data.join("jetstream");
             let _ = writeln!(text, "jetstream {{ store_dir: \"{}\" }}\n{configuration}", folder.display());
-            // The server fails, and says why, if this did.
-            let _ = std::fs::write(data.join("nats.conf"), text);
-            run(&server, data)
+            std::fs::write(data.join("nats.conf"), text)
         };
-        let program = Program::start(NAME, command, is_ready)?;
-        relay.set_upstream(program.address);
-        Ok(Self { program, relay })
-    }
-
-    /// Returns the address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.program.address
-    }
-
-    /// Returns the address for clients whose connections may be [cut](Self::cut).
-    pub fn relayed_address(&self) -> SocketAddr {
-        self.relay.address()
-    }
-
-    /// Cuts the connections of clients of [`relayed_address`](Self::relayed_address).
-    pub fn cut(&self) {
-        self.relay.cut();
-    }
-
-    /// Kills the server, as a crash does.
-    ///
-    /// # Errors
-    /// If it cannot be killed.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.program.kill()
-    }
-
-    /// Starts the server again after [`kill`](Self::kill).
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn restart(&mut self) -> io::Result<()> {
-        let server = Tools::find().nats_server()?;
-        self.program.restart(NAME, |_, data| run(&server, data), is_ready)
-    }
-
-    /// Stops the process where it is: its connections stay, and it answers nothing.
-    ///
-    /// # Errors
-    /// If it cannot be stopped.
-    pub fn hang(&self) -> io::Result<()> {
-        self.program.signal(Signal::STOP)
-    }
-
-    /// Lets the process continue after [`hang`](Self::hang).
-    ///
-    /// # Errors
-    /// If it cannot continue.
-    pub fn wake(&self) -> io::Result<()> {
-        self.program.signal(Signal::CONT)
+        Self::launch(recipe, Relay::start()?, NatsServer, prepare)
     }
 
     /// Creates a stream of these subjects.
@@ -309,20 +255,10 @@ fn taken(message: &async_nats::Message) -> NatsMessage {
     NatsMessage { subject: message.subject.to_string(), headers, payload: message.payload.clone() }
 }
 
-fn run(server: &Path, data: &Path) -> Command {
-    let mut command = Command::new(server);
-    command.arg("-c").arg(data.join("nats.conf"));
-    command
-}
-
-/// The server accepts clients when its streams are there.
-fn is_ready(address: SocketAddr, _: &str) -> bool {
-    TcpStream::connect(address).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
 
     #[test]
     fn a_server_that_is_killed_comes_back_at_its_address_with_its_messages() {

@@ -1,46 +1,29 @@
 //! A PostgreSQL server.
 //!
-//! Clients may connect through a relay that cuts connections. The server can be killed, and stopped as a
-//! process that hangs. It refuses to run as root, so it then runs as the user that the package of the
-//! distribution has created.
+//! It refuses to run as root, so it then runs as the user that the package of the distribution has created.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, config::SslMode};
 
 use crate::Tools;
-use crate::program::Program;
 use crate::relay::Relay;
-
-const NAME: &str = "postgres";
+use crate::server::{Recipe, Server};
 
 /// The number of attempts to start a killed server again: the processes of its connections end a moment
 /// later, and it does not start beside them.
 const ATTEMPTS: usize = 50;
 
-/// A running server. Dropping it stops the server and removes its data.
-pub struct Postgres {
-    program: Program,
-    relay: Relay,
-    settings: Vec<String>,
-    /// True after [`kill`](Self::kill): its number may then be that of another process.
-    is_killed: bool,
-}
+/// A PostgreSQL server.
+pub type Postgres = Server<PostgresServer>;
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        // The usual signal would wait for the clients to leave.
-        if !self.is_killed {
-            let _ = self.program.signal(Signal::INT);
-        }
-    }
-}
+/// The kind of [`Postgres`].
+pub struct PostgresServer;
 
 impl Postgres {
     /// Starts a server; this takes about three seconds. The user `postgres` needs no password. The user
@@ -63,83 +46,21 @@ impl Postgres {
     /// As [`start`](Self::start).
     pub fn start_with(settings: &[&str], files: &[(&str, &str)]) -> io::Result<Self> {
         let folder = Tools::find().postgres()?;
-        let relay = Relay::start()?;
-        let program = Program::start(
-            NAME,
-            |address, data| {
-                // The server fails, and says why, if this did.
-                let _ = initialise(&folder, data, files);
-                run(&folder, address, data, settings)
-            },
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let programs = folder.clone();
+        let command = move |address: SocketAddr, data: &Path| run(&programs, address, data, &settings);
+        // The usual signal, `TERM`, would wait for the clients to leave.
+        let recipe = Recipe {
             is_ready,
-        )?;
-        relay.set_upstream(program.address);
-        let settings = settings.iter().map(ToString::to_string).collect();
-        let server = Self { program, relay, settings, is_killed: false };
+            dropped_by: Signal::INT,
+            attempts: ATTEMPTS,
+            ..Recipe::new("postgres", command)
+        };
+        let prepare = |_: SocketAddr, data: &Path| initialise(&folder, data, files);
+        let server = Self::launch(recipe, Relay::start()?, PostgresServer, prepare)?;
         server.run(&format!("CREATE ROLE thalweg LOGIN PASSWORD '{}'", Self::PASSWORD))?;
         server.run("CREATE DATABASE shop OWNER thalweg")?;
         Ok(server)
-    }
-
-    /// Returns the address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.program.address
-    }
-
-    /// Returns the address for clients whose connections may be [cut](Self::cut).
-    pub fn relayed_address(&self) -> SocketAddr {
-        self.relay.address()
-    }
-
-    /// Cuts the connections of clients of [`relayed_address`](Self::relayed_address).
-    pub fn cut(&self) {
-        self.relay.cut();
-    }
-
-    /// Kills the server, as a crash does.
-    ///
-    /// # Errors
-    /// If it cannot be killed.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.is_killed = true;
-        self.program.kill()
-    }
-
-    /// Starts the server again after [`kill`](Self::kill).
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn restart(&mut self) -> io::Result<()> {
-        let folder = Tools::find().postgres()?;
-        let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
-        let mut attempt = 1;
-        loop {
-            let command = |address: SocketAddr, data: &Path| run(&folder, address, data, &settings);
-            match self.program.restart(NAME, command, is_ready) {
-                Err(error) if attempt == ATTEMPTS => return Err(error),
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
-                Ok(()) => break,
-            }
-            attempt += 1;
-        }
-        self.is_killed = false;
-        Ok(())
-    }
-
-    /// Stops the process that accepts connections where it is: clients wait for an answer.
-    ///
-    /// # Errors
-    /// If it cannot be stopped.
-    pub fn hang(&self) -> io::Result<()> {
-        self.program.signal(Signal::STOP)
-    }
-
-    /// Lets the process continue after [`hang`](Self::hang).
-    ///
-    /// # Errors
-    /// If it cannot continue.
-    pub fn wake(&self) -> io::Result<()> {
-        self.program.signal(Signal::CONT)
     }
 
     /// Executes statements in the database `postgres`.
@@ -255,14 +176,14 @@ fn give(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn run(folder: &Path, address: SocketAddr, data: &Path, settings: &[&str]) -> Command {
+fn run(folder: &Path, address: SocketAddr, data: &Path, settings: &[String]) -> Command {
     let mut command = as_user(&folder.join("postgres"));
     command.arg("-D").arg(data).current_dir("/");
     let (host, port) = (address.ip(), address.port());
     command.args(["-h", &host.to_string(), "-p", &port.to_string()]);
     // A crash of the server loses nothing that the system has, and tests crash no system.
     let own = ["unix_socket_directories=", "fsync=off", "full_page_writes=off", "lc_messages=C"];
-    for setting in own.iter().chain(settings) {
+    for setting in own.into_iter().chain(settings.iter().map(String::as_str)) {
         command.arg("-c").arg(setting);
     }
     command

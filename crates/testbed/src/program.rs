@@ -24,6 +24,8 @@ const ATTEMPTS: usize = 5;
 pub(crate) struct Program {
     child: Child,
     pub address: SocketAddr,
+    /// The signal that stops the process when the value is dropped.
+    pub dropped_by: Signal,
     // Declared after the child: it writes there until it has stopped.
     folder: TempDir,
 }
@@ -56,7 +58,7 @@ impl Program {
         // Bound and released: no server can take over a socket.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let child = launch(command(address, &data), folder.path())?;
-        Ok(Self { child, address, folder })
+        Ok(Self { child, address, dropped_by: Signal::TERM, folder })
     }
 
     fn wait_for(&mut self, ready: &impl Fn(SocketAddr, &str) -> bool) -> Result<(), String> {
@@ -75,15 +77,9 @@ impl Program {
         }
     }
 
-    /// Kills the server, as a crash does. Its data and its address stay.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
-    }
-
-    /// Asks the server to end, and waits for it. Its data and its address stay.
-    pub fn end(&mut self) -> io::Result<()> {
-        self.signal(Signal::TERM)?;
+    /// Ends the server by a signal, and waits for it. Its data and its address stay.
+    pub fn kill(&mut self, signal: Signal) -> io::Result<()> {
+        self.signal(signal)?;
         self.child.wait().map(drop)
     }
 
@@ -136,8 +132,7 @@ impl Drop for Program {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        let id = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        let _ = self.signal(self.dropped_by);
         let begun = Instant::now();
         while begun.elapsed() < GRACE {
             match self.child.try_wait() {

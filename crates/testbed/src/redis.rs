@@ -1,8 +1,6 @@
 //! A Redis server, which has each write on its disk before it answers.
 //!
-//! Clients may connect through a relay that cuts connections. The server can be killed, and stopped as a
-//! process that hangs. Its protocol is read here by a few lines of their own: a test of a client must not
-//! believe that client.
+//! Its protocol is read here by a few lines of their own: a test of a client must not believe that client.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,18 +8,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
-
 use crate::Tools;
-use crate::program::Program;
 use crate::relay::Relay;
+use crate::server::{Recipe, Server};
 
-/// A running server. Dropping it stops the server and removes its data.
-pub struct Redis {
-    program: Program,
-    relay: Relay,
-    options: Vec<String>,
-}
+/// A Redis server.
+pub type Redis = Server<RedisServer>;
+
+/// The kind of [`Redis`].
+pub struct RedisServer;
 
 /// A value in an answer of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +47,6 @@ pub struct RedisClient {
     stream: BufReader<TcpStream>,
 }
 
-const NAME: &str = "redis-server";
-
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,62 +65,10 @@ impl Redis {
     /// As [`start`](Self::start).
     pub fn start_with(options: &[&str]) -> io::Result<Self> {
         let server = Tools::find().redis_server()?;
-        let relay = Relay::start()?;
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-        let command = |address, data: &Path| run(&server, address, data, &options);
-        let program = Program::start(NAME, command, is_ready)?;
-        relay.set_upstream(program.address);
-        Ok(Self { program, relay, options })
-    }
-
-    /// Returns the address that the server listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.program.address
-    }
-
-    /// Returns the address for clients whose connections may be [cut](Self::cut).
-    pub fn relayed_address(&self) -> SocketAddr {
-        self.relay.address()
-    }
-
-    /// Cuts the connections of clients of [`relayed_address`](Self::relayed_address).
-    pub fn cut(&self) {
-        self.relay.cut();
-    }
-
-    /// Kills the server, as a crash does.
-    ///
-    /// # Errors
-    /// If it cannot be killed.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.program.kill()
-    }
-
-    /// Starts the server again after [`kill`](Self::kill).
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn restart(&mut self) -> io::Result<()> {
-        let server = Tools::find().redis_server()?;
-        let options = &self.options;
-        let command = |address, data: &Path| run(&server, address, data, options);
-        self.program.restart(NAME, command, is_ready)
-    }
-
-    /// Stops the process where it is: its connections stay, and it answers nothing.
-    ///
-    /// # Errors
-    /// If it cannot be stopped.
-    pub fn hang(&self) -> io::Result<()> {
-        self.program.signal(Signal::STOP)
-    }
-
-    /// Lets the process continue after [`hang`](Self::hang).
-    ///
-    /// # Errors
-    /// If it cannot continue.
-    pub fn wake(&self) -> io::Result<()> {
-        self.program.signal(Signal::CONT)
+        let command = move |address: SocketAddr, data: &Path| run(&server, address, data, &options);
+        let recipe = Recipe { is_ready, ..Recipe::new("redis-server", command) };
+        Self::launch(recipe, Relay::start()?, RedisServer, |_, _| Ok(()))
     }
 
     /// Connects to the server.

@@ -41,7 +41,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Selection {
+struct Buffers {
     /// The configuration that they belong to. Without it, `--state` is needed.
     #[arg(value_name = "CONFIG", required_unless_present = "state", add = candidates::configurations())]
     config: Option<PathBuf>,
@@ -51,6 +51,12 @@ struct Selection {
     /// Only the buffer of this sink or pipeline.
     #[arg(long, value_name = "NAME")]
     buffer: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Selection {
+    #[command(flatten)]
+    buffers: Buffers,
     /// Print JSON, one buffer per line.
     #[arg(long)]
     json: bool,
@@ -58,15 +64,8 @@ struct Selection {
 
 #[derive(Debug, Args)]
 struct Dump {
-    /// The configuration that they belong to. Without it, `--state` is needed.
-    #[arg(value_name = "CONFIG", required_unless_present = "state", add = candidates::configurations())]
-    config: Option<PathBuf>,
-    /// The state folder, if the run was given one.
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// Only the buffer of this sink or pipeline.
-    #[arg(long, value_name = "NAME")]
-    buffer: Option<String>,
+    #[command(flatten)]
+    buffers: Buffers,
     /// The most messages to print.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -97,12 +96,10 @@ impl Arguments {
 
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     match arguments.command {
-        Command::List(selection) => buffer::list(&selection.into()),
-        Command::Check(selection) => buffer::check(&selection.into()),
-        Command::Dump(Dump { config, state, buffer, limit, payload }) => {
-            let location = StateLocation { config, state };
-            let buffers = BufferOptions { location, name: buffer, json: true };
-            buffer::dump(&DumpOptions { buffers, limit, payload })
+        Command::List(selection) => buffer::list(&selection.buffers.options(selection.json)),
+        Command::Check(selection) => buffer::check(&selection.buffers.options(selection.json)),
+        Command::Dump(Dump { buffers, limit, payload }) => {
+            buffer::dump(&DumpOptions { buffers: buffers.options(true), limit, payload })
         }
         Command::Replay(Replay { config, state, json }) => {
             buffer::replay(&ReplayOptions { config, state, json })
@@ -110,8 +107,9 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     }
 }
 
-impl From<Selection> for BufferOptions {
-    fn from(Selection { config, state, buffer, json }: Selection) -> Self {
-        Self { location: StateLocation { config, state }, name: buffer, json }
+impl Buffers {
+    fn options(self, json: bool) -> BufferOptions {
+        let location = StateLocation { config: self.config, state: self.state };
+        BufferOptions { location, name: self.buffer, json }
     }
 }

@@ -3,27 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::net::SocketAddr;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use thalweg_testbed::Patience;
+use thalweg_testbed::{Patience, Server};
 
 use crate::common::{self, House};
 
-/// A broker that fails on request.
-pub trait Broker {
-    /// Returns the address for clients whose connections may be cut.
-    fn relayed(&self) -> SocketAddr;
-    /// Cuts all connections.
-    fn cut(&self);
-    /// Kills the broker.
-    fn kill(&mut self);
-    /// Starts the broker again.
-    fn restart(&mut self);
-    /// Lets the broker hang for some seconds, if it can.
-    fn hang(&mut self) {}
+/// Whether a broker hangs for some seconds while runs share its messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Hangs {
+    No,
+    Yes,
 }
 
 /// Runs that share the messages of a broker. Dropping it kills them.
@@ -110,13 +102,14 @@ impl Drop for Members<'_> {
 }
 
 /// Starts runs that share `count` messages, which are the numbers from 0. Kills and starts them, cuts their
-/// connections, and lets the broker crash and hang, until all messages were delivered. `source` returns the
-/// source of a run, and `progress` tells how far the broker is.
-pub fn members_that_are_killed_lose_nothing<B: Broker>(
-    broker: &mut B,
+/// connections, and lets the broker crash and, if `hangs`, hang, until all messages were delivered. `source`
+/// returns the source of a run, and `progress` tells how far the broker is.
+pub fn members_that_are_killed_lose_nothing<K>(
+    broker: &mut Server<K>,
+    hangs: Hangs,
     count: u32,
     source: impl Fn(usize) -> String,
-    progress: impl Fn(&B) -> String,
+    progress: impl Fn(&Server<K>) -> String,
 ) {
     let house = House::with(&[]);
     let mut members = Members { house: &house, source: &source, children: Vec::new() };
@@ -131,10 +124,14 @@ pub fn members_that_are_killed_lose_nothing<B: Broker>(
             1 | 5 => broker.cut(),
             2 => members.add(),
             4 => {
-                broker.kill();
-                broker.restart();
+                broker.kill().unwrap();
+                broker.restart().unwrap();
             }
-            7 => broker.hang(),
+            7 if hangs == Hangs::Yes => {
+                broker.hang().unwrap();
+                std::thread::sleep(Duration::from_secs(4));
+                broker.wake().unwrap();
+            }
             _ => {}
         }
         // The last line of a run may not be whole yet.
@@ -154,12 +151,24 @@ pub fn members_that_are_killed_lose_nothing<B: Broker>(
     assert!(distinct.iter().copied().eq(0..count), "{} of {count} messages", distinct.len());
 }
 
+/// Runs a source until no message has come for a moment.
+pub fn read_to_the_end(house: &House, source: &str) {
+    let config = format!(
+        "sources: {{ in: {{ {} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out }} }}\n\
+         sinks: {{ out: {{ file: {{ path: rest.txt }} }} }}\n",
+        source.replace(" }", ", end_after_idle: 100ms }")
+    );
+    house.write("rest.yaml", config.as_bytes());
+    house.run_well(&["run", "rest.yaml", "--quiet"]);
+}
+
 /// The lines of [`a_sink_waits`].
 const LINES: u32 = 200_000;
 
 /// Sends numbered lines to a sink, of which `sink` is the configuration, while connections are cut and the
 /// broker is down for a while. Asserts that the run succeeds, and that it keeps within its memory.
-pub fn a_sink_waits(broker: &mut impl Broker, sink: &str) {
+pub fn a_sink_waits<K>(broker: &mut Server<K>, sink: &str) {
     let config = format!(
         "memory: 8MiB\n\
          sources: {{ in: {{ file: {{ path: in.txt }} }} }}\n\
@@ -176,14 +185,14 @@ pub fn a_sink_waits(broker: &mut impl Broker, sink: &str) {
         std::thread::sleep(Duration::from_millis(700));
         match fault {
             2 => {
-                broker.kill();
+                broker.kill().unwrap();
                 std::thread::sleep(Duration::from_secs(3));
                 let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
                 let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
                 let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
                 assert!(kib < (8 + 48) << 10, "{kib} KiB were resident");
                 assert!(child.try_wait().unwrap().is_none(), "it ended without its broker");
-                broker.restart();
+                broker.restart().unwrap();
             }
             _ => broker.cut(),
         }

@@ -1,31 +1,11 @@
 //! Runs that share a topic, and a broker that fails, as users have them.
 
-use std::net::SocketAddr;
-
 use thalweg_testbed::{Kafka, Record};
 
-use crate::brokers::{self, Broker};
+use crate::brokers::{self, Hangs};
 
 const RECORDS: u32 = 30_000;
 const PARTITIONS: u32 = 6;
-
-impl Broker for Kafka {
-    fn relayed(&self) -> SocketAddr {
-        self.relayed_address()
-    }
-
-    fn cut(&self) {
-        Self::cut(self);
-    }
-
-    fn kill(&mut self) {
-        Self::kill(self).unwrap();
-    }
-
-    fn restart(&mut self) {
-        Self::restart(self).unwrap();
-    }
-}
 
 /// Members of a group are killed and started, connections are cut, and the broker crashes.
 #[test]
@@ -35,11 +15,11 @@ fn members_of_a_group_that_are_killed_lose_no_record() {
         Record::new("numbers", number.to_string()).partition((number % PARTITIONS).cast_signed())
     };
     kafka.store((0..RECORDS).map(record)).unwrap();
-    let address = kafka.relayed();
+    let address = kafka.relayed_address();
     let source =
         |_| format!("kafka: {{ brokers: '{address}', topics: numbers, group: g, session_timeout: 6s }}");
     let progress = |kafka: &Kafka| format!("{:?}", kafka.committed("g", "numbers", PARTITIONS));
-    brokers::members_that_are_killed_lose_nothing(&mut kafka, RECORDS, source, progress);
+    brokers::members_that_are_killed_lose_nothing(&mut kafka, Hangs::No, RECORDS, source, progress);
     let committed = kafka.committed("g", "numbers", PARTITIONS).unwrap();
     assert_eq!(committed, vec![Some(i64::from(RECORDS / PARTITIONS)); PARTITIONS as usize]);
 }
@@ -48,8 +28,10 @@ fn members_of_a_group_that_are_killed_lose_no_record() {
 #[test]
 fn a_sink_waits_for_a_broker_that_is_down_without_loss_and_within_the_memory() {
     let mut kafka = Kafka::start(1).unwrap();
-    let sink =
-        format!("kafka: {{ brokers: '{}', topic: t, timeout: 1s, compression: lz4 }}", kafka.relayed());
+    let sink = format!(
+        "kafka: {{ brokers: '{}', topic: t, timeout: 1s, compression: lz4 }}",
+        kafka.relayed_address()
+    );
     brokers::a_sink_waits(&mut kafka, &sink);
     let records = kafka.records("t").unwrap();
     brokers::assert_all_in_order(records.iter().map(|record| record.value.as_deref().unwrap()));

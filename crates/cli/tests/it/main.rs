@@ -8,7 +8,7 @@
 mod as_capyfile;
 mod as_gollum;
 mod bad_input;
-#[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats"))]
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "nats", feature = "redis"))]
 mod brokers;
 mod buffer;
 mod command_line;

@@ -1,45 +1,19 @@
 //! Runs that share a subscription, and a server that fails, as users have them.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::time::Duration;
 
 use thalweg_testbed::Mqtt;
 
-use crate::brokers::{self, Broker};
+use crate::brokers::{self, Hangs};
 use crate::common::House;
 
 const MESSAGES: u32 = 30_000;
-
-impl Broker for Mqtt {
-    fn relayed(&self) -> SocketAddr {
-        self.relayed_address()
-    }
-
-    fn cut(&self) {
-        Self::cut(self);
-    }
-
-    fn kill(&mut self) {
-        Self::kill(self).unwrap();
-    }
-
-    fn restart(&mut self) {
-        Self::restart(self).unwrap();
-    }
-
-    fn hang(&mut self) {
-        Self::hang(self).unwrap();
-        std::thread::sleep(Duration::from_secs(4));
-        self.wake().unwrap();
-    }
-}
 
 /// Processes are killed and resume their sessions, connections are cut, and the server restarts and hangs.
 #[test]
 fn processes_that_share_a_subscription_and_are_killed_lose_no_message() {
     let mut mqtt = Mqtt::start().unwrap();
-    let address = mqtt.relayed();
+    let address = mqtt.relayed_address();
     let source = |run: usize| {
         format!("mqtt: {{ servers: '{address}', topics: '$share/g/numbers', client_id: 'member-{run}' }}")
     };
@@ -47,18 +21,11 @@ fn processes_that_share_a_subscription_and_are_killed_lose_no_message() {
     // there.
     let house = House::with(&[]);
     for run in 0..3 {
-        let config = format!(
-            "sources: {{ in: {{ {} }} }}\n\
-             pipelines: {{ main: {{ from: in, to: out }} }}\n\
-             sinks: {{ out: {{ file: {{ path: none.txt }} }} }}\n",
-            source(run).replace(" }", ", end_after_idle: 100ms }")
-        );
-        house.write("first.yaml", config.as_bytes());
-        house.run_well(&["run", "first.yaml", "--quiet"]);
+        brokers::read_to_the_end(&house, &source(run));
     }
     mqtt.publish("numbers", (0..MESSAGES).map(|number| number.to_string())).unwrap();
     let progress = |_: &Mqtt| "the server tells nothing".to_owned();
-    brokers::members_that_are_killed_lose_nothing(&mut mqtt, MESSAGES, source, progress);
+    brokers::members_that_are_killed_lose_nothing(&mut mqtt, Hangs::Yes, MESSAGES, source, progress);
 }
 
 /// The sink waits for a server that is down, within its memory, and sends what it got in order.
@@ -66,7 +33,7 @@ fn processes_that_share_a_subscription_and_are_killed_lose_no_message() {
 fn a_sink_waits_for_a_server_that_is_down_without_loss_and_within_the_memory() {
     let mut mqtt = Mqtt::start().unwrap();
     mqtt.subscribe("s", "t").unwrap();
-    let sink = format!("mqtt: {{ servers: '{}', topic: t, timeout: 1s }}", mqtt.relayed());
+    let sink = format!("mqtt: {{ servers: '{}', topic: t, timeout: 1s }}", mqtt.relayed_address());
     brokers::a_sink_waits(&mut mqtt, &sink);
     let messages = mqtt.messages("s", "t").unwrap();
     // Messages whose confirmation was lost are there twice: what is new is in order.

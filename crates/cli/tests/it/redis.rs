@@ -1,39 +1,13 @@
 //! Runs that share a group, and a server that fails, as users have them.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::time::Duration;
 
 use thalweg_testbed::Redis;
 
-use crate::brokers::{self, Broker};
+use crate::brokers::{self, Hangs};
 use crate::common::House;
 
 const MESSAGES: u32 = 30_000;
-
-impl Broker for Redis {
-    fn relayed(&self) -> SocketAddr {
-        self.relayed_address()
-    }
-
-    fn cut(&self) {
-        Self::cut(self);
-    }
-
-    fn kill(&mut self) {
-        Self::kill(self).unwrap();
-    }
-
-    fn restart(&mut self) {
-        Self::restart(self).unwrap();
-    }
-
-    fn hang(&mut self) {
-        Self::hang(self).unwrap();
-        std::thread::sleep(Duration::from_secs(4));
-        self.wake().unwrap();
-    }
-}
 
 /// Processes are killed and started, connections are cut, and the server crashes and hangs.
 #[test]
@@ -44,7 +18,7 @@ fn processes_that_share_a_group_and_are_killed_lose_no_entry() {
     redis
         .call_all(numbers.iter().map(|number| vec!["XADD", "numbers", "*", "payload", number.as_str()]))
         .unwrap();
-    let address = redis.relayed();
+    let address = redis.relayed_address();
     let source = |run: usize| {
         format!(
             "redis: {{ servers: '{address}', stream: numbers, group: g, consumer: 'c{run}', consumer_timeout: 2s, \
@@ -52,15 +26,9 @@ fn processes_that_share_a_group_and_are_killed_lose_no_entry() {
         )
     };
     let progress = |redis: &Redis| format!("{:?} are pending", redis.pending("numbers", "g"));
-    brokers::members_that_are_killed_lose_nothing(&mut redis, MESSAGES, source, progress);
+    brokers::members_that_are_killed_lose_nothing(&mut redis, Hangs::Yes, MESSAGES, source, progress);
     // Entries that a run was about to read again go to another one.
-    let config = format!(
-        "sources: {{ in: {{ {} }} }}\n\
-         pipelines: {{ main: {{ from: in, to: out }} }}\n\
-         sinks: {{ out: {{ file: {{ path: rest.txt }} }} }}\n",
-        source(9).replace(" }", ", end_after_idle: 100ms }")
-    );
-    House::with(&[("rest.yaml", &config)]).run_well(&["run", "rest.yaml", "--quiet"]);
+    brokers::read_to_the_end(&House::with(&[]), &source(9));
     assert_eq!(redis.pending("numbers", "g").unwrap(), 0);
 }
 
@@ -68,7 +36,8 @@ fn processes_that_share_a_group_and_are_killed_lose_no_entry() {
 #[test]
 fn a_sink_waits_for_a_redis_server_that_is_down_without_loss_and_within_the_memory() {
     let mut redis = Redis::start().unwrap();
-    let sink = format!("redis: {{ servers: '{}', command: rpush, key: l, timeout: 1s }}", redis.relayed());
+    let sink =
+        format!("redis: {{ servers: '{}', command: rpush, key: l, timeout: 1s }}", redis.relayed_address());
     brokers::a_sink_waits(&mut redis, &sink);
     let stored = redis.call(&["LRANGE", "l", "0", "-1"]).unwrap().texts();
     // A message that was sent when a connection broke may be there twice: what is new is in order.

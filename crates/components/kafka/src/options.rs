@@ -22,7 +22,7 @@ pub struct ClusterOptions {
     #[serde(default)]
     pub(crate) auth: Option<Auth>,
     /// The name of this program in the broker's logs and quotas. The default is `thalweg`.
-    #[serde(default = "thalweg")]
+    #[serde(default = "thalweg_net::net::defaults::client_id")]
     pub(crate) client_id: String,
 }
 
@@ -83,10 +83,6 @@ pub enum Mechanism {
     #[default]
     #[serde(rename = "scram_sha_512")]
     ScramSha512,
-}
-
-fn thalweg() -> String {
-    "thalweg".to_owned()
 }
 
 /// The files of TLS, as the client reads them.

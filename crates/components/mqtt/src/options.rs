@@ -32,7 +32,7 @@ pub struct ServerOptions {
     pub(crate) auth: Option<Auth>,
     /// How long a connection may be silent before the server ends it. Twice in this time the client asks
     /// whether the server is there. The default is 60 s.
-    #[serde(default = "one_minute")]
+    #[serde(default = "thalweg_net::net::defaults::one_minute")]
     pub(crate) keep_alive_interval: TimeSpan,
 }
 
@@ -89,10 +89,6 @@ impl JsonSchema for QosOption {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": 2 })
     }
-}
-
-fn one_minute() -> TimeSpan {
-    TimeSpan::seconds(60)
 }
 
 impl ServerOptions {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::List;
 use thalweg_engine::Mistake;
+use thalweg_net::net::Address;
 use thalweg_net::tls::TlsClient;
 
 /// Servers, and how to connect to them.
@@ -22,7 +23,7 @@ pub struct ServerOptions {
     #[serde(default)]
     pub(crate) auth: Option<Auth>,
     /// The name of this program in the server's monitoring. The default is `thalweg`.
-    #[serde(default = "thalweg")]
+    #[serde(default = "thalweg_net::net::defaults::client_id")]
     pub(crate) client_id: String,
     /// The beginning of the subjects at which this program receives answers. The user must be allowed to
     /// subscribe to them. The default is `_INBOX`.
@@ -44,10 +45,6 @@ pub struct Auth {
     pub(crate) nkey: Option<String>,
     /// The path of a credentials file, with a JWT and the seed of its NKey.
     pub(crate) credentials_file: Option<PathBuf>,
-}
-
-fn thalweg() -> String {
-    "thalweg".to_owned()
 }
 
 fn inbox() -> String {
@@ -106,12 +103,7 @@ impl ServerOptions {
 fn is_server(text: &str) -> bool {
     let address =
         ["nats://", "tls://"].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
-    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);
-    match address.rsplit_once(':') {
-        // The colons of an IPv6 address are between brackets.
-        Some((host, port)) if !port.contains(']') => is_host(host) && port.parse::<u16>().is_ok(),
-        _ => is_host(address),
-    }
+    Address::split(address, 4222).is_some()
 }
 
 /// Whether a subject may have the wildcards `*` and `>`.

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -172,9 +174,7 @@ impl TlsClient {
             .with_safe_default_protocol_versions()
             .map_err(unusable)?;
         let builder = match self.insecure {
-            true => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider()))),
+            true => builder.dangerous().with_custom_certificate_verifier(Verifier::new(Accepted::Any)),
             false => builder.with_root_certificates(self.trusted()?),
         };
         match (&self.certificate, &self.key) {
@@ -200,7 +200,7 @@ impl TlsClient {
         })?;
         let name = ServerName::try_from(name.clone())
             .map_err(|error| Error::permanent(format!("`{name}` is no name of a server")).caused_by(error))?;
-        config.dangerous().set_certificate_verifier(Arc::new(CarriesName { verifier, name }));
+        config.dangerous().set_certificate_verifier(Verifier::new(Accepted::Named(verifier, name)));
         Ok(config)
     }
 
@@ -303,14 +303,29 @@ fn bundles() -> impl Iterator<Item = PathBuf> {
     named.into_iter().chain(BUNDLES.iter().map(PathBuf::from)).filter(|path| path.exists())
 }
 
-/// Requires a name of the certificate that is not that of the address, for `server_name`.
+/// Accepts other certificates than those of trusted authorities for the host.
 #[derive(Debug)]
-struct CarriesName {
-    verifier: Arc<WebPkiServerVerifier>,
-    name: ServerName<'static>,
+struct Verifier {
+    algorithms: WebPkiSupportedAlgorithms,
+    accepted: Accepted,
 }
 
-impl ServerCertVerifier for CarriesName {
+/// The certificates that a [`Verifier`] accepts.
+#[derive(Debug)]
+enum Accepted {
+    /// All, for `insecure`.
+    Any,
+    /// Those with a name that is not the host, for `server_name`.
+    Named(Arc<WebPkiServerVerifier>, ServerName<'static>),
+}
+
+impl Verifier {
+    fn new(accepted: Accepted) -> Arc<Self> {
+        Arc::new(Self { algorithms: provider().signature_verification_algorithms, accepted })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -319,7 +334,12 @@ impl ServerCertVerifier for CarriesName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.verifier.verify_server_cert(certificate, intermediates, &self.name, ocsp, now)
+        match &self.accepted {
+            Accepted::Any => Ok(ServerCertVerified::assertion()),
+            Accepted::Named(verifier, name) => {
+                verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+        }
     }
 
     fn verify_tls12_signature(
@@ -328,7 +348,7 @@ impl ServerCertVerifier for CarriesName {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -337,50 +357,11 @@ impl ServerCertVerifier for CarriesName {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
-}
-
-/// Accepts any certificate, for `insecure`.
-#[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::Mistake;
+use thalweg_net::net::Address;
 use thalweg_net::tls::TlsClient;
 
 /// The port of servers.
@@ -25,7 +26,7 @@ pub struct ServerOptions {
     #[serde(default)]
     pub(crate) tls: Option<TlsClient>,
     /// The name of this program in the server's list of connections. The default is `thalweg`.
-    #[serde(default = "thalweg")]
+    #[serde(default = "thalweg_net::net::defaults::client_id")]
     pub(crate) client_id: String,
     /// How long the server may take to connect, or to answer a statement. The default is 30 s.
     #[serde(default = "thalweg_net::net::defaults::half_a_minute")]
@@ -49,10 +50,6 @@ impl Default for Auth {
     }
 }
 
-fn thalweg() -> String {
-    "thalweg".to_owned()
-}
-
 impl ServerOptions {
     /// Returns the mistakes that the schema cannot find.
     pub(crate) fn check(&self) -> Vec<Mistake> {
@@ -74,13 +71,9 @@ impl ServerOptions {
 
     /// Returns the host and the port. None if the option is neither.
     pub(crate) fn address(&self) -> Option<(&str, u16)> {
-        let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ', '=']);
-        let (host, port) = match self.server.rsplit_once(':') {
-            // The colons of an IPv6 address are between brackets.
-            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
-            _ => (self.server.as_str(), PORT),
-        };
-        is_host(host).then(|| (host.trim_matches(['[', ']']), port))
+        let (host, port) = Address::split(&self.server, PORT)?;
+        // A text with `=` is the settings of other clients, maybe with a password.
+        (!host.contains('=')).then(|| (host.trim_matches(['[', ']']), port))
     }
 }
 

@@ -11,7 +11,7 @@ use thalweg_net::net::{Address, Dial};
 use thalweg_net::tls::TlsClient;
 
 /// The port of Redis.
-const PORT: &str = "6379";
+const PORT: u16 = 6379;
 
 /// Servers, and how to connect to them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub struct ServerOptions {
     #[serde(default)]
     pub(crate) database: u32,
     /// The name of this program in the server's list of clients. The default is `thalweg`.
-    #[serde(default = "thalweg")]
+    #[serde(default = "thalweg_net::net::defaults::client_id")]
     pub(crate) client_id: String,
     /// How long connecting may take, and how long the server may take for an answer. After that the component
     /// connects again. The default is 30 s.
@@ -47,10 +47,6 @@ pub struct Auth {
     pub(crate) user: Option<String>,
     /// The password of the user.
     pub(crate) password: Option<String>,
-}
-
-fn thalweg() -> String {
-    "thalweg".to_owned()
 }
 
 /// A server in its written form, taken apart.
@@ -79,14 +75,7 @@ impl Server {
 
 /// Returns `HOST:PORT`, with the port of Redis if there is none. `None` if the text is no host.
 fn host_and_port(text: &str) -> Option<String> {
-    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']);
-    match text.rsplit_once(':') {
-        // The colons of an IPv6 address are between brackets.
-        Some((host, port)) if !port.contains(']') => {
-            (is_host(host) && port.parse::<u16>().is_ok()).then(|| text.to_owned())
-        }
-        _ => is_host(text).then(|| format!("{text}:{PORT}")),
-    }
+    Address::split(text, PORT).map(|(host, port)| format!("{host}:{port}"))
 }
 
 impl ServerOptions {

@@ -151,6 +151,14 @@ pub enum InFlight {
 }
 
 impl InFlight {
+    /// Returns the number that the user chose.
+    pub fn chosen(concurrency: usize) -> Self {
+        match concurrency {
+            1 => InFlight::One,
+            more => InFlight::Fixed(more),
+        }
+    }
+
     /// The number of instances of the sink.
     pub fn most(self) -> usize {
         match self {

@@ -304,10 +304,7 @@ impl SinkConfig for KafkaSink {
     }
 
     fn in_flight(&self) -> InFlight {
-        match self.concurrency {
-            1 => InFlight::One,
-            more => InFlight::Fixed(more),
-        }
+        InFlight::chosen(self.concurrency)
     }
 
     fn transaction_place(&self) -> Option<TransactionPlace> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use parking_lot::Mutex;
-use thalweg_engine::testing::{self, batch, messages, options};
-use thalweg_engine::{Component, ErrorKind, Rejects, SinkConfig, WriteOutcome};
+use thalweg_engine::testing::{self, batch, messages, open_sink, options, write_until_durable};
+use thalweg_engine::{Component, ErrorKind, Sink};
 use thalweg_record::Batch;
-use thalweg_testbed::{Kafka, Patience, Secured};
+use thalweg_testbed::{Kafka, Secured};
 use tokio::sync::oneshot;
 
 use super::KafkaSink;
@@ -218,9 +218,7 @@ async fn what_a_record_has_follows_from_the_message_and_what_is_refused_has_the_
 async fn a_batch_waits_for_a_broker_that_is_killed_and_is_stored_once_and_in_order() {
     let mut kafka = Kafka::start(1).unwrap();
     let yaml = format!("{{ brokers: '{}', topic: t, timeout: 1s }}", kafka.relayed_address());
-    let config = options::<KafkaSink>(&yaml);
-    let mut sink = config.build(&testing::context()).unwrap();
-    sink.open(None).await.unwrap();
+    let mut sink = open_sink::<KafkaSink>(&yaml).await;
     let mut expected = Vec::new();
     for round in 0..12 {
         let lines: Vec<String> = (0..500).map(|number| format!("message {round} {number:04}")).collect();
@@ -230,28 +228,14 @@ async fn a_batch_waits_for_a_broker_that_is_killed_and_is_stored_once_and_in_ord
             3 | 7 => kafka.kill().unwrap(),
             _ => kafka.cut(),
         }
-        let mut rejects = Rejects::default();
-        let patience = Patience::begin();
         let mut is_down = matches!(round, 3 | 7);
-        loop {
-            match sink.write(&batch, &mut rejects).await {
-                Ok(outcome) => {
-                    assert_eq!(outcome, WriteOutcome::Durable);
-                    break;
-                }
-                Err(error) => {
-                    assert!(error.kind().is_temporary(), "{}", error.full());
-                    patience.check(|| error.full());
-                }
-            }
-            if is_down {
+        let rejected = write_until_durable(&mut *sink, batch, |_| {
+            if std::mem::take(&mut is_down) {
                 tokio::task::block_in_place(|| kafka.restart().unwrap());
-                is_down = false;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert!(!is_down && rejects.take().is_empty());
-        batch.settle(thalweg_record::Outcome::Delivered);
+        })
+        .await;
+        assert!(!is_down && rejected.is_empty());
     }
     sink.finish().await.unwrap();
     let records = tokio::task::block_in_place(|| kafka.records("t").unwrap());
@@ -263,17 +247,11 @@ async fn a_batch_waits_for_a_broker_that_is_killed_and_is_stored_once_and_in_ord
 async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_stored() {
     let mut kafka = Kafka::start(1).unwrap();
     let yaml = format!("{{ brokers: '{}', topic: t, timeout: 1s, give_up: 3s }}", kafka.relayed_address());
-    let mut sink = options::<KafkaSink>(&yaml).build(&testing::context()).unwrap();
-    sink.open(None).await.unwrap();
+    let mut sink = open_sink::<KafkaSink>(&yaml).await;
     let mut refused = Vec::new();
     for text in ["before", "while it is down", "after"] {
-        let batch = batch([text]);
-        let mut rejects = Rejects::default();
-        while let Err(error) = sink.write(&batch, &mut rejects).await {
-            assert!(error.kind().is_temporary(), "{}", error.full());
-        }
-        refused.extend(rejects.take().into_iter().map(|(_, reason)| (text, reason)));
-        batch.settle(thalweg_record::Outcome::Delivered);
+        let rejected = write_until_durable(&mut *sink, batch([text]), |_| {}).await;
+        refused.extend(rejected.into_iter().map(|(_, reason)| (text, reason)));
         match text {
             "before" => kafka.kill().unwrap(),
             "while it is down" => tokio::task::block_in_place(|| kafka.restart().unwrap()),
@@ -329,21 +307,10 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
 }
 
 /// Writes a batch as the engine does, and returns the rejected rows and the number of attempts.
-async fn written(sink: &mut dyn thalweg_engine::Sink, batch: Batch) -> (Vec<(u32, String)>, u32) {
+async fn written(sink: &mut dyn Sink, batch: Batch) -> (Vec<(u32, String)>, u32) {
     let mut attempts = 1;
-    loop {
-        let mut rejects = Rejects::default();
-        let outcome = sink.write(&batch, &mut rejects).await;
-        match outcome {
-            Ok(outcome) => {
-                assert_eq!(outcome, WriteOutcome::Durable);
-                batch.settle(thalweg_record::Outcome::Delivered);
-                return (rejects.take(), attempts);
-            }
-            Err(error) => assert!(error.kind().is_temporary() && attempts < 10, "{}", error.full()),
-        }
-        attempts += 1;
-    }
+    let rejected = write_until_durable(sink, batch, |_| attempts += 1).await;
+    (rejected, attempts)
 }
 
 #[tokio::test]
@@ -352,12 +319,12 @@ async fn without_a_source_that_commits_each_batch_is_a_transaction_also_after_lo
     broker.plan([Commit::Done, Commit::Unanswered, Commit::Lost, Commit::Failed]);
     let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
     let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
-    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    sink.open(None).await.unwrap();
     for (texts, expected) in [(["a", "b"], 1), (["c", "d"], 2), (["e", "f"], 2), (["g", "h"], 2)] {
         assert_eq!(written(&mut sink, batch(texts)).await, (vec![], expected), "{texts:?}");
     }
     assert_eq!(broker.stored(), ["a", "b", "c", "d", "e", "f", "g", "h"]);
-    thalweg_engine::Sink::finish(&mut sink).await.unwrap();
+    sink.finish().await.unwrap();
 }
 
 #[tokio::test]
@@ -365,7 +332,7 @@ async fn a_record_that_is_refused_ends_its_transaction_and_is_rejected_when_it_c
     let broker = Arc::new(Broker::default());
     let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
     let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
-    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    sink.open(None).await.unwrap();
     let (rejected, attempts) = written(&mut sink, batch(["a", "bad", "c", "bad", "e"])).await;
     // It was refused with others first, then by itself, and then it is known.
     assert_eq!(attempts, 3);
@@ -379,7 +346,7 @@ async fn a_batch_of_which_nothing_is_stored_is_no_transaction() {
     let config = options::<KafkaSink>("{ brokers: 'a:1', topic: 't{kind}', transactional_id: x }");
     let session = session(&broker, Duration::from_secs(9));
     let mut sink = super::testing::alone(&config, session.clone());
-    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    sink.open(None).await.unwrap();
     let row = |kind: &'static str, text: &'static str| batch_of(&[(kind, None, None, None, text)]);
     let (rejected, attempts) = written(&mut sink, row(" no topic", "a")).await;
     assert_eq!((rejected.len(), attempts, session.committed()), (1, 1, 0));
@@ -391,8 +358,7 @@ async fn a_batch_of_which_nothing_is_stored_is_no_transaction() {
 async fn a_record_that_a_broker_refuses_leaves_its_transaction_by_errors() {
     let kafka = Kafka::start(1).unwrap();
     let yaml = format!("{{ brokers: '{}', topic: t, transactional_id: x }}", kafka.address());
-    let mut sink = options::<KafkaSink>(&yaml).build(&testing::context()).unwrap();
-    sink.open(None).await.unwrap();
+    let mut sink = open_sink::<KafkaSink>(&yaml).await;
     let large = "x".repeat(2 << 20);
     let (rejected, attempts) = written(&mut *sink, batch(["a", large.as_str(), "b"])).await;
     let [(1, reason)] = &rejected[..] else { panic!("{rejected:?}") };

@@ -108,15 +108,6 @@ impl Consumer for Idle {
     async fn close(&self) {}
 }
 
-/// A source that runs, with the numbers of the messages that it sent.
-async fn numbers(source: &testing::RunningSource, wait: Duration) -> Option<Vec<u32>> {
-    let arrived = tokio::time::timeout(wait, source.main.take()).await.ok()??;
-    let Arrived::Messages(mut batch) = arrived.1 else { panic!() };
-    let numbers = payloads(&batch).iter().map(|text| text.parse().unwrap()).collect();
-    batch.take_ack().settle(Outcome::Delivered);
-    Some(numbers)
-}
-
 fn store(kafka: &Kafka, topic: &str, numbers: std::ops::Range<u32>, partitions: u32) {
     let record =
         |number: u32| Record::new(topic, number.to_string()).partition((number % partitions).cast_signed());
@@ -243,7 +234,7 @@ async fn members_share(protocol: &str) {
     loop {
         let mut total = 0;
         for member in &members {
-            if let Some(numbers) = numbers(member, Duration::from_millis(20)).await {
+            if let Some(numbers) = member.take_numbers(Duration::from_millis(20)).await {
                 total = note(numbers);
             }
         }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use tokio::task::block_in_place;
 
-use thalweg_engine::testing::{self, batch, messages, options};
+use thalweg_engine::testing::{self, batch, messages, open_sink, options, write_until_durable};
 use thalweg_engine::{Component, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, Outcome};
-use thalweg_testbed::{Mqtt, MqttMessage, Patience};
+use thalweg_testbed::{Mqtt, MqttMessage};
 
 use super::MqttSink;
 use crate::scripted::Scripted;
@@ -26,38 +26,9 @@ fn payloads(messages: &[MqttMessage]) -> Vec<&str> {
     messages.iter().map(|message| message.payload.as_str()).collect()
 }
 
-async fn opened(yaml: &str) -> Box<dyn Sink> {
-    let mut sink = options::<MqttSink>(yaml).build(&testing::context()).unwrap();
-    sink.open(None).await.unwrap();
-    sink
-}
-
-/// Writes a batch until the sink has written it. Calls `failed` after each error. Returns the rejected rows
-/// with their reasons.
-async fn write_some(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) -> Vec<(u32, String)> {
-    let patience = Patience::begin();
-    let mut rejects = Rejects::default();
-    loop {
-        match sink.write(&batch, &mut rejects).await {
-            Ok(outcome) => {
-                assert_eq!(outcome, WriteOutcome::Durable);
-                break;
-            }
-            Err(error) => {
-                assert!(error.kind().is_temporary(), "{}", error.full());
-                patience.check(|| error.full());
-                failed(&error);
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-    batch.settle(Outcome::Delivered);
-    rejects.take()
-}
-
-/// As [`write_some`], for messages that are all accepted.
+/// Writes a batch of which all messages are accepted. Calls `failed` after each error.
 async fn write(sink: &mut dyn Sink, batch: Batch, failed: impl FnMut(&Error)) {
-    assert!(write_some(sink, batch, failed).await.is_empty());
+    assert!(write_until_durable(sink, batch, failed).await.is_empty());
 }
 
 #[test]
@@ -101,7 +72,7 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
         // Nothing would tell that a message of QoS 0 is refused. mosquitto 2.0.11 ends the connection after
         // it has refused one.
         let rows: Vec<Row<'_>> = rows.iter().copied().filter(|row| qos > 0 || row.0 != "other").collect();
-        let mut sink = opened(&yaml).await;
+        let mut sink = open_sink::<MqttSink>(&yaml).await;
         let mut rejected = write_some(&mut *sink, batch_of(&rows), |_| {}).await;
         sink.finish().await.unwrap();
         if qos > 0 {
@@ -131,7 +102,7 @@ async fn a_batch_waits_for_a_server_that_is_away_and_no_message_is_lost() {
             "{{ servers: '{}', topic: t, protocol: {protocol}, timeout: 1s, max_pending: 100 }}",
             mqtt.relayed_address()
         );
-        let mut sink = opened(&yaml).await;
+        let mut sink = open_sink::<MqttSink>(&yaml).await;
         let mut expected = BTreeSet::new();
         for round in 0..6 {
             let lines: Vec<String> = (0..300).map(|number| format!("message {round} {number:04}")).collect();
@@ -176,7 +147,7 @@ async fn with_qos_2_connections_that_are_cut_lose_and_repeat_nothing() {
             "{{ servers: '{}', topic: t, protocol: {protocol}, qos: 2, client_id: c, max_pending: 50 }}",
             mqtt.relayed_address()
         );
-        let mut sink = opened(&yaml).await;
+        let mut sink = open_sink::<MqttSink>(&yaml).await;
         let cut = mqtt.clone();
         let cutting = tokio::spawn(async move {
             for _ in 0..100_000 {
@@ -220,7 +191,7 @@ async fn a_session_of_an_earlier_run_at_another_server_is_discarded() {
         peer.write(&[&[0x70, 2][..], number].concat()).await.unwrap();
         peer.take(0xe0).await;
     });
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<MqttSink>(&yaml).await;
     before.await.unwrap();
     write(&mut *sink, batch(["x"]), |_| {}).await;
     sink.finish().await.unwrap();
@@ -232,7 +203,7 @@ async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_se
     let mut mqtt = Mqtt::start().unwrap();
     block_in_place(|| mqtt.subscribe("s", "t").unwrap());
     let yaml = format!("{{ servers: '{}', topic: t, timeout: 1s, give_up: 2s }}", mqtt.relayed_address());
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<MqttSink>(&yaml).await;
     let mut refused = Vec::new();
     for text in ["before", "while it is down", "after"] {
         match text {
@@ -240,14 +211,7 @@ async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_se
             "after" => block_in_place(|| mqtt.restart().unwrap()),
             _ => block_in_place(|| mqtt.kill().unwrap()),
         }
-        let batch = batch([text]);
-        let mut rejects = Rejects::default();
-        while let Err(error) = sink.write(&batch, &mut rejects).await {
-            assert!(error.kind().is_temporary(), "{}", error.full());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        refused.extend(rejects.take());
-        batch.settle(Outcome::Delivered);
+        refused.extend(write_until_durable(&mut *sink, batch([text]), |_| {}).await);
     }
     let [(0, reason)] = &refused[..] else { panic!("{refused:?}") };
     assert!(reason.starts_with("could not be sent for 2 s (`give_up`): "), "{reason}");
@@ -263,7 +227,7 @@ async fn a_server_that_sends_without_end_and_confirms_nothing_is_given_no_more_t
         let answers = [0xd0_u8, 0].repeat(8192);
         while peer.write(&answers).await.is_ok() {}
     });
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<MqttSink>(&yaml).await;
     let batch = batch(["x"]);
     let mut rejects = Rejects::default();
     let written = tokio::time::timeout(Duration::from_secs(60), sink.write(&batch, &mut rejects)).await;
@@ -284,7 +248,7 @@ async fn messages_of_qos_0_are_sent_again_after_a_call_that_was_dropped() {
         second.take(0xe0).await;
         message
     });
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<MqttSink>(&yaml).await;
     let batch = batch(["x"]);
     let mut rejects = Rejects::default();
     let dropped = tokio::time::timeout(Duration::from_millis(300), sink.write(&batch, &mut rejects)).await;
@@ -330,7 +294,7 @@ async fn a_server_with_tls_is_reached_if_its_certificate_is_trusted() {
     let configuration = format!("allow_anonymous true\ncertfile {certificate}\nkeyfile {key}\n");
     let mqtt = Mqtt::start_with(&configuration, None).unwrap();
     let yaml = |tls: &str| format!("{{ servers: '{}', topic: t, tls: {tls} }}", mqtt.address());
-    let mut sink = opened(&yaml(&format!("{{ ca: '{certificate}' }}"))).await;
+    let mut sink = open_sink::<MqttSink>(&yaml(&format!("{{ ca: '{certificate}' }}"))).await;
     write(&mut *sink, batch(["over TLS"]), |error| panic!("{}", error.full())).await;
     let mut untrusting = options::<MqttSink>(&yaml("{}")).build(&testing::context()).unwrap();
     assert!(untrusting.open(None).await.is_err());

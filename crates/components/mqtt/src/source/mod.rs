@@ -12,11 +12,10 @@ mod tests;
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::options::{Protocol, QosOption, ServerOptions};
 use crate::topic::is_filter;
@@ -187,23 +186,13 @@ impl SourceConfig for MqttSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let memory = context.memory.budget().limit();
         let pending = (memory / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
-        Ok(Box::new(Mqtt(Topics {
+        Ok(Box::new(Topics {
             config: self.clone(),
             messages: Messages::new(&self.fields, self.max_message_bytes, &self.topics.join(", ")),
             read_bytes: (memory / 32).clamp(READ[0], READ[1]),
             receive_maximum: self.receive_maximum.unwrap_or(u16::try_from(pending).unwrap_or(u16::MAX)),
             kept: Acknowledgements::default(),
             is_subscribed: false,
-        })))
-    }
-}
-
-/// Reads topics.
-struct Mqtt(Topics);
-
-#[async_trait]
-impl Source for Mqtt {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        self.0.run(out).await
+        }))
     }
 }

@@ -5,8 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
-use thalweg_engine::{Error, SourceOutput};
+use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
 use super::acknowledgements::{Acknowledgements, News};
@@ -43,12 +44,9 @@ pub(super) struct Topics {
     pub(super) is_subscribed: bool,
 }
 
-impl Topics {
-    /// Reads until the source is to end, and waits until what it sent is acknowledged.
-    ///
-    /// # Errors
-    /// If there is no connection, or nothing takes the messages.
-    pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+#[async_trait]
+impl Source for Topics {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut connection = tokio::select! {
             connection = self.connect() => connection?,
             // A server that does not answer takes no acknowledgements either.
@@ -88,7 +86,9 @@ impl Topics {
         connection.close().await;
         Ok(())
     }
+}
 
+impl Topics {
     async fn connect(&self) -> Result<Connection, Error> {
         let config = &self.config;
         let random = random_client_id();

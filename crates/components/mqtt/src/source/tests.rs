@@ -1,12 +1,10 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
-use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, rows};
-use thalweg_engine::{Component, Error, Source, SourceConfig, SourceOutput};
+use thalweg_engine::Component;
+use thalweg_engine::testing::{self, RunningSource, messages, numbers, options, payloads, rows};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Mqtt, Patience};
 
@@ -14,38 +12,8 @@ use super::MqttSource;
 use crate::scripted::{Scripted, message};
 use crate::wire::Qos;
 
-/// A source that is run again after a temporary error, as the engine does.
-struct Again(Box<dyn Source>);
-
-#[async_trait]
-impl Source for Again {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        loop {
-            match self.0.run(out).await {
-                Err(error) if error.kind().is_temporary() && !out.is_stopping() => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                ended => return ended,
-            }
-        }
-    }
-}
-
 fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
-    let source = options::<MqttSource>(yaml).build(&testing::context()).unwrap();
-    testing::start_source(Box::new(Again(source)), batch_bytes, BTreeMap::new())
-}
-
-/// Waits for the next batch.
-async fn take(source: &RunningSource, wait: Duration) -> Option<Batch> {
-    match tokio::time::timeout(wait, source.main.take()).await.ok()?? {
-        (_, Arrived::Messages(batch)) => Some(batch),
-        (_, Arrived::Files(_)) => panic!(),
-    }
-}
-
-fn numbers(batch: &Batch) -> Vec<u32> {
-    payloads(batch).iter().map(|text| text.parse().unwrap()).collect()
+    testing::start_retried::<MqttSource>(yaml, batch_bytes)
 }
 
 /// A server with a session for a source of these options, and with numbered messages in it.
@@ -120,7 +88,7 @@ async fn only_what_is_settled_is_acknowledged_and_in_order() {
         let source = start(&yaml, 20);
         let mut open = Vec::new();
         while open.iter().map(Batch::rows).sum::<usize>() < 100 {
-            open.push(take(&source, Duration::from_secs(60)).await.unwrap());
+            open.push(source.take_batch(Duration::from_secs(60)).await.unwrap());
         }
         let first = open[0].rows() as u32;
         let second = open.remove(1);
@@ -141,11 +109,11 @@ async fn what_failed_is_delivered_again() {
     let (_mqtt, yaml) = numbered(2, "t/#", ", fields: [duplicate]").await;
     // Each batch has one message.
     let source = start(&yaml, 1);
-    let mut first = take(&source, Duration::from_secs(60)).await.unwrap();
-    let mut second = take(&source, Duration::from_secs(60)).await.unwrap();
+    let mut first = source.take_batch(Duration::from_secs(60)).await.unwrap();
+    let mut second = source.take_batch(Duration::from_secs(60)).await.unwrap();
     second.take_ack().settle(Outcome::Delivered);
     first.take_ack().fail("a test");
-    let mut again = take(&source, Duration::from_secs(60)).await.unwrap();
+    let mut again = source.take_batch(Duration::from_secs(60)).await.unwrap();
     assert_eq!(
         (payloads(&again), &rows(again.fields())[0]["duplicate"]),
         (vec!["0".to_owned()], &true.into())
@@ -170,7 +138,7 @@ async fn with_qos_2_connections_that_are_cut_repeat_nothing() {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     while found.len() < count as usize {
         patience.check(|| format!("{} of {count} messages", found.len()));
-        let batch = take(&source, Duration::from_millis(20)).await;
+        let batch = source.take_batch(Duration::from_millis(20)).await;
         let is_waiting = batch.is_none();
         found.extend(batch.iter().flat_map(numbers));
         open.extend(batch);
@@ -210,7 +178,7 @@ async fn members_of_a_shared_subscription_share_messages() {
     while found.iter().map(Vec::len).sum::<usize>() < 200 {
         patience.check(|| format!("{found:?}"));
         for (member, found) in members.iter().zip(&mut found) {
-            if let Some(batch) = take(member, Duration::from_millis(50)).await {
+            if let Some(batch) = member.take_batch(Duration::from_millis(50)).await {
                 found.extend(numbers(&batch));
                 batch.settle(Outcome::Delivered);
             }
@@ -233,7 +201,7 @@ async fn messages_of_qos_0_are_read_while_the_source_runs() {
         let batch = loop {
             patience.check(|| format!("round {round}: no message"));
             block_in_place(|| mqtt.publish("t", [round.to_string()]).unwrap());
-            match take(&source, Duration::from_millis(50)).await {
+            match source.take_batch(Duration::from_millis(50)).await {
                 Some(batch) if numbers(&batch).contains(&round) => break batch,
                 Some(batch) => batch.settle(Outcome::Delivered),
                 None => {}
@@ -278,7 +246,7 @@ async fn what_was_sent_on_as_a_connection_ended_is_acknowledged_over_the_next_on
     let source = start(&yaml, 1 << 16);
     let (mut found, mut open) = (Vec::new(), Vec::new());
     while found.len() < usize::from(COUNT) {
-        let batch = take(&source, Duration::from_secs(60)).await.unwrap();
+        let batch = source.take_batch(Duration::from_secs(60)).await.unwrap();
         found.extend(numbers(&batch));
         open.push(batch);
     }
@@ -304,7 +272,7 @@ async fn messages_of_qos_0_that_came_before_the_end_of_a_connection_are_sent_on(
     let source = start(&yaml, 1 << 16);
     let mut found = Vec::new();
     while found.len() < usize::from(COUNT) {
-        let batch = take(&source, Duration::from_secs(60)).await.unwrap();
+        let batch = source.take_batch(Duration::from_secs(60)).await.unwrap();
         found.extend(numbers(&batch));
         batch.settle(Outcome::Delivered);
     }
@@ -329,7 +297,7 @@ async fn a_source_that_may_end_waits_for_a_server_that_waits_for_acknowledgement
     });
     let source = start(&yaml, 1 << 16);
     for id in [1, 2] {
-        let batch = take(&source, Duration::from_secs(60)).await.unwrap();
+        let batch = source.take_batch(Duration::from_secs(60)).await.unwrap();
         assert_eq!(numbers(&batch), [id]);
         // Long enough for a source that does not wait.
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -357,7 +325,7 @@ async fn a_source_that_may_end_does_so_if_messages_are_settled_only_at_the_end()
     let ending = yaml.replace(" }", ", end_after_idle: 100ms }");
     let source = start(&ending, 1 << 16);
     let mut open = Vec::new();
-    while let Some(batch) = take(&source, Duration::from_secs(60)).await {
+    while let Some(batch) = source.take_batch(Duration::from_secs(60)).await {
         open.push(batch);
     }
     let first = open.iter().map(Batch::rows).sum::<usize>() as u32;

@@ -4,10 +4,10 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use tokio::task::block_in_place;
 
-use thalweg_engine::testing::{self, batch, messages, options};
-use thalweg_engine::{Component, Error, ErrorKind, Rejects, Sink, SinkConfig, WriteOutcome};
-use thalweg_record::{Batch, Outcome};
-use thalweg_testbed::{Nats, NatsMessage, Patience, StreamConfig};
+use thalweg_engine::testing::{self, batch, messages, open_sink, options, reasons, write_until_durable};
+use thalweg_engine::{Component, Error, ErrorKind, Sink};
+use thalweg_record::Batch;
+use thalweg_testbed::{Nats, NatsMessage, StreamConfig};
 
 use super::NatsSink;
 
@@ -24,17 +24,6 @@ fn batch_of(rows: &[Row<'_>]) -> Batch {
 
 fn payloads(messages: &[NatsMessage]) -> Vec<String> {
     messages.iter().map(NatsMessage::text).collect()
-}
-
-/// Returns the reasons of the rejected rows, with their numbers.
-fn reasons(rejected: &[(usize, u32, String)]) -> Vec<(u32, &str)> {
-    rejected.iter().map(|(_, row, reason)| (*row, reason.as_str())).collect()
-}
-
-async fn opened(yaml: &str) -> Box<dyn Sink> {
-    let mut sink = options::<NatsSink>(yaml).build(&testing::context()).unwrap();
-    sink.open(None).await.unwrap();
-    sink
 }
 
 #[test]
@@ -113,26 +102,9 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
     assert_eq!(block_in_place(|| nats.messages("S").unwrap()).len(), 3);
 }
 
-/// Writes a batch until the sink has written it. Calls `failed` after each error.
-async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) {
-    let patience = Patience::begin();
-    let mut rejects = Rejects::default();
-    loop {
-        match sink.write(&batch, &mut rejects).await {
-            Ok(outcome) => {
-                assert_eq!(outcome, WriteOutcome::Durable);
-                break;
-            }
-            Err(error) => {
-                assert!(error.kind().is_temporary(), "{}", error.full());
-                patience.check(|| error.full());
-                failed(&error);
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-    assert!(rejects.take().is_empty());
-    batch.settle(Outcome::Delivered);
+/// Writes a batch of which all messages are accepted. Calls `failed` after each error.
+async fn write(sink: &mut dyn Sink, batch: Batch, failed: impl FnMut(&Error)) {
+    assert!(write_until_durable(sink, batch, failed).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,7 +113,7 @@ async fn a_batch_waits_for_a_server_that_is_away_and_is_stored_once_and_in_order
     block_in_place(|| nats.create_stream("S", &["s"]).unwrap());
     let yaml =
         format!("{{ servers: '{}', subject: s, timeout: 1s, max_pending: 100 }}", nats.relayed_address());
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<NatsSink>(&yaml).await;
     let mut expected = Vec::new();
     for round in 0..12 {
         let lines: Vec<String> = (0..500).map(|number| format!("message {round} {number:04}")).collect();
@@ -184,7 +156,7 @@ async fn connections_that_are_cut_at_any_moment_lose_and_repeat_nothing() {
     let nats = Arc::new(Nats::start().unwrap());
     block_in_place(|| nats.create_stream("S", &["s"]).unwrap());
     let yaml = format!("{{ servers: '{}', subject: s, max_pending: 50 }}", nats.relayed_address());
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<NatsSink>(&yaml).await;
     let cut = nats.clone();
     let cutting = tokio::spawn(async move {
         for _ in 0..100_000 {
@@ -209,7 +181,8 @@ async fn a_subject_that_no_stream_has_waits_if_it_is_the_only_one_and_is_refused
     let nats = Nats::start().unwrap();
     block_in_place(|| nats.create_stream("S", &["s.a"]).unwrap());
     let address = nats.address();
-    let mut sink = opened(&format!("{{ servers: '{address}', subject: t, timeout: 300ms }}")).await;
+    let mut sink =
+        open_sink::<NatsSink>(&format!("{{ servers: '{address}', subject: t, timeout: 300ms }}")).await;
     let mut is_created = false;
     write(&mut *sink, batch(["waits"]), |error| {
         if !std::mem::replace(&mut is_created, true) {
@@ -238,7 +211,9 @@ async fn a_stream_that_is_full_gets_messages_when_there_is_room() {
         ..StreamConfig::default()
     };
     block_in_place(|| nats.create(config).unwrap());
-    let mut sink = opened(&format!("{{ servers: '{}', subject: s, timeout: 300ms }}", nats.address())).await;
+    let mut sink =
+        open_sink::<NatsSink>(&format!("{{ servers: '{}', subject: s, timeout: 300ms }}", nats.address()))
+            .await;
     let mut is_emptied = false;
     write(&mut *sink, batch(["1", "2", "3", "4"]), |error| {
         assert_eq!(error.kind(), ErrorKind::Overloaded);
@@ -290,7 +265,7 @@ async fn a_batch_for_subscribers_waits_for_a_server_that_is_away() {
     let mut nats = Nats::start().unwrap();
     let yaml =
         format!("{{ servers: '{}', subject: s, jetstream: false, timeout: 500ms }}", nats.relayed_address());
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<NatsSink>(&yaml).await;
     nats.hang().unwrap();
     let mut is_hanging = true;
     write(&mut *sink, batch(["one"]), |_| {
@@ -319,17 +294,11 @@ async fn messages_that_may_not_wait_longer_leave_by_errors_and_later_ones_are_st
             "{{ servers: '{}', subject: s, jetstream: {jetstream}, timeout: 500ms, give_up: 1s }}",
             nats.relayed_address()
         );
-        let mut sink = opened(&yaml).await;
+        let mut sink = open_sink::<NatsSink>(&yaml).await;
         let mut refused = Vec::new();
         for text in ["before", "while it is down", "after"] {
-            let batch = batch([text]);
-            let mut rejects = Rejects::default();
-            while let Err(error) = sink.write(&batch, &mut rejects).await {
-                assert!(error.kind().is_temporary(), "{}", error.full());
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            refused.extend(rejects.take().into_iter().map(|(_, reason)| (text, reason)));
-            batch.settle(Outcome::Delivered);
+            let rejected = write_until_durable(&mut *sink, batch([text]), |_| {}).await;
+            refused.extend(rejected.into_iter().map(|(_, reason)| (text, reason)));
             match text {
                 "before" => nats.kill().unwrap(),
                 "while it is down" => block_in_place(|| nats.restart().unwrap()),

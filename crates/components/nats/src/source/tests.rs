@@ -6,29 +6,13 @@ use serde_json::json;
 use tokio::task::block_in_place;
 
 use thalweg_engine::Component;
-use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, refused, rows};
+use thalweg_engine::testing::{self, RunningSource, messages, options, payloads, refused, rows};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{ConsumerState, Nats, NatsMessage, Patience};
 
 use super::NatsSource;
 
 const DONE: (u64, u64) = (0, 0);
-
-/// Waits for the next batch.
-async fn take(source: &RunningSource, wait: Duration) -> Option<Batch> {
-    match tokio::time::timeout(wait, source.main.take()).await.ok()?? {
-        (_, Arrived::Messages(batch)) => Some(batch),
-        (_, Arrived::Files(_)) => panic!(),
-    }
-}
-
-/// Waits for the next batch, and settles it. Returns the numbers of its messages.
-async fn numbers(source: &RunningSource, wait: Duration) -> Option<Vec<u32>> {
-    let mut batch = take(source, wait).await?;
-    let numbers = payloads(&batch).iter().map(|text| text.parse().unwrap()).collect();
-    batch.take_ack().settle(Outcome::Delivered);
-    Some(numbers)
-}
 
 /// A server with the stream `S`, which has messages with these numbers.
 fn numbered(count: u32) -> Nats {
@@ -142,14 +126,14 @@ async fn only_what_is_settled_is_acknowledged_however_long_that_takes() {
     let source = testing::start::<NatsSource>(&yaml, 20, BTreeMap::new());
     let mut open = Vec::new();
     while open.iter().map(Batch::rows).sum::<usize>() < 100 {
-        open.push(take(&source, Duration::from_secs(30)).await.unwrap());
+        open.push(source.take_batch(Duration::from_secs(30)).await.unwrap());
     }
     let second = open.remove(1);
     let left = second.rows() as u64;
     open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
     until(&nats, (0, left)).await;
     // The server would have delivered it again several times.
-    assert!(take(&source, Duration::from_secs(3)).await.is_none());
+    assert!(source.take_batch(Duration::from_secs(3)).await.is_none());
     until(&nats, (0, left)).await;
     second.settle(Outcome::Delivered);
     let sent = source.finish().await;
@@ -165,7 +149,7 @@ async fn what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again() {
         nats.address()
     );
     let source = testing::start::<NatsSource>(&yaml, 20, BTreeMap::new());
-    let first = take(&source, Duration::from_secs(30)).await.unwrap();
+    let first = source.take_batch(Duration::from_secs(30)).await.unwrap();
     first.settle(Outcome::Delivered);
     let mut saved = source.positions.saved("S/c").unwrap();
     until(&nats, (0, 100 - saved["known"][0][1].as_u64().unwrap())).await;
@@ -196,11 +180,11 @@ async fn what_failed_is_delivered_again_and_dead_letters_are_not() {
     block_in_place(|| ready.recv().unwrap());
     // Each batch has one message.
     let source = testing::start::<NatsSource>(&yaml, 1, BTreeMap::new());
-    let mut first = take(&source, Duration::from_secs(30)).await.unwrap();
-    let mut second = take(&source, Duration::from_secs(30)).await.unwrap();
+    let mut first = source.take_batch(Duration::from_secs(30)).await.unwrap();
+    let mut second = source.take_batch(Duration::from_secs(30)).await.unwrap();
     first.take_ack().fail("a test");
     second.take_ack().reject(1);
-    let mut again = take(&source, Duration::from_secs(30)).await.unwrap();
+    let mut again = source.take_batch(Duration::from_secs(30)).await.unwrap();
     assert_eq!(rows(again.fields())[0], json!({ "sequence": 1, "deliveries": 2 }));
     again.take_ack().settle(Outcome::Delivered);
     until(&nats, DONE).await;
@@ -238,7 +222,7 @@ async fn processes_that_share_a_consumer_lose_no_message() {
     let patience = Patience::begin();
     while seen.len() < count as usize {
         for member in &members {
-            for number in numbers(member, Duration::from_millis(20)).await.into_iter().flatten() {
+            for number in member.take_numbers(Duration::from_millis(20)).await.into_iter().flatten() {
                 repeated += u32::from(!seen.insert(number));
             }
         }
@@ -286,7 +270,7 @@ async fn until_subscribed(nats: &Nats, sources: &[&RunningSource]) {
         block_in_place(|| nats.send([NatsMessage::new("a.probe", "0")]).unwrap());
         let mut silent = Vec::new();
         for source in waiting {
-            if numbers(source, Duration::from_millis(200)).await.is_none() {
+            if source.take_numbers(Duration::from_millis(200)).await.is_none() {
                 silent.push(source);
             }
         }
@@ -311,7 +295,7 @@ async fn a_subscription_gets_what_is_sent_while_it_runs_also_after_the_server_wa
         block_in_place(|| nats.send(sent.chain(others)).unwrap());
         let mut found = Vec::new();
         while found.len() < 100 {
-            let arrived = numbers(&source, Duration::from_secs(30)).await.unwrap();
+            let arrived = source.take_numbers(Duration::from_secs(30)).await.unwrap();
             found.extend(arrived.into_iter().filter(|number| *number > 0));
         }
         found.sort_unstable();
@@ -340,7 +324,7 @@ async fn members_of_a_queue_group_share_messages() {
     let mut found = [Vec::new(), Vec::new()];
     while found.iter().map(Vec::len).sum::<usize>() < 200 {
         for (member, found) in members.iter().zip(&mut found) {
-            let arrived = numbers(member, Duration::from_millis(100)).await.into_iter().flatten();
+            let arrived = member.take_numbers(Duration::from_millis(100)).await.into_iter().flatten();
             found.extend(arrived.filter(|number| *number > 0));
         }
     }

@@ -58,6 +58,17 @@ impl Address {
         }
     }
 
+    /// Splits `HOST` or `HOST:PORT`, as clients of databases and brokers take it. Returns None if the text is
+    /// neither. An IPv6 address has brackets.
+    pub fn split(text: &str, default_port: u16) -> Option<(&str, u16)> {
+        let (host, port) = match text.rsplit_once(':') {
+            // The colons of an IPv6 address are between brackets.
+            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+            _ => (text, default_port),
+        };
+        (!host.is_empty() && !host.contains(['/', '@', '?', '#', ' '])).then_some((host, port))
+    }
+
     /// Checks that `text` is `HOST:PORT`.
     ///
     /// # Errors

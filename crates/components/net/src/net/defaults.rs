@@ -1,4 +1,4 @@
-//! Defaults of options, shared by all listening sources.
+//! Defaults of options that several components share.
 
 use thalweg_config::{ByteSize, TimeSpan};
 
@@ -27,4 +27,14 @@ pub fn ten_seconds() -> TimeSpan {
 /// Default of `read_timeout` and similar options.
 pub fn half_a_minute() -> TimeSpan {
     TimeSpan::seconds(30)
+}
+
+/// Default of `keep_alive_interval` and `consumer_timeout`.
+pub fn one_minute() -> TimeSpan {
+    TimeSpan::seconds(60)
+}
+
+/// Default of `client_id` of clients that do not need another one for each run.
+pub fn client_id() -> String {
+    "thalweg".to_owned()
 }

@@ -197,10 +197,7 @@ impl SinkConfig for PostgresSink {
     }
 
     fn in_flight(&self) -> InFlight {
-        match self.concurrency {
-            1 => InFlight::One,
-            more => InFlight::Fixed(more),
-        }
+        InFlight::chosen(self.concurrency)
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -6,7 +6,7 @@ use arrow_array::{
 use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, batch, messages, options};
-use thalweg_engine::{Component, ErrorKind, Journal, Rejects, Sink, SinkConfig, Store};
+use thalweg_engine::{Component, ErrorKind, Journal, Sink, SinkConfig, Store};
 use thalweg_record::{Ack, Batch, Meta};
 use thalweg_testbed::Postgres;
 
@@ -234,16 +234,9 @@ fn at(positions: std::ops::Range<u64>) -> Batch {
 }
 
 /// Writes a batch as the engine does: again after each temporary error. Returns the refused rows.
-async fn write_until_stored(sink: &mut dyn Sink, batch: &Batch) -> Vec<u32> {
-    let mut rejects = Rejects::default();
-    for _ in 0..200 {
-        match sink.write(batch, &mut rejects).await {
-            Ok(_) => return rejects.take().into_iter().map(|(row, _)| row).collect(),
-            Err(error) => assert!(error.kind().is_temporary(), "{}", error.full()),
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the batch was not stored");
+async fn write_until_stored(sink: &mut dyn Sink, batch: Batch) -> Vec<u32> {
+    let rejected = testing::write_until_durable(sink, batch, |_| {}).await;
+    rejected.into_iter().map(|(row, _)| row).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -252,21 +245,21 @@ async fn messages_that_come_again_are_stored_once_and_refused_ones_are_tried_aga
     run(&server, "CREATE TABLE t (id bigint CHECK (id <> 5))");
     let folder = tempfile::tempdir().unwrap();
     let mut first = resumed(&server, folder.path()).await;
-    assert_eq!(write_until_stored(&mut *first, &at(0..10)).await, [5]);
+    assert_eq!(write_until_stored(&mut *first, at(0..10)).await, [5]);
     assert_eq!(first.uncommitted(), 1);
     server.cut();
-    assert_eq!(write_until_stored(&mut *first, &at(10..20)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *first, at(10..20)).await, [0; 0]);
     block_in_place(|| {
         server.kill().unwrap();
         server.restart().unwrap();
     });
-    assert_eq!(write_until_stored(&mut *first, &at(20..30)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *first, at(20..30)).await, [0; 0]);
     drop(first);
     // A later run begins at an earlier checkpoint, and divides messages into other batches.
     run(&server, "ALTER TABLE t DROP CONSTRAINT t_id_check");
     let mut second = resumed(&server, folder.path()).await;
-    assert_eq!(write_until_stored(&mut *second, &at(3..17)).await, [0; 0]);
-    assert_eq!(write_until_stored(&mut *second, &at(17..35)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *second, at(3..17)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *second, at(17..35)).await, [0; 0]);
     assert_eq!(
         stored(&server, "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM t"),
         ["35 35 0 34"]
@@ -274,7 +267,7 @@ async fn messages_that_come_again_are_stored_once_and_refused_ones_are_tried_aga
     // The state of another run has another name.
     let other = tempfile::tempdir().unwrap();
     let mut third = resumed(&server, other.path()).await;
-    assert_eq!(write_until_stored(&mut *third, &at(0..1)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *third, at(0..1)).await, [0; 0]);
     assert_eq!(stored(&server, "SELECT count(*) FROM t"), ["36"]);
     assert_eq!(stored(&server, "SELECT count(*) FROM thalweg_positions"), ["2"]);
 }
@@ -288,7 +281,7 @@ async fn places_are_read_behind_a_commit_of_a_former_run_whatever_the_default_is
     );
     let folder = tempfile::tempdir().unwrap();
     let mut first = resumed(&server, folder.path()).await;
-    assert_eq!(write_until_stored(&mut *first, &at(0..10)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *first, at(0..10)).await, [0; 0]);
     drop(first);
     // The former run had sent its commit, which the server executes once the next run waits.
     let lock = "SELECT ('x' || left(sink, 16))::bit(64)::bigint FROM thalweg_positions";
@@ -309,7 +302,7 @@ async fn places_are_read_behind_a_commit_of_a_former_run_whatever_the_default_is
             tokio::runtime::Handle::current().block_on(resumed(&server, folder.path()))
         })
     });
-    assert_eq!(write_until_stored(&mut *second, &at(5..25)).await, [0; 0]);
+    assert_eq!(write_until_stored(&mut *second, at(5..25)).await, [0; 0]);
     assert_eq!(stored(&server, "SELECT count(*), count(DISTINCT id) FROM t"), ["25 25"]);
 }
 

@@ -1,12 +1,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, rows};
-use thalweg_engine::{Component, Error, ErrorKind, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, ErrorKind};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::Postgres;
 
@@ -129,10 +128,9 @@ async fn a_query_is_read_as_a_whole_and_what_the_server_lacks_is_named() {
 
 /// Waits for the next batch, settles it, and returns the numbers of its rows.
 async fn numbers(source: &RunningSource) -> Option<Vec<i64>> {
-    let (_, arrived) = tokio::time::timeout(Duration::from_secs(60), source.main.take()).await.unwrap()?;
-    let Arrived::Messages(mut batch) = arrived else { panic!() };
+    let batch = source.take_batch(Duration::from_secs(60)).await?;
     let numbers = ids(&batch);
-    batch.take_ack().settle(Outcome::Delivered);
+    batch.settle(Outcome::Delivered);
     Some(numbers)
 }
 
@@ -202,21 +200,6 @@ async fn one_range_is_continued_as_one_and_another_order_begins_at_its_beginning
     assert_eq!(read("cursor: at", saved).await.0, [11]);
 }
 
-/// Runs a source again after temporary errors, as the engine does.
-struct Retried(Box<dyn Source>);
-
-#[async_trait]
-impl Source for Retried {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        loop {
-            match self.0.run(out).await {
-                Err(error) if error.kind().is_temporary() => _ = out.sleep(Duration::from_millis(50)).await,
-                ended => return ended,
-            }
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_growing_column_is_followed_over_broken_connections_and_equal_values() {
     let mut server = block_in_place(|| Postgres::start().unwrap());
@@ -228,9 +211,8 @@ async fn a_growing_column_is_followed_over_broken_connections_and_equal_values()
     };
     block_in_place(|| server.run("CREATE TABLE t (id int PRIMARY KEY, at timestamptz)").unwrap());
     insert(&server, 1);
-    let config: PostgresSource = options(&yaml(&server, "table: t, cursor: at, every: 20ms"));
-    let built = config.build(&testing::context()).unwrap();
-    let source = testing::start_source(Box::new(Retried(built)), 1 << 12, BTreeMap::new());
+    let yaml = yaml(&server, "table: t, cursor: at, every: 20ms");
+    let source = testing::start_retried::<PostgresSource>(&yaml, 1 << 12);
     let mut seen = Vec::new();
     for round in 1..=3 {
         while seen.len() < 300 * round {

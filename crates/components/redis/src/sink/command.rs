@@ -18,7 +18,7 @@ use crate::resp::Commands;
 pub(super) enum Command {
     /// Sets the key to the value, for a time if `max_age` is given.
     Set,
-    /// Sets fields of the hash: `field` to the value, or `fields`.
+    /// Sets fields of the hash: `field` to the value, or `field_values`.
     Hset,
     /// Adds the value to the beginning of the list.
     Lpush,
@@ -28,7 +28,7 @@ pub(super) enum Command {
     Sadd,
     /// Adds the value to the sorted set, with `score`.
     Zadd,
-    /// Adds an entry with `fields` to the stream. By default the value is its field `payload`.
+    /// Adds an entry with `field_values` to the stream. By default the value is its field `payload`.
     Xadd,
     /// Sends the value to the present subscribers of the channel, which is the key.
     Publish,
@@ -70,7 +70,7 @@ impl Rows {
             key: config.key.clone(),
             value: config.value.clone(),
             field: config.field.clone(),
-            fields: config.fields.clone(),
+            fields: config.field_values.clone(),
             score: config.score.clone(),
             id: config.id.clone(),
             max_age: config.max_age.map(|max_age| max_age.duration().as_millis().to_string()),
@@ -239,7 +239,7 @@ mod tests {
             ("command: set, key: 'x:{k}'", ["SET|x:a|p q", "SET|x:b|"]),
             ("command: set, key: '{k}', value: '{n}', max_age: 2s", ["SET|a|1|PX|2000", "SET|b|x|PX|2000"]),
             ("command: hset, key: h, field: '{k}'", ["HSET|h|a|p q", "HSET|h|b|"]),
-            ("command: hset, key: '{k}', fields: { f: '{n}', g: c }", ["HSET|a|f|1|g|c", "HSET|b|f|x|g|c"]),
+            ("command: hset, key: '{k}', field_values: { f: '{n}', g: c }", ["HSET|a|f|1|g|c", "HSET|b|f|x|g|c"]),
             ("command: lpush, key: l", ["LPUSH|l|p q", "LPUSH|l|"]),
             ("command: rpush, key: l", ["RPUSH|l|p q", "RPUSH|l|"]),
             ("command: sadd, key: s", ["SADD|s|p q", "SADD|s|"]),
@@ -249,7 +249,7 @@ mod tests {
             ),
             ("command: xadd, key: s", ["XADD|s|*|payload|p q", "XADD|s|*|payload|"]),
             (
-                "command: xadd, key: s, id: '{n}-1', max_length: 10, fields: { f: '{k}' }",
+                "command: xadd, key: s, id: '{n}-1', max_length: 10, field_values: { f: '{k}' }",
                 ["XADD|s|MAXLEN|~|10|1-1|f|a", "XADD|s|MAXLEN|~|10|x-1|f|b"],
             ),
             ("command: publish, key: c", ["PUBLISH|c|p q", "PUBLISH|c|"]),

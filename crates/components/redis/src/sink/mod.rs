@@ -72,7 +72,7 @@ pub struct RedisSink {
     /// With `hset` and `xadd`: the fields with their values, for example `{name: '{name}', host:
     /// '{meta.hostname}'}`. By default an entry of a stream has the value as its field `payload`.
     #[serde(default)]
-    fields: BTreeMap<String, Template>,
+    field_values: BTreeMap<String, Template>,
     /// With `zadd`: the score, for example `{time}`. A message whose score is no number leaves by `errors`.
     #[serde(default)]
     score: Option<Template>,
@@ -119,7 +119,7 @@ impl RedisSink {
         use Command::{Hset, Set, Xadd, Zadd};
         let given = [
             ("field", self.field.is_some(), &[Hset][..]),
-            ("fields", !self.fields.is_empty(), &[Hset, Xadd][..]),
+            ("field_values", !self.field_values.is_empty(), &[Hset, Xadd][..]),
             ("score", self.score.is_some(), &[Zadd][..]),
             ("id", self.id.is_some(), &[Xadd][..]),
             ("max_length", self.max_length.is_some(), &[Xadd][..]),
@@ -136,17 +136,17 @@ impl RedisSink {
             let mistake = Mistake::new(option, format!("The command has no `{option}`."));
             mistakes.push(mistake.help("Leave it out, or choose another `command`."));
         }
-        let has_fields = !self.fields.is_empty();
+        let has_fields = !self.field_values.is_empty();
         if self.command == Command::Hset && self.field.is_some() == has_fields {
             let mistake = Mistake::new("field", "A hash needs the fields to set.");
-            mistakes.push(mistake.help("Give `field`, for example `{id}`, or `fields`."));
+            mistakes.push(mistake.help("Give `field`, for example `{id}`, or `field_values`."));
         }
         if self.command == Command::Zadd && self.score.is_none() {
             let mistake = Mistake::new("score", "A member of a sorted set has a score.");
             mistakes.push(mistake.help("For example `score: '{time}'`."));
         }
         if has_fields && self.value.is_some() {
-            let mistake = Mistake::new("value", "`fields` have the values.");
+            let mistake = Mistake::new("value", "`field_values` have the values.");
             mistakes.push(mistake.help("Give one of the two."));
         }
         if self.id.as_ref().is_some_and(Template::is_constant) {
@@ -170,7 +170,7 @@ pipelines:
   main: { from: messages, transforms: [parse_json: {}], to: stream }
 sinks:
   stream:
-    redis: { servers: "127.0.0.1:6379", command: xadd, key: "events:{service}", fields: { order: "{id}" } }
+    redis: { servers: "127.0.0.1:6379", command: xadd, key: "events:{service}", field_values: { order: "{id}" } }
 "#;
 
     fn check(&self) -> Vec<Mistake> {
@@ -188,15 +188,12 @@ impl SinkConfig for RedisSink {
 
     fn fields(&self) -> Vec<String> {
         let single = [&self.value, &self.field, &self.score, &self.id].into_iter().flatten();
-        let templates = std::iter::once(&self.key).chain(single).chain(self.fields.values());
+        let templates = std::iter::once(&self.key).chain(single).chain(self.field_values.values());
         templates.flat_map(Template::fields).collect()
     }
 
     fn in_flight(&self) -> InFlight {
-        match self.concurrency {
-            1 => InFlight::One,
-            more => InFlight::Fixed(more),
-        }
+        InFlight::chosen(self.concurrency)
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use tokio::task::block_in_place;
 
-use thalweg_engine::testing::{self, batch, messages, options};
-use thalweg_engine::{Component, Error, ErrorKind, Rejects, Sink, SinkConfig, WriteOutcome};
-use thalweg_record::{Batch, Outcome};
+use thalweg_engine::testing::{self, batch, messages, open_sink, options, reasons, write_until_durable};
+use thalweg_engine::{Component, ErrorKind};
+use thalweg_record::Batch;
 use thalweg_testbed::{Patience, Redis, RedisValue};
 
 use super::RedisSink;
@@ -19,11 +19,6 @@ fn batch_of(rows: &[(&str, &str)]) -> Batch {
     let column = Arc::new(rows.iter().map(|row| Some(row.0)).collect::<StringViewArray>()) as ArrayRef;
     let fields = RecordBatch::try_from_iter([("k", column)]).unwrap();
     batch(rows.iter().map(|row| row.1)).with_fields(fields).unwrap()
-}
-
-/// Returns the reasons of the rejected rows, with their numbers.
-fn reasons(rejected: &[(usize, u32, String)]) -> Vec<(u32, &str)> {
-    rejected.iter().map(|(_, row, reason)| (*row, reason.as_str())).collect()
 }
 
 fn call(redis: &Redis, words: &[&str]) -> RedisValue {
@@ -74,44 +69,16 @@ fn command(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     Ok(words.remove(0))
 }
 
-async fn opened(yaml: &str) -> Box<dyn Sink> {
-    let mut sink = options::<RedisSink>(yaml).build(&testing::context()).unwrap();
-    sink.open(None).await.unwrap();
-    sink
-}
-
-/// Writes a batch until the sink has written it. Calls `failed` after each error.
-async fn write(sink: &mut dyn Sink, batch: Batch, mut failed: impl FnMut(&Error)) -> Vec<(u32, String)> {
-    let patience = Patience::begin();
-    let mut rejects = Rejects::default();
-    loop {
-        match sink.write(&batch, &mut rejects).await {
-            Ok(outcome) => {
-                assert_eq!(outcome, WriteOutcome::Durable);
-                break;
-            }
-            Err(error) => {
-                assert!(error.kind().is_temporary(), "{}", error.full());
-                patience.check(|| error.full());
-                failed(&error);
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-    batch.settle(Outcome::Delivered);
-    rejects.take()
-}
-
 #[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("command: set, key: k, field: f", "The command has no `field`."),
         ("command: rpush, key: k, max_age: 1s", "The command has no `max_age`."),
-        ("command: sadd, key: k, fields: { a: b }", "The command has no `fields`."),
+        ("command: sadd, key: k, field_values: { a: b }", "The command has no `field_values`."),
         ("command: hset, key: k", "A hash needs the fields to set."),
-        ("command: hset, key: k, field: f, fields: { a: b }", "A hash needs the fields to set."),
+        ("command: hset, key: k, field: f, field_values: { a: b }", "A hash needs the fields to set."),
         ("command: zadd, key: k", "A member of a sorted set has a score."),
-        ("command: xadd, key: k, value: v, fields: { a: b }", "`fields` have the values."),
+        ("command: xadd, key: k, value: v, field_values: { a: b }", "`field_values` have the values."),
         ("command: xadd, key: k, id: 1-1", "Each entry of a stream has its own id."),
         ("command: set, key: k, max_age: 0s", "The server would not keep the key."),
     ] {
@@ -139,7 +106,7 @@ async fn each_command_writes_its_kind_of_value_and_what_is_refused_has_the_reaso
             &["ZRANGE", "z", "0", "-1"],
             &["text", "a"],
         ),
-        ("command: xadd, key: x, fields: { n: '{k}' }, max_length: 100", None, &["XLEN", "x"], &[]),
+        ("command: xadd, key: x, field_values: { n: '{k}' }, max_length: 100", None, &["XLEN", "x"], &[]),
     ] {
         let yaml = format!("{{ servers: '{}', {options} }}", redis.address());
         let rejected = testing::write_all::<RedisSink>(&yaml, [batch_of(&rows)]).await.unwrap();
@@ -193,9 +160,11 @@ async fn an_entry_that_cannot_be_looked_up_now_is_not_refused() {
         NOT_LAST,
         "*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$7\r\npayload\r\n$5\r\nfirst\r\n",
     ]);
-    let mut sink = opened(&format!("{{ servers: '{address}', command: xadd, key: s, id: '{{k}}-1' }}")).await;
+    let mut sink =
+        open_sink::<RedisSink>(&format!("{{ servers: '{address}', command: xadd, key: s, id: '{{k}}-1' }}"))
+            .await;
     let mut failures = 0;
-    let rejected = write(&mut *sink, batch_of(&[("5", "first")]), |error| {
+    let rejected = write_until_durable(&mut *sink, batch_of(&[("5", "first")]), |error| {
         assert!(error.full().contains("LOADING"), "{}", error.full());
         failures += 1;
     })
@@ -210,9 +179,9 @@ async fn a_sink_whose_server_is_a_replica_goes_to_the_next_one() {
     call(&replica, &["REPLICAOF", "127.0.0.1", "1"]);
     let yaml =
         format!("{{ servers: ['{}', '{}'], command: rpush, key: l }}", replica.address(), primary.address());
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<RedisSink>(&yaml).await;
     let mut failures = 0;
-    let rejected = write(&mut *sink, batch(["1"]), |error| {
+    let rejected = write_until_durable(&mut *sink, batch(["1"]), |error| {
         assert!(error.full().contains("READONLY"), "{}", error.full());
         failures += 1;
     })
@@ -228,7 +197,7 @@ async fn a_batch_waits_for_a_server_that_is_away_and_is_stored_in_order() {
         "{{ servers: '{}', command: xadd, key: s, timeout: 1s, max_pending: 100 }}",
         redis.relayed_address()
     );
-    let mut sink = opened(&yaml).await;
+    let mut sink = open_sink::<RedisSink>(&yaml).await;
     let mut expected = Vec::new();
     for round in 0..6 {
         let lines: Vec<String> = (0..300).map(|number| format!("message {round} {number:04}")).collect();
@@ -246,7 +215,7 @@ async fn a_batch_waits_for_a_server_that_is_away_and_is_stored_in_order() {
             }
             _ => redis.cut(),
         }
-        let rejected = write(&mut *sink, batch, |_| {
+        let rejected = write_until_durable(&mut *sink, batch, |_| {
             if std::mem::take(&mut is_down) {
                 block_in_place(|| redis.restart().unwrap());
             }
@@ -287,14 +256,14 @@ async fn messages_leave_by_errors_when_the_sink_gives_up() {
     let yaml = |more: &str| {
         format!("{{ servers: '{}', command: set, key: '{{k}}', timeout: 1s{more} }}", redis.address())
     };
-    let mut sink = opened(&yaml(", give_up: 200ms")).await;
-    let rejected = write(&mut *sink, batch_of(&[("a", "1")]), |_| {}).await;
+    let mut sink = open_sink::<RedisSink>(&yaml(", give_up: 200ms")).await;
+    let rejected = write_until_durable(&mut *sink, batch_of(&[("a", "1")]), |_| {}).await;
     let [(0, reason)] = &rejected[..] else { panic!("{rejected:?}") };
     assert!(reason.starts_with("could not be sent for 0.2 s (`give_up`): "), "{reason}");
     assert!(reason.contains("READONLY"), "{reason}");
-    let mut sink = opened(&yaml("")).await;
+    let mut sink = open_sink::<RedisSink>(&yaml("")).await;
     let mut is_replica = true;
-    let rejected = write(&mut *sink, batch_of(&[("a", "2")]), |error| {
+    let rejected = write_until_durable(&mut *sink, batch_of(&[("a", "2")]), |error| {
         assert!(error.full().contains("READONLY"), "{}", error.full());
         if std::mem::take(&mut is_replica) {
             call(&redis, &["REPLICAOF", "NO", "ONE"]);

@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use thalweg_engine::{Error, SourceOutput};
+use async_trait::async_trait;
+use thalweg_engine::{Error, Source, SourceOutput};
 
 use super::messages::{Incoming, Messages};
 use super::{POLL, RedisSource, unless_stopped};
@@ -25,12 +26,9 @@ pub(super) struct Channels {
     pub(super) fetch_bytes: usize,
 }
 
-impl Channels {
-    /// Reads until the source is to end.
-    ///
-    /// # Errors
-    /// If the server refuses a subscription, the connection breaks, or nothing takes the messages.
-    pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+#[async_trait]
+impl Source for Channels {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut servers = Servers::new(&self.config.servers)?;
         let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
         let mut connection = connection?;
@@ -62,7 +60,9 @@ impl Channels {
         }
         Ok(())
     }
+}
 
+impl Channels {
     fn limits(&self) -> Limits {
         let limit = self.messages.limit();
         Limits { text: limit, all: limit.saturating_add(1 << 20) }

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
-use thalweg_engine::{Error, SourceOutput};
+use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
 use super::keeper::{Keeper, News};
@@ -43,12 +44,9 @@ pub(super) struct Elements {
     pub(super) keeper: Keeper,
 }
 
-impl Elements {
-    /// Reads until the source is to end, and waits until what it sent is off the server.
-    ///
-    /// # Errors
-    /// If the list cannot be read, or nothing takes the messages.
-    pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+#[async_trait]
+impl Source for Elements {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut servers = match self.servers.take() {
             Some(servers) => servers,
             None => Servers::new(&self.config.servers)?,
@@ -57,7 +55,9 @@ impl Elements {
         self.servers = Some(servers);
         ended
     }
+}
 
+impl Elements {
     async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
         let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
         let connection = connection?;

@@ -208,10 +208,8 @@ impl Messages {
     /// Returns the reason to reject a batch: its only message is too large.
     pub(super) fn rejected(&self, messages: &[Incoming]) -> Option<String> {
         let (size, limit) = (messages.first()?.too_large?, self.limit);
-        Some(match size > limit {
-            true => format!("the message has {size} bytes, more than `max_message_bytes` ({limit})"),
-            false => format!("the message has too many fields for `max_message_bytes` ({limit})"),
-        })
+        let many = || format!("the message has too many fields for `max_message_bytes` ({limit})");
+        Some(self.whole.refused(size).unwrap_or_else(many))
     }
 
     /// Waits for memory, and returns a batch of all these messages.

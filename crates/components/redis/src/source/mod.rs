@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
@@ -108,7 +107,7 @@ pub struct RedisSource {
     start: Start,
     /// How long a consumer may keep an entry without a sign of life, before this run claims it. The others
     /// should have the same value. The default is 1 minute.
-    #[serde(default = "one_minute")]
+    #[serde(default = "thalweg_net::net::defaults::one_minute")]
     consumer_timeout: TimeSpan,
     /// The field of an entry that is the payload. An entry without it has all its fields as payload, as a
     /// JSON object. The default is `payload`.
@@ -153,10 +152,6 @@ pub struct RedisSource {
     /// default it reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
-}
-
-fn one_minute() -> TimeSpan {
-    TimeSpan::seconds(60)
 }
 
 fn payload() -> String {
@@ -385,7 +380,7 @@ impl SourceConfig for RedisSource {
                 consumer_timeout: self.consumer_timeout.duration(),
             };
             let keeper = keeper(place, "Entries that its group has not delivered yet.");
-            return Ok(Box::new(OfStream(Stream {
+            return Ok(Box::new(Stream {
                 config: self.clone(),
                 key: key.clone(),
                 group,
@@ -396,13 +391,13 @@ impl SourceConfig for RedisSource {
                 servers: None,
                 keeper,
                 next: None,
-            })));
+            }));
         }
         if let Some(key) = &self.list {
             let processing = self.processing(key)?;
             let place = Place::List { key: key.clone(), processing: processing.clone() };
             let keeper = keeper(place, "Elements that its list still has.");
-            return Ok(Box::new(OfList(Elements {
+            return Ok(Box::new(Elements {
                 config: self.clone(),
                 key: key.clone(),
                 processing,
@@ -411,40 +406,10 @@ impl SourceConfig for RedisSource {
                 most,
                 servers: None,
                 keeper,
-            })));
+            }));
         }
         let names: Vec<&str> = self.channels.iter().chain(self.pattern.iter()).map(String::as_str).collect();
         let messages = self.messages(&names.join(", "));
-        Ok(Box::new(OfChannels(Channels { config: self.clone(), messages, fetch_bytes })))
-    }
-}
-
-/// Reads a stream.
-struct OfStream(Stream);
-
-/// Reads a list.
-struct OfList(Elements);
-
-/// Reads channels.
-struct OfChannels(Channels);
-
-#[async_trait]
-impl Source for OfStream {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        self.0.run(out).await
-    }
-}
-
-#[async_trait]
-impl Source for OfList {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        self.0.run(out).await
-    }
-}
-
-#[async_trait]
-impl Source for OfChannels {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        self.0.run(out).await
+        Ok(Box::new(Channels { config: self.clone(), messages, fetch_bytes }))
     }
 }

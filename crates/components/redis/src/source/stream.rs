@@ -11,9 +11,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_engine::{Checkpoint, Error, SourceOutput};
+use thalweg_engine::{Checkpoint, Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
 use super::keeper::{Keeper, News};
@@ -53,12 +54,9 @@ pub(super) struct Stream {
     pub(super) next: Option<u64>,
 }
 
-impl Stream {
-    /// Reads until the source is to end, and waits until what it sent is acknowledged.
-    ///
-    /// # Errors
-    /// If the stream or the group cannot be read, or nothing takes the messages.
-    pub(super) async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+#[async_trait]
+impl Source for Stream {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut servers = match self.servers.take() {
             Some(servers) => servers,
             None => Servers::new(&self.config.servers)?,
@@ -67,7 +65,9 @@ impl Stream {
         self.servers = Some(servers);
         ended
     }
+}
 
+impl Stream {
     /// Notes what the checkpoint of an earlier run covers. Returns the number of the first partition of this
     /// run, which is at random: partitions of other runs may be left.
     fn recall(&mut self, out: &SourceOutput) -> u64 {

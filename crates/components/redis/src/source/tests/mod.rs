@@ -3,59 +3,20 @@ mod sharing;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, refused, rows};
-use thalweg_engine::{Component, Error, Source, SourceConfig, SourceOutput};
+use thalweg_engine::Component;
+use thalweg_engine::testing::{
+    self, Arrived, RunningSource, messages, numbers, options, payloads, refused, rows,
+};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Patience, Redis, RedisValue};
 
 use super::RedisSource;
 
-/// Waits for the next batch.
-async fn take(source: &RunningSource, wait: Duration) -> Option<Batch> {
-    match tokio::time::timeout(wait, source.main.take()).await.ok()?? {
-        (_, Arrived::Messages(batch)) => Some(batch),
-        (_, Arrived::Files(_)) => panic!(),
-    }
-}
-
-fn numbers_of(batch: &Batch) -> Vec<u32> {
-    payloads(batch).iter().map(|text| text.parse().unwrap()).collect()
-}
-
-/// Waits for the next batch, and settles it. Returns the numbers of its messages.
-async fn numbers(source: &RunningSource, wait: Duration) -> Option<Vec<u32>> {
-    let batch = take(source, wait).await?;
-    let numbers = numbers_of(&batch);
-    batch.settle(Outcome::Delivered);
-    Some(numbers)
-}
-
-/// A source that is run again after temporary errors, as the engine does.
-struct Patient(Box<dyn Source>);
-
-#[async_trait]
-impl Source for Patient {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        loop {
-            match self.0.run(out).await {
-                Err(error) if error.kind().is_temporary() => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-                ended => return ended,
-            }
-        }
-    }
-}
-
 fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
-    let mut context = testing::context();
-    context.batch_bytes = batch_bytes;
-    let source = options::<RedisSource>(yaml).build(&context).unwrap();
-    testing::start_source(Box::new(Patient(source)), batch_bytes, BTreeMap::new())
+    testing::start_retried::<RedisSource>(yaml, batch_bytes)
 }
 
 /// Returns the fields of messages.
@@ -198,20 +159,20 @@ async fn only_settled_entries_are_acknowledged_and_others_are_not_claimed_meanwh
     let source = start(&yaml("a"), 20);
     let mut open = Vec::new();
     while open.iter().map(Batch::rows).sum::<usize>() < 100 {
-        open.push(take(&source, Duration::from_secs(30)).await.unwrap());
+        open.push(source.take_batch(Duration::from_secs(30)).await.unwrap());
     }
     let second = open.remove(1);
-    let (left, expected) = (second.rows() as i64, numbers_of(&second));
+    let (left, expected) = (second.rows() as i64, numbers(&second));
     open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
     until_pending(&redis, left).await;
     // Another consumer would have claimed it several times.
     let other = start(&yaml("b"), 20);
-    assert!(take(&other, Duration::from_secs(4)).await.is_none());
+    assert!(other.take_batch(Duration::from_secs(4)).await.is_none());
     // A consumer that dies leaves its entries to the others.
     source.task.abort();
     let mut found = Vec::new();
     while found.len() < expected.len() {
-        found.extend(numbers(&other, Duration::from_secs(30)).await.unwrap());
+        found.extend(other.take_numbers(Duration::from_secs(30)).await.unwrap());
     }
     assert_eq!(found, expected);
     second.settle(Outcome::Delivered);
@@ -228,8 +189,8 @@ async fn what_a_checkpoint_covers_is_acknowledged_and_not_sent_on_again() {
         redis.address()
     );
     let source = start(&yaml, 1 << 16);
-    let batch = take(&source, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(numbers_of(&batch), [0, 1, 2]);
+    let batch = source.take_batch(Duration::from_secs(30)).await.unwrap();
+    assert_eq!(numbers(&batch), [0, 1, 2]);
     source.task.abort();
     // The checkpoint of a run whose acknowledgements the server does not have.
     let pending = call(&redis, &["XPENDING", "s", "g", "-", "+", "10"]);
@@ -281,9 +242,9 @@ async fn elements_stay_in_a_second_list_until_they_are_settled_and_a_restarted_r
     );
     // Each batch has one message.
     let source = start(&yaml, 1);
-    let first = take(&source, Duration::from_secs(30)).await.unwrap();
-    let second = take(&source, Duration::from_secs(30)).await.unwrap();
-    assert_eq!((numbers_of(&first), numbers_of(&second)), (vec![0], vec![1]));
+    let first = source.take_batch(Duration::from_secs(30)).await.unwrap();
+    let second = source.take_batch(Duration::from_secs(30)).await.unwrap();
+    assert_eq!((numbers(&first), numbers(&second)), (vec![0], vec![1]));
     until_length(&redis, "p", 12).await;
     second.settle(Outcome::Delivered);
     until_length(&redis, "p", 11).await;
@@ -306,11 +267,11 @@ async fn elements_that_the_server_moved_for_a_broken_connection_are_read_by_the_
     let redis = numbered(1);
     let yaml = format!("{{ servers: '{}', list: l, processing_list: p }}", redis.address());
     let source = start(&yaml, 1 << 16);
-    assert_eq!(numbers(&source, Duration::from_secs(300)).await, Some(vec![0]));
+    assert_eq!(source.take_numbers(Duration::from_secs(300)).await, Some(vec![0]));
     until_length(&redis, "p", 0).await;
     // As a command does that the server executes after the source has connected again.
     call(&redis, &["RPUSH", "p", "7"]);
-    assert_eq!(numbers(&source, Duration::from_secs(300)).await, Some(vec![7]));
+    assert_eq!(source.take_numbers(Duration::from_secs(300)).await, Some(vec![7]));
     until_length(&redis, "p", 0).await;
     source.stop.request();
     assert!(source.finish().await.result.is_none());
@@ -328,7 +289,7 @@ async fn an_element_that_is_too_large_is_not_removed_by_its_place_when_the_list_
     // As the removal by a broken connection does, which the server executes late.
     call(&redis, &["LPOP", "p"]);
     large.settle(Outcome::Rejected);
-    assert_eq!(numbers(&source, Duration::from_secs(300)).await, Some(vec![1]));
+    assert_eq!(source.take_numbers(Duration::from_secs(300)).await, Some(vec![1]));
     until_length(&redis, "p", 0).await;
     source.stop.request();
     assert!(source.finish().await.result.is_none());
@@ -353,7 +314,7 @@ async fn a_run_that_is_stopped_does_not_wait_for_a_server_that_hangs() {
     let redis = numbered(1);
     for input in ["stream: s, group: g", "list: l"] {
         let source = start(&format!("{{ servers: '{}', {input}, timeout: 1h }}", redis.address()), 1 << 16);
-        assert_eq!(numbers(&source, Duration::from_secs(300)).await, Some(vec![0]));
+        assert_eq!(source.take_numbers(Duration::from_secs(300)).await, Some(vec![0]));
         redis.hang().unwrap();
         source.stop.request();
         assert!(source.finish().await.result.is_none(), "{input}");
@@ -371,7 +332,7 @@ async fn a_user_who_may_not_acknowledge_ends_the_run_also_when_all_has_been_read
         redis.address()
     );
     let source = start(&yaml, 1 << 16);
-    let batch = take(&source, Duration::from_secs(300)).await.unwrap();
+    let batch = source.take_batch(Duration::from_secs(300)).await.unwrap();
     // The source has ended its input, and waits.
     assert!(source.main.take().await.is_none());
     batch.settle(Outcome::Delivered);
@@ -408,7 +369,7 @@ async fn channels_are_heard_while_the_source_runs_also_after_the_server_was_away
         });
         let mut found = Vec::new();
         while found.len() < 30 {
-            let batch = take(&source, Duration::from_secs(30)).await.unwrap();
+            let batch = source.take_batch(Duration::from_secs(30)).await.unwrap();
             let shown =
                 rows(batch.fields()).into_iter().map(|row| row["channel"].as_str().unwrap().to_owned());
             found.extend(payloads(&batch).into_iter().zip(shown));

@@ -18,7 +18,7 @@ async fn disturbed(mut redis: Redis, input: impl Fn(usize) -> String, count: u32
     let (mut step, patience) = (0, Patience::begin());
     while seen.len() < count as usize {
         for member in &members {
-            for number in numbers(member, Duration::from_millis(20)).await.into_iter().flatten() {
+            for number in member.take_numbers(Duration::from_millis(20)).await.into_iter().flatten() {
                 repeated += u32::from(!seen.insert(number));
             }
         }

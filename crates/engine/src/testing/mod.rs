@@ -3,9 +3,13 @@
 //! A test writes a component's options as a user does, and checks its output. The `conforms` functions test
 //! the duties of every component: no message is lost, and each ack is settled with the right outcome.
 
+mod sinks;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
@@ -13,17 +17,17 @@ use thalweg_record::{
 };
 use thalweg_runtime::{Receiver, Stop, Ticket, channel};
 
+pub use sinks::{open_sink, reasons, sink_conforms, write_all, write_until_durable};
 pub use thalweg_config::testing::{messages, options, refused, try_options};
 pub use thalweg_record::testing::{batch, batch_with, payloads, rows};
 
-use crate::component::{SinkConfig, SourceConfig, TransformConfig};
+use crate::component::{SourceConfig, TransformConfig};
 use crate::metrics::ComponentMetrics;
 use crate::parcel::Files;
 use crate::source_output::{OpenFile, Route, Upstream};
 use crate::{
     Component, Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig,
-    Output, Outputs, Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, Transform,
-    WriteOutcome,
+    Output, Outputs, Positions, Role, Source, SourceOutput, Temporaries, Transform,
 };
 
 thread_local! {
@@ -389,6 +393,32 @@ pub fn start<C: Component + SourceConfig>(
     start_source(source, batch_bytes, saved)
 }
 
+/// As [`start`] without positions, for a source that may fail: it is run again after temporary errors, as in
+/// a run.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn start_retried<C: Component + SourceConfig>(yaml: &str, batch_bytes: usize) -> RunningSource {
+    let context = Context { batch_bytes, ..context() };
+    let source = options::<C>(yaml).build(&context).expect("it can be built");
+    start_source(Box::new(Retried(source)), batch_bytes, BTreeMap::new())
+}
+
+struct Retried(Box<dyn Source>);
+
+#[async_trait]
+impl Source for Retried {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        loop {
+            match self.0.run(out).await {
+                Err(error) if !error.kind().is_temporary() => return Err(error),
+                Err(_) if !out.is_stopping() => tokio::time::sleep(Duration::from_millis(50)).await,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
 /// Starts a source that is built already: see [`start`].
 ///
 /// # Panics
@@ -419,6 +449,29 @@ pub fn start_source_within(
 }
 
 impl RunningSource {
+    /// Waits for the next batch. Returns None after this time, and if the source has ended.
+    ///
+    /// # Panics
+    /// If files arrive.
+    pub async fn take_batch(&self, wait: Duration) -> Option<Batch> {
+        match tokio::time::timeout(wait, self.main.take()).await.ok()?? {
+            (_, Arrived::Messages(batch)) => Some(batch),
+            (_, Arrived::Files(_)) => panic!("files arrived"),
+        }
+    }
+
+    /// As [`take_batch`](Self::take_batch), for messages that are numbers. Settles them, and returns the
+    /// numbers.
+    ///
+    /// # Panics
+    /// If one is no number.
+    pub async fn take_numbers(&self, wait: Duration) -> Option<Vec<u32>> {
+        let batch = self.take_batch(wait).await?;
+        let numbers = numbers(&batch);
+        batch.settle(thalweg_record::Outcome::Delivered);
+        Some(numbers)
+    }
+
     /// Waits until the source ends and returns what it sent, all of it settled.
     pub async fn finish(self) -> Sent {
         let main = async {
@@ -446,45 +499,17 @@ impl RunningSource {
     }
 }
 
+/// Returns the payloads of a batch, which are numbers.
+///
+/// # Panics
+/// If one is no number.
+pub fn numbers(batch: &Batch) -> Vec<u32> {
+    payloads(batch).iter().map(|text| text.parse().expect("a number")).collect()
+}
+
 /// Runs a source to its end and returns what it sent, all of it settled.
 pub async fn read_all<C: Component + SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
     start::<C>(yaml, batch_bytes, BTreeMap::new()).finish().await
-}
-
-/// Writes batches to a sink and finishes it. Returns what was rejected, as (batch, row, reason).
-///
-/// # Errors
-/// The first error of the sink.
-pub async fn write_all<C: Component + SinkConfig>(
-    yaml: &str,
-    batches: impl IntoIterator<Item = Batch>,
-) -> Result<Vec<(usize, u32, String)>, Error> {
-    let config = options::<C>(yaml);
-    let mut encoder = config.encoder().map(|encoder| encoder.build(&context())).transpose()?;
-    let mut sink = config.build(&context())?;
-    let mut rejected = Vec::new();
-    sink.open(None).await?;
-    for (number, batch) in batches.into_iter().enumerate() {
-        let batches = match &mut encoder {
-            Some(encoder) => {
-                let mut out = Outputs::new("test".into());
-                encoder.apply(batch, &mut out)?;
-                while out.take_held().is_some() {
-                    encoder.resume(&mut out)?;
-                }
-                out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, b)| b).collect()
-            }
-            None => vec![batch],
-        };
-        for batch in batches {
-            let mut rejects = Rejects::default();
-            sink.write(&batch, &mut rejects).await?;
-            rejected.extend(rejects.take().into_iter().map(|(row, reason)| (number, row, reason)));
-            batch.settle(thalweg_record::Outcome::Delivered);
-        }
-    }
-    sink.finish().await?;
-    Ok(rejected)
 }
 
 /// Tests the duty of every transform: each message of `payloads` goes to an output, goes to `errors`, or is
@@ -528,32 +553,8 @@ pub fn transform_conforms<C: Component + TransformConfig>(yaml: &str, payloads: 
     }
 }
 
-/// Tests the duties of every sink: it opens, writes, flushes with nothing pending, writes again, and
-/// finishes. A flush makes buffered messages durable.
-///
-/// # Panics
-/// If the component does not conform.
-pub async fn sink_conforms<C: Component + SinkConfig>(yaml: &str) {
-    let config = options::<C>(yaml);
-    let mut sink: Box<dyn Sink> = config.build(&context()).expect("it can be built");
-    sink.open(None).await.expect("it opens");
-    sink.flush().await.expect("it flushes when nothing was written");
-    for _ in 0..2 {
-        let batch = batch(["a message", "another message that is longer"]);
-        let mut rejects = Rejects::default();
-        let written = sink.write(&batch, &mut rejects).await.expect("it writes");
-        assert!(rejects.take().is_empty(), "it rejected a plain message");
-        if written == WriteOutcome::Buffered {
-            sink.flush().await.expect("it flushes");
-        }
-    }
-    sink.finish().await.expect("it finishes");
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use schemars::JsonSchema;
     use serde::Deserialize;
 
