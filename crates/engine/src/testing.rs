@@ -414,7 +414,7 @@ pub fn start_source_within(
     started(budget, source, batch_bytes, saved, Bounds::default())
 }
 
-/// What bounds the output of a source, beside memory.
+/// The bounds of the output of a source, beside memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds {
     /// The most messages that it may send.

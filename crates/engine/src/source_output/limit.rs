@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The number of messages or files that a source may still send. Clones count together. What was sent in vain
-/// can be [given back](Self::give_back), also when nothing was left.
+/// The number of messages or files that a source may still send. Clones count together. Items that were sent
+/// in vain can be [given back](Self::give_back), also when nothing was left.
 #[derive(Debug, Clone)]
 pub(crate) struct Limit {
     left: Arc<watch::Sender<u64>>,
@@ -26,7 +26,7 @@ impl Limit {
         self.left.send_if_modified(|left| {
             taken = (*left).min(items as u64);
             *left -= taken;
-            // Nobody waits for another number.
+            // No task waits for another number.
             *left == 0
         });
         usize::try_from(taken).unwrap_or(items)
