@@ -157,6 +157,11 @@ fn graphs_that_do_not_fit_into_transactions_are_refused_with_the_place() {
         )
     };
     let straight = "main: { from: in, to: out }";
+    let twins = |broker: &str, id: &str| {
+        let twin =
+            format!("  twin: {{ kafka: {{ brokers: '{broker}', topic: t, transactional_id: {id} }} }}\n");
+        graph("", "main: { from: in, to: out }\n  more: { from: other, to: twin }", "") + &twin
+    };
     for (text, expected) in [
         (graph("", straight, ""), ""),
         (graph(", isolation: read_uncommitted", straight, ""), "reads committed records"),
@@ -173,6 +178,10 @@ fn graphs_that_do_not_fit_into_transactions_are_refused_with_the_place() {
         ),
         (graph("", "main: { from: in, transforms: [limit: { rate: 9 }], to: out }", ""), ""),
         (graph("", straight, ", buffer: { disk: 16MiB }"), "`out` has a buffer on disk"),
+        (twins("b:1", "x"), "`twin` has the `transactional_id` of `out`"),
+        (twins("b:1", "x"), "x.yaml:12:"),
+        (twins("b:1", "y"), ""),
+        (twins("c:1", "x"), ""),
     ] {
         let house = House::with(&[("x.yaml", &text)]);
         let said = house.run(&["check", "x.yaml"]);
