@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use thalweg_testbed::{ConsumerRecord, Kafka, Record};
+use thalweg_testbed::{ConsumerRecord, Kafka, Patience, Record};
 
 use crate::common::House;
 
@@ -141,6 +141,39 @@ fn filtered_messages_are_committed_too_and_each_batch_of_a_file_is_a_transaction
     // Records of transactions have offsets that are not counted by their number.
     let [Some(committed)] = kafka.committed("g", "all", 1).unwrap()[..] else { panic!() };
     assert!(committed >= 3001, "{committed}");
+}
+
+/// The first thing that the program sends after a pause are offsets: no message passes the filter.
+#[test]
+fn a_program_whose_id_the_broker_has_forgotten_continues() {
+    let kafka = Kafka::start_forgetful(1).unwrap();
+    let brokers = kafka.address();
+    let config = format!(
+        "sources: {{ in: {{ kafka: {{ brokers: '{brokers}', topics: numbers, group: g }} }} }}\n\
+         pipelines: {{ main: {{ from: in, transforms: [filter: \"payload != 'x'\"], to: out }} }}\n\
+         sinks: {{ out: {{ kafka: {{ brokers: '{brokers}', topic: copies, transactional_id: copy }} }} }}\n"
+    );
+    let house = House::with(&[("copy.yaml", &config)]);
+    kafka.store([Record::new("numbers", "x")]).unwrap();
+    let log = std::fs::File::create(house.path().join("log")).unwrap();
+    let mut command = house.command(&["run", "copy.yaml"]);
+    let mut program = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let patience = Patience::begin();
+    for stored in 1.. {
+        while kafka.committed("g", "numbers", 1).ok() != Some(vec![Some(stored)]) {
+            let ended = program.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}\n{}", house.read("log"));
+            patience.check(|| house.read("log"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        if house.read("log").contains("has forgotten the `transactional_id`") {
+            break;
+        }
+        std::thread::sleep(Kafka::FORGOTTEN);
+        kafka.store([Record::new("numbers", "x")]).unwrap();
+    }
+    signal(&program, Signal::TERM);
+    assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
 /// A graph whose messages could leave something outside of the transactions is refused.
