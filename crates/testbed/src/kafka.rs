@@ -56,6 +56,25 @@ impl Kafka {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_with(partitions: u32, secured: Option<&Secured>) -> io::Result<Self> {
+        Self::start_as(partitions, secured, "")
+    }
+
+    /// As [`start`](Self::start). The broker forgets each transactional id within
+    /// [`FORGOTTEN`](Self::FORGOTTEN), as others do after a week.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_forgetful(partitions: u32) -> io::Result<Self> {
+        let more = "transactional.id.expiration.ms=2000\n\
+                    transaction.remove.expired.transaction.cleanup.interval.ms=500\n";
+        Self::start_as(partitions, None, more)
+    }
+
+    /// The time in which a [forgetful](Self::start_forgetful) broker forgets an id that is not used.
+    pub const FORGOTTEN: Duration = Duration::from_millis(3500);
+
+    /// Starts a broker with more settings.
+    fn start_as(partitions: u32, secured: Option<&Secured>, more: &str) -> io::Result<Self> {
         let classes = Tools::find().kafka()?;
         let relay = Relay::start()?;
         let free = || Ok::<_, io::Error>(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
@@ -64,7 +83,7 @@ impl Kafka {
         let for_broker = classes.clone();
         let recipe = Recipe::new("kafka", move |_, data| broker(&for_broker, data));
         let broker = Self::launch(recipe, relay, ports, |address, data| {
-            let settings = settings(address, &ports, relayed, partitions, data, secured);
+            let settings = settings(address, &ports, relayed, partitions, data, secured) + more;
             std::fs::write(data.join("server.properties"), settings)?;
             format(&classes, data)
         })?;

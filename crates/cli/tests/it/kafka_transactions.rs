@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use thalweg_testbed::{ConsumerRecord, Kafka, Record};
+use thalweg_testbed::{ConsumerRecord, Kafka, Patience, Record};
 
 use crate::common::House;
 
@@ -143,6 +143,39 @@ fn filtered_messages_are_committed_too_and_each_batch_of_a_file_is_a_transaction
     assert!(committed >= 3001, "{committed}");
 }
 
+/// The first thing that the program sends after a pause are offsets: no message passes the filter.
+#[test]
+fn a_program_whose_id_the_broker_has_forgotten_continues() {
+    let kafka = Kafka::start_forgetful(1).unwrap();
+    let brokers = kafka.address();
+    let config = format!(
+        "sources: {{ in: {{ kafka: {{ brokers: '{brokers}', topics: numbers, group: g }} }} }}\n\
+         pipelines: {{ main: {{ from: in, transforms: [filter: \"payload != 'x'\"], to: out }} }}\n\
+         sinks: {{ out: {{ kafka: {{ brokers: '{brokers}', topic: copies, transactional_id: copy }} }} }}\n"
+    );
+    let house = House::with(&[("copy.yaml", &config)]);
+    kafka.store([Record::new("numbers", "x")]).unwrap();
+    let log = std::fs::File::create(house.path().join("log")).unwrap();
+    let mut command = house.command(&["run", "copy.yaml"]);
+    let mut program = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let patience = Patience::begin();
+    for stored in 1.. {
+        while kafka.committed("g", "numbers", 1).ok() != Some(vec![Some(stored)]) {
+            let ended = program.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}\n{}", house.read("log"));
+            patience.check(|| house.read("log"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        if house.read("log").contains("has forgotten the `transactional_id`") {
+            break;
+        }
+        std::thread::sleep(Kafka::FORGOTTEN);
+        kafka.store([Record::new("numbers", "x")]).unwrap();
+    }
+    signal(&program, Signal::TERM);
+    assert_eq!(program.wait().unwrap().code(), Some(0));
+}
+
 /// A graph whose messages could leave something outside of the transactions is refused.
 #[test]
 fn graphs_that_do_not_fit_into_transactions_are_refused_with_the_place() {
@@ -157,6 +190,11 @@ fn graphs_that_do_not_fit_into_transactions_are_refused_with_the_place() {
         )
     };
     let straight = "main: { from: in, to: out }";
+    let twins = |broker: &str, id: &str| {
+        let twin =
+            format!("  twin: {{ kafka: {{ brokers: '{broker}', topic: t, transactional_id: {id} }} }}\n");
+        graph("", "main: { from: in, to: out }\n  more: { from: other, to: twin }", "") + &twin
+    };
     for (text, expected) in [
         (graph("", straight, ""), ""),
         (graph(", isolation: read_uncommitted", straight, ""), "reads committed records"),
@@ -173,6 +211,10 @@ fn graphs_that_do_not_fit_into_transactions_are_refused_with_the_place() {
         ),
         (graph("", "main: { from: in, transforms: [limit: { rate: 9 }], to: out }", ""), ""),
         (graph("", straight, ", buffer: { disk: 16MiB }"), "`out` has a buffer on disk"),
+        (twins("b:1", "x"), "`twin` has the `transactional_id` of `out`"),
+        (twins("b:1", "x"), "x.yaml:12:"),
+        (twins("b:1", "y"), ""),
+        (twins("c:1", "x"), ""),
     ] {
         let house = House::with(&[("x.yaml", &text)]);
         let said = house.run(&["check", "x.yaml"]);

@@ -232,6 +232,12 @@ pub trait SinkConfig: Send + Sync {
         None
     }
 
+    /// Returns the option with the id of its transactions, and the id. Of two sinks with one id in one
+    /// system, each would end the transactions of the other: the graph is checked for them.
+    fn transaction_id(&self) -> Option<(&'static str, &str)> {
+        None
+    }
+
     /// Returns the local file that the sink writes, if it writes a single one.
     fn writes(&self) -> Option<PathBuf> {
         None

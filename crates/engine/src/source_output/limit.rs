@@ -5,48 +5,50 @@
 //! then exact. Items beyond the limit are dropped before they have an ack, so no position moves past them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use thalweg_runtime::Stop;
+use tokio::sync::watch;
 
-/// The number of messages or files that a source may still send. Clones count together.
+/// The number of messages or files that a source may still send. Clones count together. Items that were sent
+/// in vain can be [given back](Self::give_back), also when nothing was left.
 #[derive(Debug, Clone)]
 pub(crate) struct Limit {
-    left: Arc<AtomicU64>,
-    /// Requested when nothing is left. It is not the run's: other sources continue.
-    reached: Stop,
+    left: Arc<watch::Sender<u64>>,
 }
 
 impl Limit {
     pub(crate) fn new(items: u64) -> Self {
-        let limit = Self { left: Arc::new(AtomicU64::new(items)), reached: Stop::default() };
-        if items == 0 {
-            limit.reached.request();
-        }
-        limit
+        Self { left: Arc::new(watch::Sender::new(items)) }
     }
 
     /// Counts items that are about to be sent. Returns how many of them may be.
     pub(super) fn take(&self, items: usize) -> usize {
-        let wanted = items as u64;
-        let before = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(wanted)));
-        let left = before.unwrap_or_else(|left| left);
-        if left <= wanted {
-            self.reached.request();
-        }
-        usize::try_from(left.min(wanted)).unwrap_or(items)
+        let mut taken = 0;
+        self.left.send_if_modified(|left| {
+            taken = (*left).min(items as u64);
+            *left -= taken;
+            // No task waits for another number.
+            *left == 0
+        });
+        usize::try_from(taken).unwrap_or(items)
+    }
+
+    /// Counts items no longer.
+    pub(super) fn give_back(&self, items: usize) {
+        self.left.send_modify(|left| *left = left.saturating_add(items as u64));
     }
 
     pub(super) fn left(&self) -> usize {
-        usize::try_from(self.left.load(Relaxed)).unwrap_or(usize::MAX)
+        usize::try_from(*self.left.borrow()).unwrap_or(usize::MAX)
     }
 
     pub(super) fn is_reached(&self) -> bool {
-        self.reached.is_requested()
+        *self.left.borrow() == 0
     }
 
-    pub(super) fn reached(&self) -> &Stop {
-        &self.reached
+    /// Waits until nothing is left.
+    pub(super) async fn reached(&self) {
+        // The sender lives as long as `self`, so this cannot end with an error.
+        let _ = self.left.subscribe().wait_for(|left| *left == 0).await;
     }
 }
 
@@ -68,5 +70,15 @@ mod tests {
         let limit = Limit::new(2);
         assert_eq!((limit.take(2), limit.is_reached()), (2, true));
         assert!(Limit::new(0).is_reached());
+    }
+
+    #[tokio::test]
+    async fn a_limit_that_was_reached_is_not_after_items_were_given_back() {
+        let limit = Limit::new(2);
+        limit.take(2);
+        limit.reached().await;
+        limit.give_back(1);
+        assert_eq!((limit.is_reached(), limit.take(5)), (false, 1));
+        limit.reached().await;
     }
 }

@@ -137,6 +137,14 @@ impl SourceOutput {
         left.min(self.batch_rows().unwrap_or(usize::MAX)).max(1)
     }
 
+    /// Counts messages against the limit no longer that were sent in vain, and that the source reads again:
+    /// those of an aborted transaction, for example. A source that had sent as much as it may then continues.
+    pub fn give_back(&self, messages: usize) {
+        if let Some(limit) = &self.limit {
+            limit.give_back(messages);
+        }
+    }
+
     /// True if what was read and not sent is left to the next run.
     fn is_left(&self) -> bool {
         self.leaves_rest && self.stop.is_requested()
@@ -176,7 +184,7 @@ impl SourceOutput {
         let Some(limit) = &self.limit else { return self.stop.requested().await };
         tokio::select! {
             () = self.stop.requested() => {}
-            () = limit.reached().requested() => {}
+            () = limit.reached() => {}
         }
     }
 

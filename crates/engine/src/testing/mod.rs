@@ -24,7 +24,7 @@ pub use thalweg_record::testing::{batch, batch_with, payloads, rows};
 use crate::component::{SourceConfig, TransformConfig};
 use crate::metrics::ComponentMetrics;
 use crate::parcel::Files;
-use crate::source_output::{OpenFile, Route, Upstream};
+use crate::source_output::{Limit, OpenFile, Route, Rows, Upstream};
 use crate::{
     Component, Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig,
     Output, Outputs, Positions, Role, Source, SourceOutput, Temporaries, Transform,
@@ -437,12 +437,43 @@ pub fn start_source(
 /// Never.
 pub fn start_source_within(
     budget: &Budget,
-    mut source: Box<dyn Source>,
+    source: Box<dyn Source>,
     batch_bytes: usize,
     saved: BTreeMap<String, Value>,
 ) -> RunningSource {
+    started(budget, source, batch_bytes, saved, Bounds::default())
+}
+
+/// The bounds of the output of a source, beside memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bounds {
+    /// The most messages that it may send.
+    pub limit: Option<u64>,
+    /// The most messages of a batch, as before a slow transform: a source that is stopped leaves what it has
+    /// not sent to the next run.
+    pub rows: Option<usize>,
+}
+
+/// As [`start_source`], with bounds.
+///
+/// # Panics
+/// Never.
+pub fn start_bounded(source: Box<dyn Source>, batch_bytes: usize, bounds: Bounds) -> RunningSource {
+    started(&Budget::new(64 << 20), source, batch_bytes, BTreeMap::new(), bounds)
+}
+
+fn started(
+    budget: &Budget,
+    mut source: Box<dyn Source>,
+    batch_bytes: usize,
+    saved: BTreeMap<String, Value>,
+    bounds: Bounds,
+) -> RunningSource {
     let stop = Stop::default();
-    let (mut output, main, errors) = source_output(stop.clone(), budget, batch_bytes, saved);
+    let (output, main, errors) = source_output(stop.clone(), budget, batch_bytes, saved);
+    let Bounds { limit, rows } = bounds;
+    let (limit, leaves_rest) = (limit.map(Limit::new), rows.is_some());
+    let mut output = SourceOutput { limit, rows: rows.map(Rows::new), leaves_rest, ..output };
     let positions = output.positions().cloned().expect("a source has positions");
     let task = tokio::spawn(async move { source.run(&mut output).await });
     RunningSource { main, errors, stop, task, positions }

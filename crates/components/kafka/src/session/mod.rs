@@ -12,7 +12,7 @@ pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use thalweg_engine::Error;
@@ -50,7 +50,25 @@ pub(crate) struct TransactionSettings {
 pub(crate) struct Open<P> {
     producer: Option<P>,
     /// When the transaction was begun, if one is open.
-    begun: Option<Instant>,
+    begun: Option<Moment>,
+}
+
+/// A moment by two clocks: the first stands still while the machine is suspended, the second may be set.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    instant: Instant,
+    time: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { instant: Instant::now(), time: SystemTime::now() }
+    }
+
+    /// True if this much time has passed since then, by one of the clocks.
+    fn is_older_than(self, age: Duration) -> bool {
+        self.instant.elapsed() >= age || self.time.elapsed().is_ok_and(|elapsed| elapsed >= age)
+    }
 }
 
 /// Why a transaction is not committed.
@@ -140,7 +158,10 @@ impl<C: Connector> Session<C> {
         let producer = producer.insert(connected);
         if begun.is_none() {
             producer.begin()?;
-            *begun = Some(Instant::now());
+        }
+        if begun.is_none() || producer.is_empty() {
+            // The broker knows of the transaction from its first record on, and counts from there.
+            *begun = Some(Moment::now());
         }
         Ok(producer)
     }
@@ -194,7 +215,7 @@ impl<C: Connector> Session<C> {
     /// id, or by the broker after the timeout: the broker does not say which.
     pub(crate) fn judged(&self, failure: Failure, open: &Open<C::Producer>) -> Error {
         let TransactionSettings { id, timeout, .. } = &self.settings;
-        let is_late = open.begun.is_some_and(|begun| begun.elapsed() >= *timeout);
+        let is_late = open.begun.is_some_and(|begun| begun.is_older_than(*timeout));
         match failure {
             Failure::Fenced(reason) if is_late => Error::temporary(format!(
                 "a transaction took longer than `transaction_timeout` ({} s)",

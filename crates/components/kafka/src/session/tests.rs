@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use thalweg_engine::ErrorKind;
 
-use super::{NotCommitted, Session, TransactionSettings};
+use super::{Moment, NotCommitted, Session, TransactionSettings};
 use crate::client::{Connector, Failure, Fault, Generation, Outgoing, Partition, Producer, Transactions};
 
 /// A broker with one group and one transactional id.
@@ -88,7 +88,7 @@ impl Connector for Fake {
     }
 }
 
-/// A producer. The broker refuses a record with the value `bad`.
+/// A producer. The broker refuses a record whose value begins with `bad`.
 pub(crate) struct FakeProducer {
     broker: Arc<Broker>,
     number: u64,
@@ -114,7 +114,7 @@ impl Producer for FakeProducer {
             return Err(Failure::Lost("the transaction has a fault".to_owned()));
         }
         *self.is_empty.lock() = false;
-        if value == "bad" {
+        if value.starts_with("bad") {
             let reason = "it is bad".to_owned();
             *self.fault.lock() = Some(Fault { reason: reason.clone(), is_fenced: false });
             return Ok(ready(Err(Failure::RefusedTogether(reason))));
@@ -191,17 +191,20 @@ pub(crate) fn session(broker: &Arc<Broker>, timeout: Duration) -> Arc<Session<Fa
     Arc::new(Session::new(Fake(broker.clone()), settings))
 }
 
-async fn send(session: &Session<Fake>, value: &'static str) -> Result<(), Failure> {
-    let record = Outgoing {
+fn record(value: &'static str) -> Outgoing {
+    Outgoing {
         topic: "t".to_owned(),
         partition: None,
         key: None,
         value: value.as_bytes().into(),
         timestamp: None,
         headers: Vec::new(),
-    };
+    }
+}
+
+async fn send(session: &Session<Fake>, value: &'static str) -> Result<(), Failure> {
     let mut open = session.lock().await;
-    session.begun(&mut open).await?.queue(record).await?.await
+    session.begun(&mut open).await?.queue(record(value)).await?.await
 }
 
 #[tokio::test]
@@ -258,4 +261,38 @@ async fn a_producer_that_is_fenced_early_is_fenced_by_another_one() {
         assert_eq!(names_id, expected == ErrorKind::Permanent);
     }
     assert!(broker.stored().is_empty());
+}
+
+/// A minute ago: longer than the timeouts below.
+fn long_ago() -> Moment {
+    Moment { instant: Instant::now(), time: SystemTime::now() - Duration::from_secs(60) }
+}
+
+/// Returns the error of a session whose transaction was begun long ago, with these records, and whose id was
+/// then taken by another producer.
+async fn taken_late(values: &[&'static str]) -> thalweg_engine::Error {
+    let broker = Arc::new(Broker::default());
+    let first = session(&broker, Duration::from_secs(10));
+    {
+        let mut open = first.lock().await;
+        let producer = first.begun(&mut open).await.unwrap();
+        for &value in values {
+            producer.queue(record(value)).await.unwrap().await.unwrap();
+        }
+        open.begun = Some(long_ago());
+    }
+    session(&broker, Duration::from_secs(10)).renew().await.unwrap();
+    let mut open = first.lock().await;
+    let failure = first.begun(&mut open).await.unwrap().queue(record("late")).await.unwrap_err();
+    first.judged(failure, &open)
+}
+
+#[tokio::test]
+async fn a_transaction_of_which_the_broker_knows_nothing_is_not_late() {
+    assert_eq!(taken_late(&[]).await.kind(), ErrorKind::Permanent);
+}
+
+#[tokio::test]
+async fn a_transaction_is_late_after_the_machine_was_suspended() {
+    assert_eq!(taken_late(&["a"]).await.kind(), ErrorKind::Temporary);
 }

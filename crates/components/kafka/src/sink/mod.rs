@@ -311,6 +311,10 @@ impl SinkConfig for KafkaSink {
         self.transactional_id.as_ref().map(|_| self.cluster.place())
     }
 
+    fn transaction_id(&self) -> Option<(&'static str, &str)> {
+        self.transactional_id.as_deref().map(|id| ("transactional_id", id))
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         if let Some(id) = &self.transactional_id {
             return Ok(self.transactional(id, context));

@@ -212,15 +212,20 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
         Ok(())
     }
 
-    /// Returns the rows that were refused so far, and for what reason: none of a row that was refused with
-    /// others.
-    pub(super) async fn refused(&mut self) -> Vec<(usize, Option<String>)> {
+    /// Notes the outcomes that are known, without waiting for others.
+    pub(super) async fn note_outcomes(&mut self) {
         for row in &mut self.rows {
             let Row::Queued(delivery) = row else { continue };
             if let Some(outcome) = outcome(delivery).await {
                 *row = Row::after(outcome, true).0;
             }
         }
+    }
+
+    /// Returns the rows that were refused so far, and for what reason: none of a row that was refused with
+    /// others.
+    pub(super) async fn refused(&mut self) -> Vec<(usize, Option<String>)> {
+        self.note_outcomes().await;
         let rows = self.rows.iter().enumerate();
         let refused = rows.filter_map(|(number, row)| match row {
             Row::Refused(reason) => Some((number, Some(reason.clone()))),

@@ -13,6 +13,17 @@ use super::KafkaSink;
 use super::refusals::Refusals;
 use crate::client::Outgoing;
 
+/// The records of a transaction that a broker refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Nothing.
+    None,
+    /// Nothing but what was known to be refused: sending it again was in vain.
+    Known,
+    /// Something of which less was known before.
+    New,
+}
+
 /// Makes records of messages.
 pub(super) struct Records {
     topic: Template,
@@ -38,8 +49,8 @@ impl Records {
     }
 
     /// Notes rows that the broker refused, each for a reason of its own if it has one: the records come again
-    /// after their transaction. Returns the number of those that were not known.
-    pub(super) fn note_refused(&mut self, batch: &Batch, rows: Vec<(usize, Option<String>)>) -> usize {
+    /// after their transaction.
+    pub(super) fn note_refused(&mut self, batch: &Batch, rows: Vec<(usize, Option<String>)>) -> Refused {
         let mut records = Vec::new();
         {
             let mut made = self.bind(batch);
@@ -47,11 +58,13 @@ impl Records {
                 records.extend(made.record(row).ok().map(|record| (record, reason)));
             }
         }
-        let count = records.len();
-        if let Some(refusals) = &self.refusals {
-            records.into_iter().for_each(|(record, reason)| refusals.note(&record, reason));
+        let mut refused = if records.is_empty() { Refused::None } else { Refused::Known };
+        for (record, reason) in records {
+            if self.refusals.as_ref().is_some_and(|refusals| refusals.note(&record, reason)) {
+                refused = Refused::New;
+            }
         }
-        count
+        refused
     }
 
     /// True if all messages have the same topic.

@@ -40,8 +40,8 @@ impl Refusals {
         known.refused.is_empty() && known.suspects.is_empty()
     }
 
-    /// Notes a record that was refused, for a reason of its own if it has one.
-    pub(super) fn note(&self, record: &Outgoing, reason: Option<String>) {
+    /// Notes a record that was refused, for a reason of its own if it has one. Returns true if that is new.
+    pub(super) fn note(&self, record: &Outgoing, reason: Option<String>) -> bool {
         let hash = self.hash(record);
         let mut known = self.known.lock();
         match reason {
@@ -50,13 +50,10 @@ impl Refusals {
                 if known.refused.len() >= MOST {
                     known.refused.clear();
                 }
-                known.refused.insert(hash, reason);
+                known.refused.insert(hash, reason).is_none()
             }
             // The first of them decide: they are tried one by one.
-            None if known.suspects.len() < MOST => {
-                known.suspects.insert(hash);
-            }
-            None => {}
+            None => known.suspects.len() < MOST && known.suspects.insert(hash),
         }
     }
 
@@ -95,8 +92,10 @@ mod tests {
         };
         let refusals = Refusals::default();
         assert!(refusals.is_empty());
-        refusals.note(&record("a", None), Some("too large".to_owned()));
-        refusals.note(&record("b", None), None);
+        for is_new in [true, false] {
+            assert_eq!(refusals.note(&record("a", None), Some("too large".to_owned())), is_new);
+            assert_eq!(refusals.note(&record("b", None), None), is_new);
+        }
         assert_eq!(refusals.reason(&record("a", None)).as_deref(), Some("too large"));
         assert_eq!(refusals.reason(&record("a", Some("k"))), None);
         assert!(refusals.is_suspect(&record("b", None)) && !refusals.is_suspect(&record("a", None)));

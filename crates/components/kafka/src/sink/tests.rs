@@ -306,10 +306,15 @@ async fn users_are_known_by_each_mechanism_over_tls_and_a_wrong_password_ends_th
     assert_eq!(stored, ["plain", "scram_sha_256", "scram_sha_512", "plain", "oauthbearer"]);
 }
 
-/// Writes a batch as the engine does, and returns the rejected rows and the number of attempts.
-async fn written(sink: &mut dyn Sink, batch: Batch) -> (Vec<(u32, String)>, u32) {
+/// Writes a batch as the engine does, and returns the rejected rows and the number of attempts, of which
+/// there may be `most`.
+async fn written(sink: &mut dyn Sink, batch: Batch, most: u32) -> (Vec<(u32, String)>, u32) {
     let mut attempts = 1;
-    let rejected = write_until_durable(sink, batch, |_| attempts += 1).await;
+    let rejected = write_until_durable(sink, batch, |_| {
+        attempts += 1;
+        assert!(attempts <= most);
+    })
+    .await;
     (rejected, attempts)
 }
 
@@ -321,7 +326,7 @@ async fn without_a_source_that_commits_each_batch_is_a_transaction_also_after_lo
     let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
     sink.open(None).await.unwrap();
     for (texts, expected) in [(["a", "b"], 1), (["c", "d"], 2), (["e", "f"], 2), (["g", "h"], 2)] {
-        assert_eq!(written(&mut sink, batch(texts)).await, (vec![], expected), "{texts:?}");
+        assert_eq!(written(&mut sink, batch(texts), 9).await, (vec![], expected), "{texts:?}");
     }
     assert_eq!(broker.stored(), ["a", "b", "c", "d", "e", "f", "g", "h"]);
     sink.finish().await.unwrap();
@@ -333,11 +338,23 @@ async fn a_record_that_is_refused_ends_its_transaction_and_is_rejected_when_it_c
     let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
     let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
     sink.open(None).await.unwrap();
-    let (rejected, attempts) = written(&mut sink, batch(["a", "bad", "c", "bad", "e"])).await;
+    let (rejected, attempts) = written(&mut sink, batch(["a", "bad", "c", "bad", "e"]), 9).await;
     // It was refused with others first, then by itself, and then it is known.
     assert_eq!(attempts, 3);
     assert_eq!(rejected, [(1, "it is bad".to_owned()), (3, "it is bad".to_owned())]);
     assert_eq!(broker.stored(), ["a", "c", "e"]);
+}
+
+#[tokio::test]
+async fn a_batch_may_have_more_refused_records_than_transactions_are_aborted_in_vain() {
+    let broker = Arc::new(Broker::default());
+    let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
+    let mut sink = super::testing::alone(&config, session(&broker, Duration::from_secs(9)));
+    thalweg_engine::Sink::open(&mut sink, None).await.unwrap();
+    let texts: Vec<String> = (0..60).flat_map(|n| [format!("good {n}"), format!("bad {n}")]).collect();
+    let (rejected, _) = written(&mut sink, batch(texts.iter().map(String::as_str)), 1000).await;
+    assert_eq!(rejected.len(), 60);
+    assert_eq!(broker.stored(), (0..60).map(|n| format!("good {n}")).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -348,9 +365,9 @@ async fn a_batch_of_which_nothing_is_stored_is_no_transaction() {
     let mut sink = super::testing::alone(&config, session.clone());
     sink.open(None).await.unwrap();
     let row = |kind: &'static str, text: &'static str| batch_of(&[(kind, None, None, None, text)]);
-    let (rejected, attempts) = written(&mut sink, row(" no topic", "a")).await;
+    let (rejected, attempts) = written(&mut sink, row(" no topic", "a"), 9).await;
     assert_eq!((rejected.len(), attempts, session.committed()), (1, 1, 0));
-    assert_eq!(written(&mut sink, row("", "b")).await, (vec![], 1));
+    assert_eq!(written(&mut sink, row("", "b"), 9).await, (vec![], 1));
     assert_eq!((broker.stored(), session.committed()), (vec!["b".to_owned()], 1));
 }
 
@@ -360,7 +377,7 @@ async fn a_record_that_a_broker_refuses_leaves_its_transaction_by_errors() {
     let yaml = format!("{{ brokers: '{}', topic: t, transactional_id: x }}", kafka.address());
     let mut sink = open_sink::<KafkaSink>(&yaml).await;
     let large = "x".repeat(2 << 20);
-    let (rejected, attempts) = written(&mut *sink, batch(["a", large.as_str(), "b"])).await;
+    let (rejected, attempts) = written(&mut *sink, batch(["a", large.as_str(), "b"]), 9).await;
     let [(1, reason)] = &rejected[..] else { panic!("{rejected:?}") };
     assert!(reason.contains("MessageTooLarge"), "{reason}");
     assert_eq!(attempts, 3);

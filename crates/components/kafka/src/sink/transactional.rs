@@ -19,13 +19,17 @@ use thalweg_record::{Batch, Share};
 
 use super::RECORD;
 use super::pending::Pending;
-use super::records::Records;
+use super::records::{Records, Refused};
 use crate::client::{Connector, Failure, Fault, Producer, Transactions};
 use crate::session::{NotCommitted, Session};
 
-/// The number of transactions that may be aborted one after another because of refused records. More of them
-/// find no end: each record is refused, or none is recognised because a transform makes it different each
-/// time.
+/// The number of transactions that may be aborted in vain, one after another, because of refused records.
+/// More of them find no end: none is recognised because a transform makes it different each time, for
+/// example.
+///
+/// If the source commits, each of them counts. It makes them smaller until they have one record, so one of
+/// them is committed soon. If the sink commits, it has the same batch each time, and a transaction was not in
+/// vain that showed which records are refused.
 const MOST_ABORTED: u32 = 100;
 
 /// The component that commits.
@@ -48,7 +52,7 @@ pub(super) struct Transactional<C: Connector> {
     timeout: Duration,
     /// The refused rows of a batch that was sent, and is to be committed.
     sent: Option<Vec<(u32, String)>>,
-    /// The number of transactions that refused records aborted, since this number was committed.
+    /// The number of transactions that refused records aborted in vain, since this number was committed.
     aborted: (u32, u64),
 }
 
@@ -83,6 +87,10 @@ impl<C: Connector> Transactional<C> {
         let failure = match session.begun(&mut open).await {
             Ok(producer) => {
                 let sent = self.pending.send(producer, &mut self.records, batch, self.timeout).await;
+                if sent.is_err() {
+                    // The reason may be the outcome of an earlier record.
+                    self.pending.note_outcomes().await;
+                }
                 let is_lost = self.pending.take_is_lost();
                 match (producer.fault(), sent) {
                     (Some(Fault { reason, is_fenced: true }), _) => Failure::Fenced(reason),
@@ -105,13 +113,17 @@ impl<C: Connector> Transactional<C> {
     async fn break_off(&mut self, batch: &Batch, error: Error) -> Error {
         self.session.break_off(error.full());
         let refused = self.pending.refused().await;
-        let is_refused = self.records.note_refused(batch, refused) > 0;
+        let refused = self.records.note_refused(batch, refused);
         self.forget();
+        let is_in_vain = match self.committer {
+            Committer::Sink => refused == Refused::Known,
+            Committer::Source => refused != Refused::None,
+        };
         let committed = self.session.committed();
-        if self.aborted.1 != committed || !is_refused {
+        if self.aborted.1 != committed || !is_in_vain {
             self.aborted = (0, committed);
         }
-        self.aborted.0 += u32::from(is_refused);
+        self.aborted.0 += u32::from(is_in_vain);
         match self.aborted.0 > MOST_ABORTED {
             true => Error::permanent(format!(
                 "the broker refused records in each of {MOST_ABORTED} transactions one after another"

@@ -12,6 +12,7 @@ use thalweg_stream::whole::{self, Whole};
 use tokio::sync::mpsc;
 
 use super::ledger::Ledger;
+use super::membership::Membership;
 use crate::client::Incoming;
 use crate::client::rust::RustConnector;
 
@@ -93,7 +94,7 @@ impl Field {
 /// Records that were read together.
 pub(super) struct Answer {
     pub(super) records: Vec<Incoming>,
-    /// The number of changes of partitions before, as the [`Ledger`] counts them.
+    /// The number of changes of partitions before, as [`Membership::note`] returns it.
     pub(super) changes: u64,
 }
 
@@ -102,8 +103,7 @@ pub(super) struct Forward {
     out: SourceOutput,
     fields: Vec<(String, Field)>,
     whole: Whole,
-    /// If messages are sent in transactions.
-    ledger: Option<Arc<Ledger<RustConnector>>>,
+    membership: Arc<Membership>,
 }
 
 impl Forward {
@@ -111,43 +111,58 @@ impl Forward {
         out: SourceOutput,
         fields: &List<String>,
         max_message_bytes: ByteSize,
-        ledger: Option<Arc<Ledger<RustConnector>>>,
+        membership: Arc<Membership>,
     ) -> Self {
         let fields = fields.iter().filter_map(|name| Some((name.clone(), Field::new(name)?)));
-        Self { out, fields: fields.collect(), whole: Whole::new(max_message_bytes), ledger }
+        Self { out, fields: fields.collect(), whole: Whole::new(max_message_bytes), membership }
     }
 
-    /// Passes on what comes through the queue, until it ends. Ends transactions when they are due, and the
-    /// last one at the end.
+    /// If messages are sent in transactions.
+    fn ledger(&self) -> Option<&Arc<Ledger<RustConnector>>> {
+        self.membership.ledger()
+    }
+
+    /// Passes on what comes through the queue, until it ends or no more may be sent: a later run reads the
+    /// rest again. Ends transactions when they are due, and the last one at the end.
     ///
     /// # Errors
     /// If nothing takes the messages.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Answer>) -> Result<(), Error> {
-        'answers: while let Some(Answer { records, changes }) = next(&mut queue, self.ledger.as_ref()).await {
+        'answers: while let Some(Answer { records, changes }) = next(&mut queue, self.ledger()).await {
             for run in records.chunk_by(|a, b| a.partition == b.partition) {
                 let mut rest = run;
                 while !rest.is_empty() {
-                    if self.ledger.is_some() && self.out.left() == 0 {
+                    if self.out.left() == 0 {
                         // The records that were sent are still committed.
                         break 'answers;
                     }
                     let count = self.whole.batch(rest.iter().map(value), self.out.batch_bytes());
                     // The checkpoint is then exact where the limit of a run is reached.
-                    let (batch, after) = rest.split_at(count.min(self.out.next_rows()));
+                    let most = self.out.next_rows().min(self.most_records());
+                    let (batch, after) = rest.split_at(count.min(most));
                     self.admit(batch, changes).await?;
                     rest = after;
                 }
             }
         }
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = self.ledger() {
             ledger.end_now().await;
         }
         Ok(())
     }
 
+    fn most_records(&self) -> usize {
+        self.ledger().map_or(usize::MAX, |ledger| ledger.most_records())
+    }
+
     /// Sends records of one partition, unless they are read again.
     async fn admit(&mut self, records: &[Incoming], changes: u64) -> Result<(), Error> {
-        let Some(ledger) = self.ledger.clone() else { return self.send(records).await };
+        let Some(ledger) = self.ledger().cloned() else {
+            return match self.membership.admit(records, changes) {
+                true => self.send(records).await,
+                false => Ok(()),
+            };
+        };
         let [first, ..] = records else { return Ok(()) };
         let Some(mut owed) = ledger.admit(&first.partition, changes).await else { return Ok(()) };
         owed.note(records);
@@ -159,7 +174,7 @@ impl Forward {
     /// Returns where to resume after these records. None with transactions: a message counts as delivered
     /// before its transaction is committed, and a saved position would outlive one that is aborted.
     fn checkpoint(&self, records: &[Incoming]) -> Option<Checkpoint> {
-        let last = records.last().filter(|_| self.ledger.is_none())?;
+        let last = records.last().filter(|_| self.ledger().is_none())?;
         Some(Checkpoint { partition: last.partition.name().into(), offset: (last.offset + 1).into() })
     }
 
@@ -211,27 +226,109 @@ fn offset(record: &Incoming) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_engine::testing::Arrived;
-    use thalweg_record::Outcome;
+    use std::time::Duration;
+
+    use thalweg_engine::testing::{Arrived, Bounds, RunningSource};
+    use thalweg_record::{Batch, Outcome};
 
     use super::*;
-    use crate::client::Partition;
-    use crate::source::tests::{lent_output, unconnected_ledger};
+    use crate::client::{Changes, Partition};
+    use crate::source::tests::{Idle, bounded_output, lent_output, unconnected_ledger};
+
+    fn partition(number: i32) -> Partition {
+        Partition { topic: "t".into(), number }
+    }
+
+    /// Records of one partition, from the first offset on.
+    fn records(number: i32, offsets: std::ops::Range<i64>) -> Vec<Incoming> {
+        let record = |offset: i64| {
+            let (partition, value) = (partition(number), Some(offset.to_string().into()));
+            Incoming { partition, offset, timestamp: 0, key: None, value, headers: Vec::new() }
+        };
+        offsets.map(record).collect()
+    }
+
+    fn membership(out: &SourceOutput, ledger: Option<Arc<Ledger<RustConnector>>>) -> Arc<Membership> {
+        Arc::new(Membership::new(out, None, Duration::ZERO, ledger))
+    }
+
+    fn forward(out: &SourceOutput, membership: &Arc<Membership>) -> Forward {
+        Forward::new(out.clone(), &List::default(), ByteSize::kib(1), membership.clone())
+    }
+
+    /// A queue that ends after these answers.
+    fn queue(answers: Vec<Answer>) -> mpsc::Receiver<Answer> {
+        let (queue, answered) = mpsc::channel(answers.len().max(1));
+        answers.into_iter().for_each(|answer| queue.try_send(answer).ok().unwrap());
+        answered
+    }
+
+    async fn taken(source: &RunningSource) -> Batch {
+        let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+        batch
+    }
 
     #[tokio::test]
     async fn with_transactions_no_position_is_saved() {
         let (out, source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let value = Some("a".into());
-        let record = Incoming { partition, offset: 0, timestamp: 0, key: None, value, headers: Vec::new() };
         for (ledger, expected) in [(Some(unconnected_ledger(&out)), None), (None, Some(1.into()))] {
-            let limit = ByteSize::kib(1);
-            let mut forward = Forward::new(out.clone(), &List::default(), limit, ledger);
-            forward.send(std::slice::from_ref(&record)).await.unwrap();
-            let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+            let mut forward = forward(&out, &membership(&out, ledger));
+            forward.send(&records(0, 0..1)).await.unwrap();
+            let batch = taken(&source).await;
             assert_eq!(out.unsettled(), 1);
             batch.settle(Outcome::Delivered);
             assert_eq!((out.unsettled(), out.saved("t/0")), (0, expected));
         }
+    }
+
+    #[tokio::test]
+    async fn before_a_slow_transform_batches_are_small_and_a_run_that_stops_waits_only_for_what_it_sent() {
+        let (out, source) = bounded_output(Bounds { rows: Some(2), ..Bounds::default() }).await;
+        let membership = membership(&out, None);
+        membership.assigned(&Idle::default(), vec![partition(0)]).await;
+        let first = records(0, 0..3);
+        let changes = membership.note(&first);
+        forward(&out, &membership).run(queue(vec![Answer { records: first, changes }])).await.unwrap();
+        for rows in [2, 1] {
+            let batch = taken(&source).await;
+            assert_eq!(batch.rows(), rows);
+            assert!(!membership.is_settled());
+            batch.settle(Outcome::Delivered);
+        }
+        assert!(membership.is_settled());
+        let rest = records(0, 3..9);
+        let changes = membership.note(&rest);
+        source.stop.request();
+        forward(&out, &membership).run(queue(vec![Answer { records: rest, changes }])).await.unwrap();
+        assert_eq!((out.unsettled(), membership.is_settled()), (0, true));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_sent_of_a_partition_that_is_given_up_is_left_to_the_next_member() {
+        let (out, source) = lent_output().await;
+        let membership = membership(&out, None);
+        let consumer = Idle::default();
+        membership.assigned(&consumer, vec![partition(0), partition(1)]).await;
+        let read: Vec<Incoming> = records(0, 0..2).into_iter().chain(records(1, 7..8)).collect();
+        let changes = membership.note(&read);
+        membership.revoked(&consumer, vec![partition(0)]).await;
+        forward(&out, &membership).run(queue(vec![Answer { records: read, changes }])).await.unwrap();
+        let batch = taken(&source).await;
+        assert_eq!((batch.rows(), out.unsettled()), (1, 1));
+        batch.settle(Outcome::Delivered);
+        assert_eq!((out.saved("t/0"), out.saved("t/1")), (None, Some(8.into())));
+    }
+
+    #[tokio::test]
+    async fn a_limited_source_reads_no_further_and_settles_what_it_sent() {
+        let (out, source) = bounded_output(Bounds { limit: Some(3), ..Bounds::default() }).await;
+        let membership = membership(&out, None);
+        let read = records(0, 0..5);
+        let changes = membership.note(&read);
+        forward(&out, &membership).run(queue(vec![Answer { records: read, changes }])).await.unwrap();
+        let batch = taken(&source).await;
+        assert_eq!(batch.rows(), 3);
+        batch.settle(Outcome::Delivered);
+        assert_eq!(out.saved("t/0"), Some(3.into()));
     }
 }

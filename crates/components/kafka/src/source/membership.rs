@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_engine::SourceOutput;
 
+use super::gone::Gone;
 use super::ledger::Ledger;
 use crate::client::rust::RustConnector;
 use crate::client::{Changes, Consumer, Failure, Incoming, Partition};
@@ -41,11 +42,15 @@ pub(super) struct Membership {
 struct State {
     /// The offset that the group has committed, of each partition that the member reads.
     owned: BTreeMap<Partition, Option<i64>>,
-    /// The offset after the last record that was passed on, also of partitions that others read now: if such
-    /// a partition comes back, its records on their way must not be read again.
+    /// The offset after the last record that was sent, also of partitions that others read now: if such a
+    /// partition comes back, its records on their way must not be read again. Unused with a ledger.
     passed: BTreeMap<Partition, i64>,
     /// The offset of the first record that was read since the partition was assigned.
     first: BTreeMap<Partition, i64>,
+    /// The offset of the first record that was ever read. It may be given up before it is sent.
+    begun: BTreeMap<Partition, i64>,
+    /// The partitions that were given up. Unused with a ledger, which has its own.
+    gone: Gone,
 }
 
 impl State {
@@ -111,17 +116,32 @@ impl Membership {
         !self.state.lock().owned.is_empty()
     }
 
-    /// Notes records that are passed on.
-    pub(super) fn note(&self, records: &[Incoming]) {
+    /// Notes records that were read. Returns the number of changes of partitions until then, by which
+    /// [`admit`](Self::admit) and the ledger know whether they may be sent.
+    pub(super) fn note(&self, records: &[Incoming]) -> u64 {
         let mut state = self.state.lock();
         for run in records.chunk_by(|a, b| a.partition == b.partition) {
             if let [first, ..] = run {
                 state.first.entry(first.partition.clone()).or_insert(first.offset);
-            }
-            if let Some(last) = run.last() {
-                state.passed.insert(last.partition.clone(), last.offset + 1);
+                state.begun.entry(first.partition.clone()).or_insert(first.offset);
             }
         }
+        match &self.ledger {
+            Some(ledger) => ledger.count(),
+            None => state.gone.count(),
+        }
+    }
+
+    /// Notes records of one partition that are about to be sent, and that were read when there had been
+    /// `changes` changes. False if they must be dropped: their partition was given up since then.
+    pub(super) fn admit(&self, records: &[Incoming], changes: u64) -> bool {
+        let Some(last) = records.last() else { return false };
+        let mut state = self.state.lock();
+        if state.gone.has_since(&last.partition, changes) {
+            return false;
+        }
+        state.passed.insert(last.partition.clone(), last.offset + 1);
+        true
     }
 
     /// Returns the offset before which all records of a partition are settled, and covered by a checkpoint if
@@ -136,7 +156,7 @@ impl Membership {
         owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?))).collect()
     }
 
-    /// True if all records are settled that were passed on of the partitions that the member reads.
+    /// True if all records are settled that were sent of the partitions that the member reads.
     pub(super) fn is_settled(&self) -> bool {
         let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
         self.are_settled(&owned)
@@ -220,17 +240,22 @@ impl Membership {
         Ok(())
     }
 
+    /// Returns where this run continues a partition, if it knows: behind what it sent. Not with a ledger.
+    fn known(&self, partition: &Partition) -> Option<i64> {
+        if self.ledger.is_some() {
+            return None;
+        }
+        let saved = self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64);
+        let state = self.state.lock();
+        let sent = saved.max(state.passed.get(partition).copied());
+        // With `start: latest`, records that were read and not sent would be left out.
+        sent.or_else(|| state.begun.get(partition).copied())
+    }
+
     /// Continues a new partition where it is to be continued, and returns the offset that the group
     /// committed.
     async fn place(&self, consumer: &dyn Consumer, partition: &Partition, committed: Option<i64>) {
-        let known = match self.ledger {
-            None => {
-                let saved = self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64);
-                saved.max(self.state.lock().passed.get(partition).copied())
-            }
-            Some(_) => None,
-        };
-        let sought = match (known, committed, self.start) {
+        let sought = match (self.known(partition), committed, self.start) {
             (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
                 consumer.seek(partition, known).await
             }
@@ -280,6 +305,8 @@ impl Changes for Arc<Membership> {
             self.state.lock().give_up(&partitions);
             return;
         }
+        // First: what is sent of them after this is not waited for.
+        self.state.lock().gone.add(&partitions);
         let begun = Instant::now();
         while !self.is_ending.load(Relaxed) && !self.are_settled(&partitions) && begun.elapsed() < self.wait {
             self.positions.save_soon();
@@ -293,7 +320,9 @@ impl Changes for Arc<Membership> {
         if let Some(ledger) = &self.ledger {
             ledger.lose(&partitions);
         }
-        self.state.lock().give_up(&partitions);
+        let mut state = self.state.lock();
+        state.gone.add(&partitions);
+        state.give_up(&partitions);
     }
 }
 
@@ -301,6 +330,28 @@ impl Changes for Arc<Membership> {
 mod tests {
     use super::*;
     use crate::source::tests::{Idle, lent_output};
+
+    #[tokio::test]
+    async fn a_partition_that_comes_back_is_continued_behind_what_was_sent_of_it() {
+        let (out, _source) = lent_output().await;
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let record = |offset: i64| {
+            let partition = partition.clone();
+            Incoming { partition, offset, timestamp: 0, key: None, value: None, headers: Vec::new() }
+        };
+        let membership = Arc::new(Membership::new(&out, None, Duration::ZERO, None));
+        let consumer = Idle::default();
+        membership.assigned(&consumer, vec![partition.clone()]).await;
+        let read = [record(5), record(6)];
+        for sent in [0, 1] {
+            let changes = membership.note(&read);
+            assert_eq!(membership.admit(&read[..sent], changes), sent > 0);
+            membership.revoked(&consumer, vec![partition.clone()]).await;
+            assert!(!membership.admit(&read, changes));
+            membership.assigned(&consumer, vec![partition.clone()]).await;
+        }
+        assert_eq!(*consumer.places.lock(), [5, 6]);
+    }
 
     #[tokio::test]
     async fn a_partition_begins_at_start_only_if_the_group_is_known_to_have_committed_nothing() {

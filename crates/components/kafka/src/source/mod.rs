@@ -5,10 +5,12 @@
 //! partition is a partition of the engine's checkpoint too: with `--state`, the source commits only what a
 //! saved checkpoint covers.
 //!
-//! A partition that is taken away is given up in four steps: no record of it is read any more, those on their
-//! way are waited for, their offset is committed, and the partition is released.
+//! A partition that is taken away is given up in four steps: no record of it is sent any more, those on their
+//! way are waited for, their offset is committed, and the partition is released. Records that were read and
+//! not sent by then are read again by the next member.
 
 mod forward;
+mod gone;
 mod ledger;
 mod membership;
 mod reading;

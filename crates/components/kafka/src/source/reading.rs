@@ -102,14 +102,14 @@ impl Kafka {
     async fn read(
         &self,
         consumer: &dyn Consumer,
-        membership: &Membership,
+        membership: &Arc<Membership>,
         out: &mut SourceOutput,
     ) -> Result<(), Error> {
         membership.begin();
         let (queue, records) = mpsc::channel(1);
         let ledger = membership.ledger();
-        let forward =
-            Forward::new(out.clone(), &self.config.fields, self.config.max_message_bytes, ledger.cloned());
+        let limit = self.config.max_message_bytes;
+        let forward = Forward::new(out.clone(), &self.config.fields, limit, membership.clone());
         let mut forwarding = tokio::spawn(forward.run(records));
         let received = self.receive(consumer, membership, out, queue).await;
         let forwarded = loop {
@@ -217,8 +217,7 @@ impl Kafka {
                 Ok(records) if records.is_empty() => times.failing = None,
                 Ok(records) => {
                     (times.failing, times.active) = (None, Instant::now());
-                    membership.note(&records);
-                    let changes = ledger.map_or(0, |ledger| ledger.count());
+                    let changes = membership.note(&records);
                     permit.send(Answer { records, changes });
                 }
                 Err(failure) => self.failed(failure, &mut times).await?,
@@ -367,10 +366,13 @@ async fn keep(consumer: &dyn Consumer, ledger: Option<&Arc<Ledger<RustConnector>
 
 #[cfg(test)]
 mod tests {
-    use thalweg_engine::testing::{self, options};
+    use thalweg_engine::Reading;
+    use thalweg_engine::testing::{self, Arrived, Bounds, options};
+    use thalweg_record::Outcome;
 
     use super::*;
-    use crate::source::tests::{Idle, lent_output, unconnected_ledger};
+    use crate::client::Partition;
+    use crate::source::tests::{Idle, bounded_output, lent_output, unconnected_ledger};
 
     /// Receives with transactions, as a member that does not get into its group.
     async fn received(yaml: &str, consumer: &Idle) -> Result<(), Error> {
@@ -397,6 +399,28 @@ mod tests {
         let consumer = Idle { failure: Some(refused), ..Idle::default() };
         let error = received("{ brokers: 'a:1', topics: t, group: g }", &consumer).await.unwrap_err();
         assert_eq!(error.full(), "the brokers `a:1` cannot be read: the user may not join");
+    }
+
+    #[tokio::test]
+    async fn a_limited_source_reads_again_what_an_aborted_transaction_had() {
+        let (mut out, source) = bounded_output(Bounds { limit: Some(1), ..Bounds::default() }).await;
+        let ledger = unconnected_ledger(&out);
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let value = Some("a".into());
+        let record = Incoming { partition, offset: 0, timestamp: 0, key: None, value, headers: Vec::new() };
+        let mut owed = ledger.admit(&record.partition, ledger.count()).await.unwrap();
+        owed.note(std::slice::from_ref(&record));
+        let payload = testing::batch(["a"]).payload().clone();
+        out.send(Reading { payload, path: None, positions: None, checkpoint: None }).await.unwrap();
+        drop(owed);
+        let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+        batch.settle(Outcome::Delivered);
+        assert!(out.is_stopping());
+        ledger.break_off("partitions were lost");
+        ledger.end_now().await;
+        assert!(!out.is_stopping());
+        let error = Kafka::ended(&ledger, &mut out).unwrap_err();
+        assert_eq!(error.full(), "the last transaction was aborted: partitions were lost");
     }
 
     #[tokio::test]

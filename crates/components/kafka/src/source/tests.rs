@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use thalweg_engine::testing::{self, Arrived, messages, options, payloads, refused, rows};
+use thalweg_engine::testing::{self, Arrived, Bounds, messages, options, payloads, refused, rows};
 use thalweg_engine::{Component, Context, Error, Link, SinkConfig, Source, SourceOutput};
 use thalweg_record::Outcome;
 use thalweg_testbed::{Kafka, Patience, Record};
@@ -32,8 +32,13 @@ impl Source for Lender {
 
 /// Returns the output of a source that runs, and the source.
 pub(super) async fn lent_output() -> (SourceOutput, testing::RunningSource) {
+    bounded_output(Bounds::default()).await
+}
+
+/// As [`lent_output`], with bounds.
+pub(super) async fn bounded_output(bounds: Bounds) -> (SourceOutput, testing::RunningSource) {
     let (lend, lent) = oneshot::channel();
-    let source = testing::start_source(Box::new(Lender(Some(lend))), 1 << 16, BTreeMap::new());
+    let source = testing::start_bounded(Box::new(Lender(Some(lend))), 1 << 16, bounds);
     (lent.await.unwrap(), source)
 }
 
@@ -52,6 +57,8 @@ pub(super) struct Idle {
     pub(super) failure: Option<fn() -> Failure>,
     /// The times that were sought.
     pub(super) sought: Mutex<Vec<i64>>,
+    /// The offsets that were sought.
+    pub(super) places: Mutex<Vec<i64>>,
 }
 
 impl Idle {
@@ -92,7 +99,8 @@ impl Consumer for Idle {
         None
     }
 
-    async fn seek(&self, _: &Partition, _: i64) -> Result<(), Failure> {
+    async fn seek(&self, _: &Partition, offset: i64) -> Result<(), Failure> {
+        self.places.lock().push(offset);
         Ok(())
     }
 

@@ -156,18 +156,28 @@ impl Transactions for RustTransactions {
     }
 }
 
-/// Notes a failure as the fault of the transaction, unless it has one.
+/// Notes a failure as the fault of the transaction, unless it has one. That it is fenced counts also later:
+/// after a failure the client refuses what is sent, before the records that failed have their outcomes.
 fn note(fault: &FirstFault, failure: Failure) -> Failure {
     let is_fenced = matches!(failure, Failure::Fenced(_));
-    let reason = || Fault { reason: failure.reason().to_owned(), is_fenced };
-    fault.lock().get_or_insert_with(reason);
+    let mut fault = fault.lock();
+    if fault.as_ref().is_none_or(|known| is_fenced && !known.is_fenced) {
+        *fault = Some(Fault { reason: failure.reason().to_owned(), is_fenced });
+    }
     failure
 }
 
 /// Returns what an error of a transaction means for the caller.
 fn failure_of(error: KrafkaError) -> Failure {
     match &error {
-        KrafkaError::Fenced { .. } => Failure::Fenced(error.to_string()),
+        KrafkaError::Fenced { message } => match fence(message) {
+            Fence::Taken => Failure::Fenced(error.to_string()),
+            Fence::Expired => {
+                let reason = "the broker has forgotten the `transactional_id`, which was not used for long";
+                Failure::Lost(format!("{reason} ({error})"))
+            }
+            Fence::Unknown => Failure::Lost(error.to_string()),
+        },
         KrafkaError::TransactionAbortable { message } => match code_of_record(message) {
             None => Failure::Lost(error.to_string()),
             Some(code) => {
@@ -195,6 +205,31 @@ fn failure_of(error: KrafkaError) -> Failure {
             _ => failure(error),
         },
         _ => failure(error),
+    }
+}
+
+/// Why a client says that its producer is fenced.
+#[derive(Debug, PartialEq, Eq)]
+enum Fence {
+    /// Another producer took the id, or the transaction took longer than it may.
+    Taken,
+    /// The broker does not know the id any more. It forgets those without a transaction for a week
+    /// (`transactional.id.expiration.ms`), and knows a new producer as the first one.
+    Expired,
+    /// The producer had a failure before, which says it.
+    Unknown,
+}
+
+/// Returns why the producer is fenced. The client says it nowhere but in this text: it begins with the code
+/// of the broker, unless the client refuses by itself what comes after a failure.
+fn fence(message: &str) -> Fence {
+    let begins_with = |code: ErrorCode| message.starts_with(&format!("{code:?}:"));
+    if begins_with(ErrorCode::InvalidProducerIdMapping) {
+        Fence::Expired
+    } else if message.ends_with("the transactional producer hit a fatal error") {
+        Fence::Unknown
+    } else {
+        Fence::Taken
     }
 }
 
@@ -232,5 +267,26 @@ mod tests {
         assert!(matches!(refused(ErrorCode::TopicAuthorizationFailed), Failure::NoTopic(_)));
         assert!(matches!(refused(ErrorCode::InvalidProducerEpoch), Failure::Fenced(_)));
         assert!(matches!(refused(ErrorCode::UnknownProducerId), Failure::Lost(_)));
+    }
+
+    #[test]
+    fn an_id_that_the_broker_has_forgotten_was_not_taken_by_another_producer() {
+        let failed = |text: &str| failure_of(KrafkaError::fenced(text));
+        assert!(matches!(failed("InvalidProducerIdMapping: EndTxn failed"), Failure::Lost(_)));
+        assert!(matches!(failed("ProducerFenced: EndTxn failed"), Failure::Fenced(_)));
+        assert!(matches!(failed("InvalidProducerEpoch: another producer took over"), Failure::Fenced(_)));
+        let later = "cannot send: the transactional producer hit a fatal error";
+        assert!(matches!(failed(later), Failure::Lost(_)));
+    }
+
+    #[test]
+    fn a_transaction_is_fenced_also_if_the_client_refused_other_records_before_it_said_so() {
+        let fault = FirstFault::default();
+        let notes = [("refused", false), ("fenced", true), ("refused again", false), ("fenced again", true)];
+        for (reason, is_fenced) in notes {
+            let failure = if is_fenced { Failure::Fenced } else { Failure::Lost };
+            note(&fault, failure(reason.to_owned()));
+        }
+        assert_eq!(*fault.lock(), Some(Fault { reason: "fenced".to_owned(), is_fenced: true }));
     }
 }

@@ -8,20 +8,24 @@
 //! the acks of the engine count all of these already.
 //!
 //! Each error breaks the transaction off. Then records that were read are dropped, until the source reads
-//! again from the committed offsets.
+//! again from the committed offsets. The next transactions have fewer records: if the reason comes again, as
+//! a record that the broker refuses or a transform that takes long for each message, it concerns fewer of
+//! them each time, and the others are committed. So there is progress that a restart keeps.
 //!
 //! See docs/decisions/093-offsets-are-committed-in-transactions.md.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use thalweg_engine::{Error, SourceOutput};
 
+use super::gone::Gone;
 use crate::client::{Connector, Generation, Incoming, Partition};
 use crate::session::Session;
 
@@ -30,6 +34,8 @@ const MOST_RECORDS: usize = 200_000;
 const MOST_BYTES: usize = 64 << 20;
 /// How much longer than its commit a transaction lasts.
 const SHARE: u32 = 4;
+/// The part of the records of an aborted transaction that the next one may have.
+const NARROWED: usize = 4;
 /// How often the source looks whether all is settled.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long messages of a broken transaction may stay in the run. They are dropped where they would be
@@ -50,6 +56,8 @@ pub(super) struct Ledger<C: Connector> {
     committed: Mutex<BTreeSet<Partition>>,
     /// A failure after which no transaction can be committed.
     fatal: Mutex<Option<Error>>,
+    /// A transaction ends when it has this many records.
+    most: AtomicUsize,
 }
 
 /// The records that were sent since the last commit.
@@ -76,26 +84,19 @@ impl Owed {
         self.bytes += sizes.sum::<usize>();
     }
 
-    /// Takes the offsets. The next records are of another transaction.
-    fn take(&mut self) -> BTreeMap<Partition, i64> {
+    /// Takes what was sent. The next records are of another transaction.
+    fn take(&mut self) -> Self {
         let next = Self { commit: self.commit, ..Self::default() };
-        std::mem::replace(self, next).offsets
+        std::mem::replace(self, next)
     }
-}
-
-/// The partitions that were taken away, or are read again.
-#[derive(Default)]
-struct Gone {
-    /// The number of such events.
-    count: u64,
-    /// The last event of each partition.
-    last: HashMap<Partition, u64>,
 }
 
 impl<C: Connector> Ledger<C> {
     pub(super) fn new(session: Arc<Session<C>>, output: &SourceOutput) -> Self {
         let mut output = output.clone();
         output.end();
+        // Before a slow transform, it grows as far as its messages pass in time.
+        let most = if output.batch_rows().is_some() { 1 } else { MOST_RECORDS };
         Self {
             session,
             output,
@@ -104,12 +105,18 @@ impl<C: Connector> Ledger<C> {
             generation: Mutex::default(),
             committed: Mutex::default(),
             fatal: Mutex::default(),
+            most: AtomicUsize::new(most),
         }
     }
 
     /// Returns the number of events so far, to be noted with records that were just read.
     pub(super) fn count(&self) -> u64 {
-        self.gone.lock().count
+        self.gone.lock().count()
+    }
+
+    /// The most records that a batch should have: a transaction ends when it has as many.
+    pub(super) fn most_records(&self) -> usize {
+        self.most.load(Relaxed)
     }
 
     /// Notes the membership. It must have been the same before and after a poll, which has then said
@@ -171,7 +178,7 @@ impl<C: Connector> Ledger<C> {
         count: u64,
     ) -> Option<tokio::sync::MutexGuard<'_, Owed>> {
         let owed = self.owed.lock().await;
-        let is_gone = self.gone.lock().last.get(partition).is_some_and(|last| *last > count);
+        let is_gone = self.gone.lock().has_since(partition, count);
         (!is_gone && !self.is_broken()).then_some(owed)
     }
 
@@ -190,7 +197,7 @@ impl<C: Connector> Ledger<C> {
 
     /// Ends the transaction if it is large or old enough.
     pub(super) async fn end_if_due(&self, owed: &mut Owed) {
-        let is_large = owed.records >= MOST_RECORDS || owed.bytes >= MOST_BYTES;
+        let is_large = owed.records >= self.most_records() || owed.bytes >= MOST_BYTES;
         if is_large || self.end_of(owed).is_some_and(|end| end <= Instant::now()) {
             self.end(owed).await;
         }
@@ -206,38 +213,67 @@ impl<C: Connector> Ledger<C> {
     async fn end(&self, owed: &mut Owed) {
         let Some(begun) = owed.begun else { return };
         let started = Instant::now();
-        let timeout = self.session.settings().timeout;
-        let is_settled = self.settle(begun + timeout).await;
-        let offsets = owed.take();
+        let is_settled = self.settle(begun + self.session.settings().timeout).await;
+        let committed = self.commit(&owed.offsets, is_settled).await;
+        let sent = owed.take();
+        match committed {
+            Ok(()) => {
+                owed.commit = started.elapsed();
+                self.widen(begun.elapsed());
+                self.committed.lock().extend(sent.offsets.into_keys());
+            }
+            Err(reason) => {
+                self.break_off(&reason);
+                self.withdraw(&sent);
+            }
+        }
+    }
+
+    /// Commits what is settled.
+    ///
+    /// # Errors
+    /// The reason why it must be sent again.
+    async fn commit(&self, offsets: &BTreeMap<Partition, i64>, is_settled: bool) -> Result<(), String> {
         if self.is_broken() {
-            return;
+            return Err(self.reason());
         }
         if self.output.has_failed() {
             // The run ends, and says why.
-            return self.break_off("messages failed");
+            return Err("messages failed".to_owned());
         }
         if !is_settled {
-            return self.break_off(&format!(
+            return Err(format!(
                 "{} messages were not delivered within `transaction_timeout` ({} s)",
                 self.output.unsettled(),
-                timeout.as_secs_f64()
+                self.session.settings().timeout.as_secs_f64()
             ));
         }
         let Some(generation) = self.generation.lock().clone() else {
-            return self.break_off("the member is not of its group any more");
+            return Err("the member is not of its group any more".to_owned());
         };
-        match self.session.commit(&offsets, Some(&generation)).await {
-            Ok(()) => {
-                owed.commit = started.elapsed();
-                self.committed.lock().extend(offsets.into_keys());
+        self.session.commit(offsets, Some(&generation)).await.map_err(|error| {
+            let error = error.error();
+            let reason = error.full();
+            if !error.kind().is_temporary() {
+                self.fatal.lock().get_or_insert(error);
             }
-            Err(error) => {
-                let error = error.error();
-                self.break_off(&error.full());
-                if !error.kind().is_temporary() {
-                    self.fatal.lock().get_or_insert(error);
-                }
-            }
+            reason
+        })
+    }
+
+    /// Notes that what was sent is sent again. The limit of the run does not count it twice, and the next
+    /// transactions are smaller.
+    fn withdraw(&self, sent: &Owed) {
+        if sent.records > 0 {
+            self.output.give_back(sent.records);
+            self.most.store((sent.records / NARROWED).max(1), Relaxed);
+        }
+    }
+
+    /// Lets the next transaction have twice as many records, if one that lasts twice as long ends in time.
+    fn widen(&self, lasted: Duration) {
+        if lasted <= self.session.settings().timeout / 4 {
+            self.most.store((self.most_records() * 2).min(MOST_RECORDS), Relaxed);
         }
     }
 
@@ -273,17 +309,15 @@ impl<C: Connector> Ledger<C> {
 
     /// Notes that all records of these partitions that were read so far must be dropped.
     pub(super) fn forget(&self, partitions: &[Partition]) {
-        let mut gone = self.gone.lock();
-        gone.count += 1;
-        let count = gone.count;
-        gone.last.extend(partitions.iter().map(|partition| (partition.clone(), count)));
+        self.gone.lock().add(partitions);
     }
 
     /// After a transaction was broken off: waits until nothing of it is left in the run, and ends it at the
     /// broker. Then the committed offsets say from where to read.
     pub(super) async fn renew(self: Arc<Self>) -> Result<(), Error> {
         // The last batch has been sent.
-        *self.owed.lock().await = Owed::default();
+        let sent = self.owed.lock().await.take();
+        self.withdraw(&sent);
         let begun = Instant::now();
         while self.output.unsettled() > 0 {
             if begun.elapsed() >= STUCK {

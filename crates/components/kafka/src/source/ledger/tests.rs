@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use thalweg_engine::testing::{self, Arrived};
+use thalweg_engine::testing::{self, Arrived, Bounds};
 use thalweg_engine::{Error, Reading, Rejects, Sink, Source, SourceOutput};
 use thalweg_record::Outcome;
 
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::session::tests::{Broker, Commit, Fake, session};
 use crate::sink::KafkaSink;
 use crate::sink::testing::transactional;
-use crate::source::tests::lent_output;
+use crate::source::tests::{bounded_output, lent_output};
 
 const COUNT: i64 = 200;
 
@@ -23,6 +23,8 @@ struct Numbers {
     session: Arc<Session<Fake>>,
     /// The number of records in a batch.
     size: i64,
+    /// The values of records.
+    value: fn(i64) -> String,
     random: Random,
 }
 
@@ -75,8 +77,9 @@ impl Source for Numbers {
                 }
             }
             ledger.set_generation(Some(self.broker.generation()));
-            let records: Vec<Incoming> = (next..COUNT.min(next + self.size)).map(record).collect();
-            let values: Vec<String> = (next..COUNT.min(next + self.size)).map(|n| n.to_string()).collect();
+            let size = self.size.min(ledger.most_records() as i64);
+            let records: Vec<Incoming> = (next..COUNT.min(next + size)).map(record).collect();
+            let values: Vec<String> = (next..COUNT.min(next + size)).map(self.value).collect();
             let payload = testing::batch(values.iter().map(String::as_str)).payload().clone();
             let count = ledger.count();
             let Some(mut owed) = ledger.admit(&partition(), count).await else { continue };
@@ -84,7 +87,7 @@ impl Source for Numbers {
             out.send(Reading { payload, path: None, positions: None, checkpoint: None }).await?;
             ledger.end_if_due(&mut owed).await;
             drop(owed);
-            next += self.size;
+            next += size;
             if losses > 0 && self.random.below(10) == 0 {
                 losses -= 1;
                 // The messages are still on their way.
@@ -96,9 +99,21 @@ impl Source for Numbers {
 
 /// Runs once, with a sink. Returns true if the run came to its end.
 async fn run(broker: &Arc<Broker>, random: &mut Random, killed_after: Option<Duration>) -> bool {
-    let session = session(broker, Duration::from_secs(10));
     let size = 1 + random.below(60) as i64;
-    let numbers = Numbers { broker: broker.clone(), session: session.clone(), size, random: random.clone() };
+    run_with(broker, random, size, |number| number.to_string(), killed_after).await
+}
+
+/// As [`run`], with batches of this size, and records with these values.
+async fn run_with(
+    broker: &Arc<Broker>,
+    random: &mut Random,
+    size: i64,
+    value: fn(i64) -> String,
+    killed_after: Option<Duration>,
+) -> bool {
+    let session = session(broker, Duration::from_secs(10));
+    let (broker, of_source) = (broker.clone(), session.clone());
+    let numbers = Numbers { broker, session: of_source, size, value, random: random.clone() };
     let source = testing::start_source(Box::new(numbers), 1 << 10, BTreeMap::new());
     let yaml = "{ brokers: 'a:1', topic: t, transactional_id: x }";
     let mut sink = transactional(&testing::options::<KafkaSink>(yaml), session);
@@ -191,4 +206,49 @@ async fn another_member_does_not_commit_what_this_one_has_read() {
     assert!(ledger.is_broken());
     ledger.end_now().await;
     assert_eq!(broker.offset(&partition()), 0);
+}
+
+/// More refused records before the first commit than transactions may be aborted one after another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_refused_records_are_passed_by_small_transactions_that_commit_the_others() {
+    let broker = Arc::new(Broker::default());
+    let is_bad = |number: &i64| number % 3 == 0;
+    let value = |number: i64| match number % 3 {
+        0 => format!("bad {number}"),
+        _ => number.to_string(),
+    };
+    assert!(run_with(&broker, &mut Random(1), COUNT, value, None).await);
+    let good = (0..COUNT).filter(|number| !is_bad(number));
+    assert_eq!(broker.stored(), good.map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(broker.offset(&partition()), COUNT);
+}
+
+#[tokio::test]
+async fn transactions_are_smaller_after_an_aborted_one_and_the_limit_does_not_count_it() {
+    let broker = Arc::new(Broker::default());
+    let (mut out, source) = bounded_output(Bounds { limit: Some(9), ..Bounds::default() }).await;
+    let ledger = Arc::new(Ledger::new(session(&broker, Duration::from_secs(100)), &out));
+    ledger.set_generation(Some(broker.generation()));
+    for number in 0..8 {
+        assert!(sent(&ledger, &mut out, number, ledger.count()).await);
+        let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(out.left(), 1);
+    ledger.break_off("a record was refused");
+    ledger.clone().renew().await.unwrap();
+    ledger.mend();
+    assert_eq!((out.left(), ledger.most_records()), (9, 2));
+    assert!(sent(&ledger, &mut out, 0, ledger.count()).await);
+    let Some((_, Arrived::Messages(batch))) = source.main.take().await else { panic!() };
+    batch.settle(Outcome::Delivered);
+    ledger.end_now().await;
+    assert_eq!((out.left(), ledger.most_records(), broker.offset(&partition())), (8, 4, 1));
+}
+
+#[tokio::test]
+async fn before_a_slow_transform_the_first_transaction_has_one_record() {
+    let (out, _source) = bounded_output(Bounds { rows: Some(16), ..Bounds::default() }).await;
+    let ledger = Ledger::new(session(&Arc::new(Broker::default()), Duration::from_secs(100)), &out);
+    assert_eq!(ledger.most_records(), 1);
 }
