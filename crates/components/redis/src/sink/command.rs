@@ -239,7 +239,10 @@ mod tests {
             ("command: set, key: 'x:{k}'", ["SET|x:a|p q", "SET|x:b|"]),
             ("command: set, key: '{k}', value: '{n}', max_age: 2s", ["SET|a|1|PX|2000", "SET|b|x|PX|2000"]),
             ("command: hset, key: h, field: '{k}'", ["HSET|h|a|p q", "HSET|h|b|"]),
-            ("command: hset, key: '{k}', field_values: { f: '{n}', g: c }", ["HSET|a|f|1|g|c", "HSET|b|f|x|g|c"]),
+            (
+                "command: hset, key: '{k}', field_values: { f: '{n}', g: c }",
+                ["HSET|a|f|1|g|c", "HSET|b|f|x|g|c"],
+            ),
             ("command: lpush, key: l", ["LPUSH|l|p q", "LPUSH|l|"]),
             ("command: rpush, key: l", ["RPUSH|l|p q", "RPUSH|l|"]),
             ("command: sadd, key: s", ["SADD|s|p q", "SADD|s|"]),
