@@ -23,11 +23,13 @@ pub struct Server<K> {
     pub(crate) kind: K,
 }
 
+/// Makes the command of a server from its address and its data folder.
+type Start = dyn Fn(SocketAddr, &Path) -> Command + Send + Sync;
+
 /// How a server is started and stopped.
 pub(crate) struct Recipe {
     pub(crate) name: &'static str,
-    /// Returns the command for an address and a data folder.
-    pub(crate) command: Box<dyn Fn(SocketAddr, &Path) -> Command + Send + Sync>,
+    pub(crate) command: Box<Start>,
     /// True if the server at the address, with this output, serves clients.
     pub(crate) is_ready: fn(SocketAddr, &str) -> bool,
     /// The signal of [`Server::kill`].

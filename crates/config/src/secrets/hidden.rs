@@ -170,7 +170,7 @@ pub(crate) fn without_quoted<'m>(
         };
         for quote in ['`', '"'] {
             if shown.split(quote).skip(1).step_by(2).any(&is_hidden) {
-                shown = replaced(&shown, quote, &is_hidden).into();
+                shown = replaced(&shown, quote, is_hidden).into();
             }
         }
     }

@@ -237,10 +237,9 @@ async fn members_share(protocol: &str) {
         seen.len()
     };
     let mut members = vec![start()];
-    let mut step = 0;
+    let (mut step, mut total) = (0, 0);
     let patience = Patience::begin();
     loop {
-        let mut total = 0;
         for member in &members {
             if let Some(numbers) = member.take_numbers(Duration::from_millis(20)).await {
                 total = note(numbers);

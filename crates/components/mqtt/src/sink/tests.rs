@@ -73,7 +73,7 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
         // it has refused one.
         let rows: Vec<Row<'_>> = rows.iter().copied().filter(|row| qos > 0 || row.0 != "other").collect();
         let mut sink = open_sink::<MqttSink>(&yaml).await;
-        let mut rejected = write_some(&mut *sink, batch_of(&rows), |_| {}).await;
+        let mut rejected = write_until_durable(&mut *sink, batch_of(&rows), |_| {}).await;
         sink.finish().await.unwrap();
         if qos > 0 {
             let refused = (2, "the server refuses the message: not authorized (0x87)".to_owned());
