@@ -15,6 +15,7 @@ from thalweg._objects import Component
 
 __all__ = [
     "clickhouse",
+    "datadog_logs",
     "directory",
     "discard",
     "elasticsearch",
@@ -24,11 +25,17 @@ __all__ = [
     "kafka",
     "loki",
     "measure",
+    "mqtt",
     "nats",
     "objects",
+    "otlp",
+    "postgres",
+    "prometheus_remote_write",
     "proxy",
+    "redis",
     "remove",
     "socket",
+    "splunk_hec",
     "spool",
     "statsd",
     "stdout",
@@ -65,7 +72,7 @@ def clickhouse(
     headers: Mapping[str, str] | None = None,
     auth: Mapping[str, Any] | None = None,
     tls: Mapping[str, Any] | None = None,
-    compression: Literal["none", "gzip"] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
     timeout: str | timedelta | None = None,
     concurrency: int | None = None,
     max_request_bytes: str | int | None = None,
@@ -96,18 +103,23 @@ def clickhouse(
         auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
             those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
         tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
-        compression: How bodies are compressed. The default is `none`.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
         timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
             default `"30s"`.
-        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
-            1, batches are sent in order, and not joined.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
         max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
-            of its own. The default is 5 MiB, and 1 MiB for `loki`.
-        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
         max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
             if sources wait for memory. The default is 100 ms. By default `"100ms"`.
-        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
-            for as long as it takes, and their sources with them when the memory is full.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
         check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
         table: The table.
         database: The database of the table. The default is that of the user.
@@ -143,6 +155,105 @@ def clickhouse(
                 "deduplicate": deduplicate,
                 "skip_unknown_fields": skip_unknown_fields,
                 "settings": settings,
+                "encode": encode,
+            }
+        ),
+    )
+
+
+def datadog_logs(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    api_key: str,
+    ddsource: str | None = None,
+    ddtags: str | None = None,
+    hostname: str | None = None,
+    service: str | None = None,
+    time: str | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to Datadog as log entries.
+
+    `url` is a site, such as `datadoghq.eu` or `us3.datadoghq.com`, whose intake is used over TLS; or the URL of
+    another intake, such as that of a Datadog Agent, Vector or a proxy.
+
+    A message is acknowledged when the intake has accepted it. Entries that it refuses leave by `errors` with its
+    reason: a request that is refused is divided until the bad entries are alone. So do entries of more than 1 MB,
+    which Datadog would truncate. While the intake is busy or away, or refuses the key, messages wait.
+
+    Datadog does not know entries again: one that is sent twice after a lost answer or a restart is there twice.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        api_key: The API key. Take it from a variable (`${DD_API_KEY}`) or a file
+            (`${file:/run/secrets/datadog}`).
+        ddsource: The technology that the entry is of, which chooses Datadog's pipeline for it, for example
+            `nginx`. Columns in braces are replaced for each message. By default entries have none.
+        ddtags: Tags of the entry, for example `env:prod,team:{team}`. By default entries have none.
+        hostname: The host of the entry, for example `{meta.hostname}`. By default entries have none.
+        service: The service of the entry, for example `{service}`. By default entries have none.
+        time: The field with the time of the entry: a point in time, or such a text in the form of RFC 3339. By
+            default, and without such a value, it is the time when the message was read. Datadog takes entries of
+            the last 18 hours.
+        encode: The format of the text of the entry, for example `json`, whose members become attributes. By
+            default it is the payload.
+    """
+    return Component(
+        "datadog_logs",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "api_key": api_key,
+                "ddsource": ddsource,
+                "ddtags": ddtags,
+                "hostname": hostname,
+                "service": service,
+                "time": time,
                 "encode": encode,
             }
         ),
@@ -194,7 +305,7 @@ def elasticsearch(
     headers: Mapping[str, str] | None = None,
     auth: Mapping[str, Any] | None = None,
     tls: Mapping[str, Any] | None = None,
-    compression: Literal["none", "gzip"] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
     timeout: str | timedelta | None = None,
     concurrency: int | None = None,
     max_request_bytes: str | int | None = None,
@@ -225,18 +336,23 @@ def elasticsearch(
         auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
             those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
         tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
-        compression: How bodies are compressed. The default is `none`.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
         timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
             default `"30s"`.
-        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
-            1, batches are sent in order, and not joined.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
         max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
-            of its own. The default is 5 MiB, and 1 MiB for `loki`.
-        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
         max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
             if sources wait for memory. The default is 100 ms. By default `"100ms"`.
-        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
-            for as long as it takes, and their sources with them when the memory is full.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
         check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
         index: The index, alias or data stream, for example `logs-{service}-{time:%Y.%m.%d}`. Columns in braces
             are replaced for each message. A message without a name of an index leaves by `errors`. Messages for
@@ -378,7 +494,7 @@ def http(
     batch: Literal["none", "lines", "array"] | None = None,
     content_type: str | None = None,
     auth: Mapping[str, Any] | None = None,
-    compression: Literal["none", "gzip"] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
     timeout: str | timedelta | None = None,
     concurrency: int | None = None,
     tls: Mapping[str, Any] | None = None,
@@ -406,13 +522,14 @@ def http(
             `application/json` for `batch: array`, and otherwise `text/plain; charset=utf-8`.
         auth: The credentials of the requests: `user` and `password`, or `bearer`. By default those of `url`
             (`https://USER:PASSWORD@HOST`) are sent, if it has any.
-        compression: How bodies are compressed. The default is `none`.
+        compression: How bodies are compressed: with `gzip` or `zstd`. The default is `none`.
         timeout: How long an answer may take. After that the request is retried. By default `"30s"`.
         concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
             1, messages are sent in order.
         tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
-        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
-            for as long as it takes.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes.
         raw_request: Whether each message is a complete request: request line, headers and body. The request is
             sent to the host of `url`, with its scheme. The other parts are sent as they are, except for headers
             that are given here: `headers` replaces those of the same name, and credentials replace those of the
@@ -446,7 +563,7 @@ def influxdb(
     headers: Mapping[str, str] | None = None,
     auth: Mapping[str, Any] | None = None,
     tls: Mapping[str, Any] | None = None,
-    compression: Literal["none", "gzip"] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
     timeout: str | timedelta | None = None,
     concurrency: int | None = None,
     max_request_bytes: str | int | None = None,
@@ -481,18 +598,23 @@ def influxdb(
         auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
             those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
         tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
-        compression: How bodies are compressed. The default is `none`.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
         timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
             default `"30s"`.
-        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
-            1, batches are sent in order, and not joined.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
         max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
-            of its own. The default is 5 MiB, and 1 MiB for `loki`.
-        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
         max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
             if sources wait for memory. The default is 100 ms. By default `"100ms"`.
-        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
-            for as long as it takes, and their sources with them when the memory is full.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
         check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
         database: The database, for version 1 (`/write`). Needs a `user` with a `password` if the server has
             users.
@@ -510,7 +632,8 @@ def influxdb(
         time: The field with the time of the point: a point in time from 1677 to 2262, or such a text in the form
             of RFC 3339. By default, and without such a value, it is the time when the message was read, or a few
             nanoseconds later, so that no two points of a run have the same. A message that a later run reads
-            again is then a second point.
+            again is then a second point. A dead letter that is replayed has the time when it was read, and about
+            a millisecond more.
         precision: The unit of the times in payloads that are lines. The default is `ns`.
     """
     return Component(
@@ -561,6 +684,9 @@ def kafka(
     timeout: str | timedelta | None = None,
     give_up: str | timedelta | None = None,
     concurrency: int | None = None,
+    transactional_id: str | None = None,
+    transaction_interval: str | timedelta | None = None,
+    transaction_timeout: str | timedelta | None = None,
 ) -> Component:
     """Sends messages to topics of Kafka, or of a broker that speaks its protocol.
 
@@ -571,6 +697,11 @@ def kafka(
     A message keeps its place in its partition. With `acks: all` the broker drops what is sent to it twice after a
     lost connection or a restart of the broker. Messages may be stored twice after five minutes without a broker,
     after an error that ends the session with the broker, and in a restarted run if no checkpoint covers them.
+
+    With a `transactional_id`, records are sent in transactions, and readers with `read_committed` get each
+    transaction as a whole or not at all. If the messages come from a source `kafka` of the same cluster, the
+    offsets of its group are committed in the transactions too: each message is then there once, whatever is
+    killed. With other sources, each batch of the run is a transaction.
 
     Args:
         brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
@@ -598,10 +729,23 @@ def kafka(
             default `"512KiB"`.
         timeout: How long the broker may take to confirm. After that the sink reports it, and waits on. The
             default is 30 s. By default `"30s"`.
-        give_up: How long messages may wait for a broker. After that they leave by `errors`, although the broker
-            may have stored some of them. By default they wait until they are stored.
+        give_up: After the broker has been failing for this time, the messages of a batch leave by `errors`,
+            although the broker may have stored some of them. The time counts from the first attempt that fails,
+            and again from each record that the broker confirms or refuses. By default messages wait until they
+            are stored.
         concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
             the order of messages is not kept. The default is 1. By default `1`.
+        transactional_id: Send records in transactions of this id, for example `orders-${HOSTNAME}`. Each running
+            program needs an id of its own, which it keeps over restarts: a new program with the id ends the
+            transaction of the last one, which then fails. A program with another id leaves it to
+            `transaction_timeout`. By default there are no transactions.
+        transaction_interval: How long messages of a source `kafka` are collected before their transaction is
+            committed. A longer time costs less work, a shorter one delivers sooner. A transaction also ends after
+            200000 records or 64 MiB, and lasts at least four times as long as it takes to commit one. The default
+            is 100 ms. By default `"100ms"`.
+        transaction_timeout: The time after which the broker aborts a transaction whose program is gone. Until
+            then, other members of the source's group wait for its partitions, and readers for what comes behind
+            its records. From 1 s to 40 s. The default is 10 s. By default `"10s"`.
     """
     return Component(
         "kafka",
@@ -623,6 +767,9 @@ def kafka(
                 "timeout": timeout,
                 "give_up": give_up,
                 "concurrency": concurrency,
+                "transactional_id": transactional_id,
+                "transaction_interval": transaction_interval,
+                "transaction_timeout": transaction_timeout,
             }
         ),
     )
@@ -634,7 +781,7 @@ def loki(
     headers: Mapping[str, str] | None = None,
     auth: Mapping[str, Any] | None = None,
     tls: Mapping[str, Any] | None = None,
-    compression: Literal["none", "gzip"] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
     timeout: str | timedelta | None = None,
     concurrency: int | None = None,
     max_request_bytes: str | int | None = None,
@@ -662,18 +809,23 @@ def loki(
         auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
             those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
         tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
-        compression: How bodies are compressed. The default is `none`.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
         timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
             default `"30s"`.
-        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64. With
-            1, batches are sent in order, and not joined.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
         max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
-            of its own. The default is 5 MiB, and 1 MiB for `loki`.
-        max_count: The largest number of messages in a request. The default is 10000. By default `10000`.
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
         max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
             if sources wait for memory. The default is 100 ms. By default `"100ms"`.
-        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
-            for as long as it takes, and their sources with them when the memory is full.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
         check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
         labels: The labels of the stream, for example `{ service: '{service}', host: '{meta.hostname}' }`. Columns
             in braces are replaced for each message. A label without a value is left out. Use only columns with
@@ -730,6 +882,100 @@ def measure(*, every: str | timedelta | None = None) -> Component:
     return Component("measure", _objects.options({"every": every}))
 
 
+def mqtt(
+    *,
+    servers: str | Sequence[str],
+    protocol: Literal["mqtt5", "mqtt3.1.1"] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    keep_alive_interval: str | timedelta | None = None,
+    topic: str,
+    qos: int | None = None,
+    retain: bool | None = None,
+    client_id: str | None = None,
+    max_age: str | timedelta | None = None,
+    content_type: str | None = None,
+    response_topic: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    max_pending: int | None = None,
+    timeout: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+) -> Component:
+    """Sends messages to topics of MQTT.
+
+    A message is acknowledged when the server has confirmed it. While no server answers, messages wait, and their
+    source with them when the memory is full. A message that the server refuses leaves by `errors` with the
+    server's reason, which only MQTT 5 has; one that is larger than the server takes does so too.
+
+    With `qos: 1`, a message whose confirmation was lost is sent again, and subscribers get it twice. With `qos:
+    2`, the server recognises it, as long as the run lasts; a restarted run may send messages again. With `qos:
+    0`, messages are acknowledged when the server has taken all of a batch, and it confirms none of them.
+
+    A server accepts messages that have no subscriber, and drops them, unless `retain` is set or a session waits
+    for them. It also drops what a subscriber does not take, as it is configured.
+
+    Args:
+        servers: The servers to connect to, each as `HOST` or `HOST:PORT`. The port is 1883 by default, and 8883
+            with TLS. If there are several, they are tried in turn until one answers.
+        protocol: The version of the protocol. The default is `mqtt5`.
+        tls: Connect with TLS. `{}` accepts certificates that the system trusts. By default connections are not
+            encrypted.
+        auth: The user of the connections. By default connections have no user.
+        keep_alive_interval: How long a connection may be silent before the server ends it. Twice in this time the
+            client asks whether the server is there. The default is 60 s. By default `"1m"`.
+        topic: The topic, for example `logs` or `logs/{service}`. Columns in braces are replaced for each message.
+            A message whose topic is empty, or has wildcards or control characters, leaves by `errors`.
+        qos: How often messages are delivered: at most once (0), at least once (1), or once as long as the run
+            lasts (2). The default is 1.
+        retain: True if the server keeps the last message of each topic for later subscribers. The default is
+            false. By default `false`.
+        client_id: The name of the session. Needed with `qos: 2`. By default it is another one for each run.
+        max_age: How long the server keeps a message for subscribers that are away (its expiry interval). Only
+            MQTT 5 has it. By default for ever.
+        content_type: The type of the content, for example `application/json`. Columns in braces are replaced for
+            each message. Only MQTT 5 has it.
+        response_topic: The topic at which the sender expects an answer. Columns in braces are replaced for each
+            message. Only MQTT 5 has it.
+        properties: User properties, for example `{unit: '{unit}'}`. Columns in braces are replaced for each
+            message. Only MQTT 5 has them.
+        encode: The format in which messages are sent, for example `json`. By default the payload is sent
+            unchanged.
+        max_pending: The number of messages that may be on their way without a confirmation. The server may want
+            fewer. The default is 1024. By default `1024`.
+        timeout: How long the server may confirm nothing. After that the sink reports it, and sends the messages
+            again over a new connection. The default is 30 s. By default `"30s"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`,
+            although the server may have taken some of them. The time counts from the first attempt that fails,
+            and again from each message that the server confirms or refuses. By default messages wait for as long
+            as it takes.
+    """
+    return Component(
+        "mqtt",
+        _objects.options(
+            {
+                "servers": servers,
+                "protocol": protocol,
+                "tls": tls,
+                "auth": auth,
+                "keep_alive_interval": keep_alive_interval,
+                "topic": topic,
+                "qos": qos,
+                "retain": retain,
+                "client_id": client_id,
+                "max_age": max_age,
+                "content_type": content_type,
+                "response_topic": response_topic,
+                "properties": properties,
+                "encode": encode,
+                "max_pending": max_pending,
+                "timeout": timeout,
+                "give_up": give_up,
+            }
+        ),
+    )
+
+
 def nats(
     *,
     servers: str | Sequence[str],
@@ -744,6 +990,7 @@ def nats(
     encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
     max_pending: int | None = None,
     timeout: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
     concurrency: int | None = None,
 ) -> Component:
     """Sends messages to subjects of NATS, by default to those of JetStream's streams.
@@ -784,6 +1031,10 @@ def nats(
             By default `1024`.
         timeout: How long the server may confirm nothing. After that the sink reports it, and sends the messages
             again. The default is 30 s. By default `"30s"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`,
+            although the server may have taken some of them. The time counts from the first attempt that fails,
+            and again from each message that the server confirms or refuses. By default messages wait for as long
+            as it takes.
         concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
             the order of messages is not kept. The default is 1. By default `1`.
     """
@@ -803,6 +1054,7 @@ def nats(
                 "encode": encode,
                 "max_pending": max_pending,
                 "timeout": timeout,
+                "give_up": give_up,
                 "concurrency": concurrency,
             }
         ),
@@ -909,6 +1161,293 @@ def objects(
     )
 
 
+def otlp(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    signal: Literal["logs", "metrics", "traces"] | None = None,
+    resource: Mapping[str, str] | None = None,
+    attributes: str | Sequence[str] | None = None,
+) -> Component:
+    """Sends messages to a receiver of OpenTelemetry (OTLP) by HTTP: a collector, or a system that takes OTLP.
+
+    Messages have the columns that the source `otlp` gives: they become the log records, data points and spans
+    that they were. Other messages become log records with the payload as their body; columns of these names are
+    used as well, such as `severity_text` or `trace_id`. The columns decide, not the payload: a transform that
+    changes the text of a log record changes `body`.
+
+    A message is acknowledged when the receiver has confirmed its request. If the receiver rejects all records of
+    a request, they leave by `errors` with its reason; if it rejects some, which it does not name, the number and
+    the reason are logged. A request that is refused as malformed is divided until the bad records are alone.
+    While there is no receiver, messages wait. A request whose answer was lost is sent again, and its records are
+    then stored twice.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        signal: The kind of record that messages without the column `signal` become. The default is `logs`.
+            Metrics need the column `type`.
+        resource: Attributes of the resource of messages without the column `resource_attributes`, for example `{
+            service.name: shop }`. By default they have none.
+        attributes: Further fields of messages that become attributes of their records, under their names. By
+            default there are none.
+    """
+    return Component(
+        "otlp",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "signal": signal,
+                "resource": resource,
+                "attributes": attributes,
+            }
+        ),
+    )
+
+
+def postgres(
+    *,
+    server: str,
+    database: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    timeout: str | timedelta | None = None,
+    table: str,
+    columns: Mapping[str, str] | None = None,
+    mode: Literal["copy", "insert", "upsert"] | None = None,
+    on_conflict: Literal["refuse", "nothing"] | None = None,
+    key: str | Sequence[str] | None = None,
+    skip_unknown_fields: bool | None = None,
+    exactly_once: bool | None = None,
+    positions_table: str | None = None,
+    give_up: str | timedelta | None = None,
+    concurrency: int | None = None,
+) -> Component:
+    """Stores messages as rows of a PostgreSQL table.
+
+    The fields of a message are stored in the columns of the same names; `columns` chooses others. Numbers, texts
+    and times are converted to the column's type where nothing is lost: a text that spells a number or a time is
+    one, and any value can become text or JSON. A column that no message of a batch has a field for gets its
+    default.
+
+    A batch is one transaction. A message leaves by `errors` if its values do not fit the table's types, or if the
+    server refuses its row: the reason is that of the server. The other messages of the batch are stored. If 16
+    rows were refused one by one and none was stored, others of the batch are refused together. While the server
+    is away, is read-only, has no room, or has no such table any more, messages wait. But if the server refuses
+    the whole batch before any row was stored, for example because the user may not insert, the run ends with the
+    server's reason.
+
+    The server takes no `COPY` for a view or a table with row security for the user: rows are inserted there. A
+    row that a policy forbids leaves by `errors`.
+
+    A message is acknowledged when its transaction is committed. A run that is killed, or whose connection breaks
+    during a commit, may store messages a second time. `upsert` makes that harmless, and so does `on_conflict:
+    nothing` if the table has a unique column. `exactly_once` prevents it.
+
+    `exactly_once` needs `--state`. The sink keeps, in a table of the same database and in the same transaction,
+    the position of the last message of each file or partition, and skips messages that come again. So the
+    positions of messages must grow (`meta.position`): those of `postgres` with a whole number as `key`, of
+    `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another file, also under the
+    same name, and a renamed one is the same. Messages of other sources end the run. Messages must come to the
+    sink by one pipeline, in order. If positions go back, the run ends with an error.
+
+    Args:
+        server: The server, as `HOST` or `HOST:PORT`. The port is 5432 by default.
+        database: The database. The default is the name of the user.
+        auth: The user of the connections. The default is the user `postgres` without a password.
+        tls: Connect with TLS. By default connections are not encrypted.
+        client_id: The name of this program in the server's list of connections. The default is `thalweg`. By
+            default `"thalweg"`.
+        timeout: How long the server may take to connect, or to answer a statement. The default is 30 s. By
+            default `"30s"`.
+        table: The table, as `TABLE` or `SCHEMA.TABLE`, without quotation marks.
+        columns: The columns to store, each with the field that it has, for example `{line: payload, at:
+            meta.time}`. A message without the field has NULL. By default all fields are stored in columns of
+            their names.
+        mode: How rows are stored: `copy` (the fastest), `insert`, or `upsert`, which replaces a row with the same
+            `key`. The default is `copy`.
+        on_conflict: How `insert` treats a row that is there already, by a unique column: `refuse`, or `nothing`.
+            The default is `refuse`.
+        key: The columns by which `upsert` finds the row to replace. They need a unique index. The default is the
+            primary key.
+        skip_unknown_fields: Whether fields without a column are left out. Otherwise messages that have them leave
+            by `errors`. The default is `false`. By default `false`.
+        exactly_once: Whether messages that a later run, or a broken connection, sends again are stored only once.
+            The default is `false`. By default `false`.
+        positions_table: The table in which `exactly_once` keeps positions. It is created unless it exists. The
+            default is `thalweg_positions`. By default `"thalweg_positions"`.
+        give_up: After this time without success, the messages of a batch leave by `errors`. By default they wait
+            for as long as it takes, and their sources with them when the memory is full.
+        concurrency: The number of batches that are stored at the same time, each over a connection of its own.
+            With more than 1, the order of messages is not kept. `exactly_once` needs 1. The default is 1. By
+            default `1`.
+    """
+    return Component(
+        "postgres",
+        _objects.options(
+            {
+                "server": server,
+                "database": database,
+                "auth": auth,
+                "tls": tls,
+                "client_id": client_id,
+                "timeout": timeout,
+                "table": table,
+                "columns": columns,
+                "mode": mode,
+                "on_conflict": on_conflict,
+                "key": key,
+                "skip_unknown_fields": skip_unknown_fields,
+                "exactly_once": exactly_once,
+                "positions_table": positions_table,
+                "give_up": give_up,
+                "concurrency": concurrency,
+            }
+        ),
+    )
+
+
+def prometheus_remote_write(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    metric: str | None = None,
+    value: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    labels_field: str | None = None,
+    time: str | None = None,
+) -> Component:
+    """Sends messages as samples of metrics to Prometheus, or to another receiver of remote write, such as Mimir,
+    Thanos, VictoriaMetrics or Grafana Cloud.
+
+    A message is one sample: a name, labels, a value and a time. The defaults fit the messages of the source
+    `prometheus_scrape`. `url` has the path of the receiver, such as `https://mimir.example.com/api/v1/push`;
+    without a path it is that of Prometheus, `/api/v1/write`.
+
+    A message is acknowledged when the receiver has confirmed it. Samples that the receiver refuses, for example
+    because a newer one of their series came first, leave by `errors` with its reason. So do messages without a
+    number. While the receiver is busy or away, messages wait.
+
+    After a refusal, the other samples of the request are sent again. A receiver that has kept them, as Mimir
+    does, may refuse those that are older than others of their series: they leave by `errors` although it has
+    them.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        metric: The name of the metric, for example `http_requests_total`. Columns in braces are replaced for each
+            message. The default is `{name}`.
+        value: The field with the value, a number. The default is `value`.
+        labels: Labels of the sample, for example `{ host: '{meta.hostname}' }`. A label without a value is left
+            out. By default there are none beside those of `labels_field`.
+        labels_field: The field with further labels, a JSON object. The default is `labels`. `labels` replaces
+            those of the same name.
+        time: The field with the time of the sample: a point in time, or such a text in the form of RFC 3339. The
+            default is `timestamp`. Without such a value it is the time when the message was read, which samples
+            of a series often share: a receiver refuses the second one if it has another value.
+    """
+    return Component(
+        "prometheus_remote_write",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "metric": metric,
+                "value": value,
+                "labels": labels,
+                "labels_field": labels_field,
+                "time": time,
+            }
+        ),
+    )
+
+
 def proxy(
     *,
     address: str,
@@ -950,6 +1489,105 @@ def proxy(
                 "connect_timeout": connect_timeout,
                 "send_buffer_size": send_buffer_size,
                 "tls": tls,
+            }
+        ),
+    )
+
+
+def redis(
+    *,
+    servers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    database: int | None = None,
+    client_id: str | None = None,
+    timeout: str | timedelta | None = None,
+    command: Literal["set", "hset", "lpush", "rpush", "sadd", "zadd", "xadd", "publish"],
+    key: str,
+    value: str | None = None,
+    field: str | None = None,
+    field_values: Mapping[str, str] | None = None,
+    score: str | None = None,
+    id: str | None = None,
+    max_length: int | None = None,
+    max_age: str | timedelta | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+    max_pending: int | None = None,
+    give_up: str | timedelta | None = None,
+    concurrency: int | None = None,
+) -> Component:
+    """Writes messages to Redis or Valkey: keys, hashes, lists, sets, sorted sets, streams or channels.
+
+    A message is acknowledged when the server has answered its command. While no server answers, or the server is
+    loading its data or is no master, messages wait, and their source with them when the memory is full. A message
+    that the server refuses leaves by `errors` with the server's reason, for example because the key has another
+    kind of value (`WRONGTYPE`), or because the server's memory is full (`OOM`).
+
+    If the connection breaks, messages without an answer are sent again, although the server may have them. `set`,
+    `hset`, `sadd` and `zadd` with the same content change nothing then. `lpush`, `rpush`, `publish` and `xadd`
+    add the message a second time; `xadd` with an `id` does not.
+
+    The server writes to its disk as it is configured. A message is safe from a crash of the server only with
+    `appendfsync always`. Its replicas get the message after the answer: one that becomes the primary may lack the
+    last messages.
+
+    In a cluster, each command goes to the node that has its key.
+
+    Args:
+        servers: The servers to connect to, each as `HOST`, `HOST:PORT`, `rediss://HOST` for TLS, or
+            `unix:///PATH`. The first one that answers is used, or the next one if that is a replica. The port is
+            6379 by default. The nodes of a cluster are found through one of them.
+        tls: Connect with TLS. By default only servers with `rediss://` are connected to with TLS.
+        auth: The user of the connections. By default connections have no user.
+        database: The number of the database. A cluster has only 0, which is the default. By default `0`.
+        client_id: The name of this program in the server's list of clients. The default is `thalweg`. By default
+            `"thalweg"`.
+        timeout: How long connecting may take, and how long the server may take for an answer. After that the
+            component connects again. The default is 30 s. By default `"30s"`.
+        command: The command that writes a message: `set`, `hset` (hash), `lpush` or `rpush` (list), `sadd` (set),
+            `zadd` (sorted set), `xadd` (stream), or `publish` (channel).
+        key: The key, or the channel, for example `orders` or `user:{id}`. Columns in braces are replaced for each
+            message.
+        value: The value, for example `{price}`. By default it is the payload.
+        field: With `hset`: the field of the hash that is set to the value.
+        field_values: With `hset` and `xadd`: the fields with their values, for example `{name: '{name}', host:
+            '{meta.hostname}'}`. By default an entry of a stream has the value as its field `payload`.
+        score: With `zadd`: the score, for example `{time}`. A message whose score is no number leaves by
+            `errors`.
+        id: With `xadd`: the id of the entry, for example `{meta.position}-1`. It must be larger than that of the
+            entry before. An entry that the stream has already is not added again, and counts as delivered. An
+            empty one, and the default, is an id of the server.
+        max_length: With `xadd`: about how many entries the stream keeps. By default it keeps all.
+        max_age: With `set`: how long the server keeps the key. By default it stays.
+        encode: The format of the payload, for example `json`. By default the payload is written unchanged.
+        max_pending: The number of messages that are sent together. The default is 1024. By default `1024`.
+        give_up: After this time without success, messages leave by `errors`. By default they wait.
+        concurrency: The number of batches of the run that may be on their way at the same time. With more than 1,
+            the order of messages is not kept. The default is 1. By default `1`.
+    """
+    return Component(
+        "redis",
+        _objects.options(
+            {
+                "servers": servers,
+                "tls": tls,
+                "auth": auth,
+                "database": database,
+                "client_id": client_id,
+                "timeout": timeout,
+                "command": command,
+                "key": key,
+                "value": value,
+                "field": field,
+                "field_values": field_values,
+                "score": score,
+                "id": id,
+                "max_length": max_length,
+                "max_age": max_age,
+                "encode": encode,
+                "max_pending": max_pending,
+                "give_up": give_up,
+                "concurrency": concurrency,
             }
         ),
     )
@@ -1028,6 +1666,123 @@ def socket(
                 "connect_timeout": connect_timeout,
                 "send_buffer_size": send_buffer_size,
                 "tls": tls,
+            }
+        ),
+    )
+
+
+def splunk_hec(
+    *,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    compression: Literal["none", "gzip", "zstd"] | None = None,
+    timeout: str | timedelta | None = None,
+    concurrency: int | None = None,
+    max_request_bytes: str | int | None = None,
+    max_count: int | None = None,
+    max_delay: str | timedelta | None = None,
+    give_up: str | timedelta | None = None,
+    check: bool | None = None,
+    token: str,
+    interface: Literal["event", "raw"] | None = None,
+    index: str | None = None,
+    source: str | None = None,
+    sourcetype: str | None = None,
+    host: str | None = None,
+    indexed_fields: Mapping[str, str] | None = None,
+    time: str | None = None,
+    indexer_ack: bool | None = None,
+    ack_timeout: str | timedelta | None = None,
+    ack_interval: str | timedelta | None = None,
+    encode: Literal["json", "csv", "logfmt", "text", "parquet", "raw"] | Mapping[str, Any] | None = None,
+) -> Component:
+    """Sends messages to the HTTP Event Collector of Splunk.
+
+    A message is acknowledged when the collector has accepted it, or with `indexer_ack` when Splunk has indexed
+    it. An event that the collector refuses leaves by `errors` with its reason, and the others are sent again.
+    While the collector is busy or away, or refuses the token, messages wait.
+
+    Splunk does not know events again: one that is sent twice after a lost answer or a restart is there twice.
+
+    Args:
+        url: The URL of the server, for example `https://store.example.com:9200`. A path is put before those of
+            the system. A URL without a scheme uses `http://`.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, `bearer`, `api_key` or `token`. By default
+            those of `url` (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        compression: How bodies are compressed: with `gzip`, or with `zstd` for `clickhouse` and `datadog_logs`.
+            The default is `none`. Those of `prometheus_remote_write` are always compressed with Snappy.
+        timeout: How long an answer may take. After that the request is sent again. The default is 30 s. By
+            default `"30s"`.
+        concurrency: The largest number of requests in flight. By default it adapts to the server, up to 64, and
+            is 1 for `prometheus_remote_write`. With 1, batches are sent in order, and not joined.
+        max_request_bytes: The largest body of a request, before it is compressed. A larger message is a request
+            of its own. The default is 5 MiB, but 1 MiB for `loki` and `splunk_hec`, 4 MiB for `otlp`, and 4.5 MiB
+            for `datadog_logs`.
+        max_count: The largest number of messages in a request. The default is 10000. It is never more than 1000
+            for `datadog_logs`. By default `10000`.
+        max_delay: How long a small batch waits for others, to be sent with them in one request. It does not wait
+            if sources wait for memory. The default is 100 ms. By default `"100ms"`.
+        give_up: After the server has been failing for this time, the messages of a batch leave by `errors`. The
+            time counts from the first attempt that fails, and again from each message that the server takes or
+            refuses. By default messages wait for as long as it takes, and their sources with them when the memory
+            is full.
+        check: Whether the server must answer before the run begins. The default is `true`. By default `true`.
+        token: The token of the collector. Take it from a variable (`${SPLUNK_TOKEN}`) or a file
+            (`${file:/run/secrets/splunk}`).
+        interface: The interface that takes the messages. The default is `event`.
+        index: The index, for example `main` or `{team}`. Columns in braces are replaced for each message. By
+            default it is that of the token, as also for a message without the column. Messages for an index that
+            the token may not use wait if all messages have that index, and leave by `errors` otherwise.
+        source: The source of the event, for example `{meta.path}`. By default it is that of the token.
+        sourcetype: The source type of the event, for example `access_combined`. By default it is that of the
+            token.
+        host: The host of the event, for example `{meta.hostname}`. By default it is that of the collector.
+        indexed_fields: Indexed fields of the event, for example `{ region: '{region}' }`. A value that is empty
+            is left out. By default there are none.
+        time: The field with the time of the event: a point in time after 1970, or such a text in the form of RFC
+            3339. By default, and without such a value, it is the time when the message was read.
+        indexer_ack: Whether a message is acknowledged only when Splunk has indexed it. The token must have
+            indexer acknowledgement enabled, and a load balancer must lead all requests of the run to the same
+            collector. The default is `false`. By default `false`.
+        ack_timeout: How long Splunk may take to index an event, with `indexer_ack`. After that the event is sent
+            again. The default is 5 minutes. By default `"5m"`.
+        ack_interval: The pause between two questions whether events are indexed. The default is 1 second. By
+            default `"1s"`.
+        encode: The format of messages. By default the payload is sent unchanged. With the interface `event`, a
+            payload that is a JSON object is an event with fields, and any other a text.
+    """
+    return Component(
+        "splunk_hec",
+        _objects.options(
+            {
+                "url": url,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "compression": compression,
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "max_request_bytes": max_request_bytes,
+                "max_count": max_count,
+                "max_delay": max_delay,
+                "give_up": give_up,
+                "check": check,
+                "token": token,
+                "interface": interface,
+                "index": index,
+                "source": source,
+                "sourcetype": sourcetype,
+                "host": host,
+                "indexed_fields": indexed_fields,
+                "time": time,
+                "indexer_ack": indexer_ack,
+                "ack_timeout": ack_timeout,
+                "ack_interval": ack_interval,
+                "encode": encode,
             }
         ),
     )

@@ -25,10 +25,15 @@ __all__ = [
     "internal_logs",
     "journald",
     "kafka",
+    "mqtt",
     "nats",
     "objects",
+    "otlp",
     "pipe",
+    "postgres",
+    "prometheus_scrape",
     "proxy",
+    "redis",
     "remote_files",
     "socket",
     "spool",
@@ -682,6 +687,9 @@ def kafka(
 
     With `--state`, a partition is resumed where the checkpoint is, or where the group is if that is further.
 
+    If the messages end in a sink `kafka` of the same cluster that has a `transactional_id`, the offsets are
+    committed in its transactions, and each record has its effect once. It is then resumed where the group is.
+
     Args:
         brokers: The brokers to ask first, each as `HOST:PORT`; one that answers is enough. The other brokers of
             the cluster are found through it.
@@ -729,6 +737,89 @@ def kafka(
                 "max_message_bytes": max_message_bytes,
                 "fetch_size": fetch_size,
                 "session_timeout": session_timeout,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def mqtt(
+    *,
+    servers: str | Sequence[str],
+    protocol: Literal["mqtt5", "mqtt3.1.1"] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    keep_alive_interval: str | timedelta | None = None,
+    topics: str | Sequence[str],
+    qos: int | None = None,
+    client_id: str | None = None,
+    session_timeout: str | timedelta | None = None,
+    receive_maximum: int | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads messages of MQTT: topics of a server.
+
+    With `qos: 1` or `qos: 2`, the server keeps a session under the name `client_id`: it stores messages for the
+    source while that is away. A message is acknowledged when it is delivered, or rejected and kept with its
+    reason; with `--state`, when a checkpoint covers it. So none is lost. If the connection breaks, the server
+    sends messages again that are not acknowledged; those that are on their way are not sent on a second time. A
+    run that is killed gets them again. With `qos: 0`, messages are lost that are sent while the source has no
+    connection, and that are on their way when it is killed.
+
+    Several runs share the messages of a subscription such as `$share/GROUP/sensors/#`. Each needs a `client_id`
+    of its own. The server keeps the messages of a run that is killed until it is started again.
+
+    A server that is full drops messages, as it is configured. When the memory is full, the source reads nothing,
+    and messages wait there.
+
+    `meta.path` has the topics of the subscription.
+
+    Args:
+        servers: The servers to connect to, each as `HOST` or `HOST:PORT`. The port is 1883 by default, and 8883
+            with TLS. If there are several, they are tried in turn until one answers.
+        protocol: The version of the protocol. The default is `mqtt5`.
+        tls: Connect with TLS. `{}` accepts certificates that the system trusts. By default connections are not
+            encrypted.
+        auth: The user of the connections. By default connections have no user.
+        keep_alive_interval: How long a connection may be silent before the server ends it. Twice in this time the
+            client asks whether the server is there. The default is 60 s. By default `"1m"`.
+        topics: The topics to read, also with the wildcards `+` (one level) and `#` (all further levels), and
+            shared (`$share/GROUP/TOPIC`). A subscription that is removed here stays in the session of the server.
+        qos: How often messages are delivered: at most once (0), at least once (1), or once as long as the run
+            lasts (2). It is never more than that with which they were sent. The default is 1.
+        client_id: The name of the session, another one for each run: two runs with one name take the session from
+            each other. Needed unless `qos` is 0.
+        session_timeout: How long the server keeps the session while the source is away (its expiry interval).
+            Only MQTT 5 has it. The default is 1 day. By default `"1d"`.
+        receive_maximum: How many messages the server may send without an acknowledgement. Only MQTT 5 has it. The
+            default is one for each 4 KiB of the memory, at least 1000.
+        fields: Parts of the message that become fields, under the same names: `topic`, `qos`, `retained` (sent
+            before the subscription), `duplicate` (maybe sent before), and of messages of MQTT 5 `content_type`,
+            `response_topic`, `expiry` (in seconds) and user properties as `property.unit`.
+        max_message_bytes: The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+            output. By default `"1MiB"`.
+        end_after_idle: End the source after this time without messages. If the server may be waiting for
+            acknowledgements, it is five times this time, and at least 2 s: some sinks settle messages only when
+            the input has ended. By default the source reads until the run is stopped.
+    """
+    return Component(
+        "mqtt",
+        _objects.options(
+            {
+                "servers": servers,
+                "protocol": protocol,
+                "tls": tls,
+                "auth": auth,
+                "keep_alive_interval": keep_alive_interval,
+                "topics": topics,
+                "qos": qos,
+                "client_id": client_id,
+                "session_timeout": session_timeout,
+                "receive_maximum": receive_maximum,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
                 "end_after_idle": end_after_idle,
             }
         ),
@@ -904,6 +995,79 @@ def objects(
     )
 
 
+def otlp(
+    *,
+    http: str | None = None,
+    grpc: str | None = None,
+    signals: Literal["logs", "metrics", "traces"] | Sequence[Literal["logs", "metrics", "traces"]] | None = None,
+    max_body_bytes: str | int | None = None,
+    read_timeout: str | timedelta | None = None,
+    memory_timeout: str | timedelta | None = None,
+    htpasswd: str | None = None,
+    max_connections: int | None = None,
+    tls: Mapping[str, Any] | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Receives logs, metrics and traces from OpenTelemetry's SDKs and collectors (OTLP).
+
+    A log record, a data point of a metric, and a span are a message each. Its columns have the names of the
+    fields of OTLP, such as `time_unix_nano`, `severity_number`, `body`, `trace_id`, `attributes` and
+    `resource_attributes`; `signal` is `logs`, `metrics` or `traces`. The payload is the body of a log record, and
+    the name of a span or metric. Attributes and nested values are JSON. A column is NULL if the field is missing
+    or has its default value.
+
+    A request is answered with success once all of its records are settled: delivered, or rejected and kept with
+    their reasons. The answer says how many were rejected. If records could not be delivered, the answer tells the
+    sender to send the request again. A request that is not valid is refused as a whole.
+
+    Args:
+        http: The address to listen on for HTTP, as `HOST:PORT`, with the paths `/v1/logs`, `/v1/metrics` and
+            `/v1/traces`. Without `http` and `grpc`, the source listens on `127.0.0.1:4318`.
+        grpc: The address to listen on for gRPC, as `HOST:PORT`. Without `http` and `grpc`, the source listens on
+            `127.0.0.1:4317`.
+        signals: The signals that are taken: `logs`, `metrics`, `traces`. Requests with anything else are refused
+            as unknown. By default all are taken.
+        max_body_bytes: The largest request, in bytes after decompression. A larger one is refused. So is a
+            request that can never fit into three quarters of `memory`. By default `"16MiB"`.
+        read_timeout: How long a client may take to send the head of a request, and again to send its body. By
+            default `"30s"`.
+        memory_timeout: How long a request waits for memory. After that the answer tells its sender to send it
+            again 5 s later. Senders usually wait 10 s for an answer. The default is 5 s. By default `"5s"`.
+        htpasswd: The path of a file with users and passwords, as for the source `http`. Requests must then carry
+            a name and password of this file. By default no password is needed.
+        max_connections: The largest number of connected clients. Further clients wait until another one
+            disconnects or loses its place. That is first one that never sent a message with content, then one of
+            the address with the most connections: the one without a message for the longest time. It must have
+            been without a message for 10 seconds, or for a second if its address has at least two connections
+            more than the waiting client's. If no connection was, such an address gives up a busy one. Messages
+            that have arrived from it are still delivered and answered; an HTTP request that has not arrived a
+            second later is cut off without an answer. A sender without acknowledgements may lose the next message
+            that it sends into a closed connection, so make this number larger than that of the senders. It is
+            smaller, with a warning, if the process may have too few files open (`ulimit -n`). By default `1024`.
+        tls: Serve TLS with this certificate; for HTTP sources that is HTTPS. Only for TCP. By default connections
+            are not encrypted.
+        end_after_idle: End the source after this time without data from clients, unless a message, request or
+            answer is in progress. By default it listens until the run is stopped.
+    """
+    return Component(
+        "otlp",
+        _objects.options(
+            {
+                "http": http,
+                "grpc": grpc,
+                "signals": signals,
+                "max_body_bytes": max_body_bytes,
+                "read_timeout": read_timeout,
+                "memory_timeout": memory_timeout,
+                "htpasswd": htpasswd,
+                "max_connections": max_connections,
+                "tls": tls,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
 def pipe(
     *,
     path: str | PathLike[str],
@@ -920,7 +1084,8 @@ def pipe(
     pipe that is removed and made again is opened again within about a second after its last writer closes it. The
     input cannot be read a second time, so a run that is killed loses the messages in flight. With `--state`, the
     next run rejects what comes before the first delimiter, because the killed run may have read the beginning of
-    that message. A run that is asked to stop keeps the beginning for the next run.
+    that message. A run that is asked to stop reads what the pipe contains at that moment. It keeps the beginning
+    of a message for the next run.
 
     Args:
         path: The path of the pipe.
@@ -947,6 +1112,159 @@ def pipe(
                 "framing": framing,
                 "charset": charset,
                 "max_message_bytes": max_message_bytes,
+            }
+        ),
+    )
+
+
+def postgres(
+    *,
+    server: str,
+    database: str | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    client_id: str | None = None,
+    timeout: str | timedelta | None = None,
+    table: str | None = None,
+    query: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    key: str | None = None,
+    cursor: str | None = None,
+    delay: str | timedelta | None = None,
+    every: str | timedelta | None = None,
+    partitions: int | None = None,
+    payload: str | None = None,
+    max_row_bytes: str | int | None = None,
+    read_timeout: str | timedelta | None = None,
+) -> Component:
+    """Reads the rows of a PostgreSQL table, or of the result of a query.
+
+    Each row is a message, and its columns are fields: numbers, texts, `bool`, `bytea`, `date`, `time` and
+    `timestamp` have their types, `numeric` is a decimal if the column says how many digits it has (up to 38) and
+    text otherwise, `json` and `jsonb` are JSON, arrays and composite types become JSON. Values of other types are
+    text. The payload is the row in PostgreSQL's binary format; see `payload`.
+
+    A table with `key`, a unique column, is read in the order of that column. With `--state`, a later run
+    continues behind the last row that the checkpoint covers, and so does a run whose connection broke. With
+    `partitions`, several connections read ranges of the key at the same time.
+
+    With `every`, the source looks for new rows again and again: rows with a larger key, or, with `cursor`, rows
+    with a larger value of that column, such as `updated_at`. A transaction may commit a row after others with
+    larger values were read, and its row would be missed. Set `delay` to a time that is longer than any
+    transaction takes. Deleted rows are not seen.
+
+    A query is read as a whole, once or at each interval. A run that was killed reads it again from the beginning.
+
+    A row with a value that has no counterpart, such as the timestamp `infinity`, leaves by `errors`. `meta.path`
+    is the name of the table, with the number of the partition if there are several. `meta.position` is the key,
+    if it is a whole number and no `cursor` is given.
+
+    Args:
+        server: The server, as `HOST` or `HOST:PORT`. The port is 5432 by default.
+        database: The database. The default is the name of the user.
+        auth: The user of the connections. The default is the user `postgres` without a password.
+        tls: Connect with TLS. By default connections are not encrypted.
+        client_id: The name of this program in the server's list of connections. The default is `thalweg`. By
+            default `"thalweg"`.
+        timeout: How long the server may take to connect, or to answer a statement. The default is 30 s. By
+            default `"30s"`.
+        table: The table or view to read, as `TABLE` or `SCHEMA.TABLE`, without quotation marks.
+        query: The query to read in place of a table: a `SELECT`.
+        columns: The columns of the table to read. The default is all.
+        key: The column of the table whose values are unique, and in whose order rows are read. Rows without a
+            value are not read. The default is the primary key, if that is one column. Without a key, a run that
+            resumes reads the table from its beginning.
+        cursor: The column whose values grow with each change of a row, such as `updated_at`. Rows are read in the
+            order of this column, and of `key` where it is equal. Rows without a value are not read, nor those
+            with `infinity` or NaN, behind which no row would come.
+        delay: How long a row waits behind `cursor` before it is read, for transactions that commit late. The
+            column must be a date or a timestamp; one without a time zone is in UTC. The default is no time.
+        every: Read the table or query again after this time. By default the source ends when it has read all.
+        partitions: The number of connections that read ranges of `key` at the same time. The key must be a whole
+            number. A run that resumes keeps the ranges of the first. The default is 1. By default `1`.
+        payload: The column whose value becomes the payload. By default the payload is the row in PostgreSQL's
+            binary format.
+        max_row_bytes: The largest row, in bytes. A larger one ends the source with an error, because the client
+            must hold a row as a whole. The default is 16 MiB. By default `"16MiB"`.
+        read_timeout: How long the server may send no row, for example because it sorts. The default is 10
+            minutes. By default `"10m"`.
+    """
+    return Component(
+        "postgres",
+        _objects.options(
+            {
+                "server": server,
+                "database": database,
+                "auth": auth,
+                "tls": tls,
+                "client_id": client_id,
+                "timeout": timeout,
+                "table": table,
+                "query": query,
+                "columns": columns,
+                "key": key,
+                "cursor": cursor,
+                "delay": delay,
+                "every": every,
+                "partitions": partitions,
+                "payload": payload,
+                "max_row_bytes": max_row_bytes,
+                "read_timeout": read_timeout,
+            }
+        ),
+    )
+
+
+def prometheus_scrape(
+    *,
+    url: str | Sequence[str],
+    every: str | timedelta | None = None,
+    timeout: str | timedelta | None = None,
+    labels: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    tls: Mapping[str, Any] | None = None,
+    max_body_bytes: str | int | None = None,
+) -> Component:
+    """Reads metrics from programs that expose them for Prometheus, in its text format or in OpenMetrics.
+
+    Each sample is a message with the fields `name`, `labels` (a JSON object), `value` and `timestamp`; the
+    payload is its line. Its time is that of the scrape, unless the line has one. Histograms and summaries are the
+    samples of their lines. A scrape also makes a sample `up` with the value 1.
+
+    Each target is scraped once, and the source ends with that. A target that cannot be scraped is tried again
+    until it can. With `every` targets are scraped at those times, and a target that cannot be scraped is a
+    warning, and a sample `up` with the value 0. Scrapes of a target never overlap: a time that comes meanwhile is
+    left out. A run that is killed loses the samples in flight.
+
+    Args:
+        url: The URL of a target, or several, for example `http://127.0.0.1:9100/metrics`. A URL without a scheme
+            uses `http://`, and one without a path `/metrics`.
+        every: The time between the beginnings of two scrapes, for example `15s`. By default there is one scrape.
+        timeout: How long an answer may take. The default is 10 s. By default `"10s"`.
+        labels: Labels for all samples, for example `{ job: node }`. The label `instance` is `HOST:PORT` of the
+            target, unless it is given here. A label of the same name that a target exposes becomes `exported_`
+            and its name.
+        headers: Additional headers of the requests, for example `{X-Source: thalweg}`.
+        auth: The credentials of the requests: `user` and `password`, or `bearer`. By default those of `url`
+            (`https://USER:PASSWORD@HOST`) are sent, if it has any.
+        tls: TLS options, for a URL with `https://`. By default certificates that the system trusts are accepted.
+        max_body_bytes: The largest answer, in bytes. A scrape with a larger one fails. While answers are read,
+            they take memory beside `memory`: at most this for each target. The default is 16 MiB. By default
+            `"16MiB"`.
+    """
+    return Component(
+        "prometheus_scrape",
+        _objects.options(
+            {
+                "url": url,
+                "every": every,
+                "timeout": timeout,
+                "labels": labels,
+                "headers": headers,
+                "auth": auth,
+                "tls": tls,
+                "max_body_bytes": max_body_bytes,
             }
         ),
     )
@@ -1017,6 +1335,123 @@ def proxy(
                 "write_timeout": write_timeout,
                 "max_connections": max_connections,
                 "tls": tls,
+                "end_after_idle": end_after_idle,
+            }
+        ),
+    )
+
+
+def redis(
+    *,
+    servers: str | Sequence[str],
+    tls: Mapping[str, Any] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    database: int | None = None,
+    client_id: str | None = None,
+    timeout: str | timedelta | None = None,
+    stream: str | None = None,
+    group: str | None = None,
+    consumer: str | None = None,
+    start: str | None = None,
+    consumer_timeout: str | timedelta | None = None,
+    payload_field: str | None = None,
+    list: str | None = None,
+    take_from: Literal["left", "right"] | None = None,
+    processing_list: str | None = None,
+    channels: str | Sequence[str] | None = None,
+    pattern: str | Sequence[str] | None = None,
+    fields: str | Sequence[str] | None = None,
+    max_message_bytes: str | int | None = None,
+    fetch_size: str | int | None = None,
+    retry_delay: str | timedelta | None = None,
+    end_after_idle: str | timedelta | None = None,
+) -> Component:
+    """Reads messages of Redis or Valkey: a stream, a list, or channels.
+
+    With `stream`, the source is a consumer of a `group`, which is created unless it exists. An entry is
+    acknowledged when it is delivered, or rejected and kept with its reason. Run the same configuration several
+    times, each with its own `consumer`, and the server divides the entries among the runs. A run that is started
+    again first reads what it had not acknowledged. The entries of a run that does not come back go to the others
+    after `consumer_timeout`. So none is lost. With `--state`, an entry that the checkpoint covers and that the
+    server delivers again is not sent on a second time. This needs Redis 6.2 or later.
+
+    With `list`, each element is moved to a list of this `consumer` (`processing_list`), and removed from there
+    when it is delivered. A run that is started again first reads what it finds there. No other run does: start a
+    dead one again under the same name. No two runs may have the same name. This needs Redis 6.2 or later.
+
+    With `channels` or `pattern`, the source subscribes to them. Such messages are delivered at most once: those
+    are lost that are sent while the source does not run or has no connection, that are on their way when it is
+    killed, or that arrive so much faster than they are delivered that the server cuts the connection.
+
+    `meta.path` is the key of the stream or list, or the channels. If the server is a node of a cluster that does
+    not have the key, the source goes to the node that has it.
+
+    Args:
+        servers: The servers to connect to, each as `HOST`, `HOST:PORT`, `rediss://HOST` for TLS, or
+            `unix:///PATH`. The first one that answers is used, or the next one if that is a replica. The port is
+            6379 by default. The nodes of a cluster are found through one of them.
+        tls: Connect with TLS. By default only servers with `rediss://` are connected to with TLS.
+        auth: The user of the connections. By default connections have no user.
+        database: The number of the database. A cluster has only 0, which is the default. By default `0`.
+        client_id: The name of this program in the server's list of clients. The default is `thalweg`. By default
+            `"thalweg"`.
+        timeout: How long connecting may take, and how long the server may take for an answer. After that the
+            component connects again. The default is 30 s. By default `"30s"`.
+        stream: The key of the stream to read.
+        group: The group of the stream. Needed with `stream`.
+        consumer: The name of this run. It must stay the same when the run is started again, and no other run may
+            have it. The default is the name of this machine.
+        start: Where a group that is created begins: `all`, `new`, or the id of an entry, after which it begins.
+            The default is `all`.
+        consumer_timeout: How long a consumer may keep an entry without a sign of life, before this run claims it.
+            The others should have the same value. The default is 1 minute. By default `"1m"`.
+        payload_field: The field of an entry that is the payload. An entry without it has all its fields as
+            payload, as a JSON object. The default is `payload`. By default `"payload"`.
+        list: The key of the list to read.
+        take_from: The side of the list from which elements are taken, `left` or `right`. The default is `left`:
+            the oldest element of a list to which others append on the right.
+        processing_list: The key of the list of the elements that are on their way. By default it is made of the
+            key of the list and the name of the consumer: `{LIST}:processing:CONSUMER`.
+        channels: The channels to subscribe to.
+        pattern: The patterns of channels to subscribe to, such as `news.*`.
+        fields: Parts of the message that become fields, under the same names. Of a stream: `id`, `time` (that of
+            the id), `stream` (the key), and fields of the entry as `field.name`. Of a list: `list` (the key). Of
+            channels: `channel` and `pattern`.
+        max_message_bytes: The largest message, in bytes: of an entry, all its fields together. Of a larger one,
+            the first 4 KiB leave by the `errors` output. By default `"1MiB"`.
+        fetch_size: The size of the messages that are asked for at once. A message that is larger is still read.
+            The default is 1/32 of the memory, at most 2 MiB. Twice as much may be in memory.
+        retry_delay: How long the source waits before it reads a message again that could not be delivered. The
+            default is 1 s. By default `"1s"`.
+        end_after_idle: End the source after this time without messages: with `stream`, when the group has
+            delivered all, and no other consumer has entries that are not acknowledged; with `list`, when the list
+            is empty. By default it reads until the run is stopped.
+    """
+    return Component(
+        "redis",
+        _objects.options(
+            {
+                "servers": servers,
+                "tls": tls,
+                "auth": auth,
+                "database": database,
+                "client_id": client_id,
+                "timeout": timeout,
+                "stream": stream,
+                "group": group,
+                "consumer": consumer,
+                "start": start,
+                "consumer_timeout": consumer_timeout,
+                "payload_field": payload_field,
+                "list": list,
+                "take_from": take_from,
+                "processing_list": processing_list,
+                "channels": channels,
+                "pattern": pattern,
+                "fields": fields,
+                "max_message_bytes": max_message_bytes,
+                "fetch_size": fetch_size,
+                "retry_delay": retry_delay,
                 "end_after_idle": end_after_idle,
             }
         ),
@@ -1180,8 +1615,9 @@ def stdin(
 ) -> Component:
     """Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
 
-    It ends when the input ends. Compressed input (gzip, zstd) is recognised. The input cannot be read a second
-    time, so a run that is killed loses the messages in flight.
+    It ends when the input ends. Compressed input (gzip, zstd) is recognised. A run that is asked to stop still
+    reads what a pipe contains at that moment. The input cannot be read a second time, so a run that is killed
+    loses the messages in flight.
 
     Args:
         compression: The compression of the input. The default is `auto`, which recognises it by its first bytes.

@@ -530,9 +530,9 @@ def encode(
     r"""Writes the fields of each message as its payload.
 
     `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and `text`
-    a template. The fields stay. With `into`, the text becomes a field. A message without fields is written as if
-    its payload were its only field. Sinks have the same options as `encode`; there, `raw` leaves the payload as
-    it is. The sinks `objects` and `file` also write Parquet tables: `parquet`.
+    a template. The fields stay. With `into`, the text becomes a field. A message that was never parsed and has no
+    fields is written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
+    leaves the payload as it is. The sinks `objects` and `file` also write Parquet tables: `parquet`.
 
     Args:
         format: The format: `json`, `csv`, `logfmt`, `text`, `raw`, or in the sinks `objects` and `file`
@@ -994,7 +994,8 @@ def limit(
 
     Over any time, no more messages pass than `rate` allows for that time, and `burst` beside. With `--state`, a
     later run continues with what this one left of the burst, unless there is a `key`: then each run starts with
-    whole bursts.
+    whole bursts. A run that is stopped leaves what waits to the next one, if the source can read it again: of
+    each source, about a second's messages are delivered first.
 
     Args:
         rate: The maximum number of messages in each period `per`. A number greater than 0, which may be a
@@ -1360,10 +1361,10 @@ def parse_gelf(
 ) -> Component:
     """Parses messages in Graylog's Extended Log Format (GELF) 1.1.
 
-    The fields are `version`, `host`, `short_message`, `full_message`, `timestamp`, `level` (a number, as in
-    syslog), the older `facility`, `line` and `file`, and the additional fields of the message. `_user_id` becomes
-    `user_id` (see `keep_underscores`). As the format says, `_id` is left out. Fields that a message does not have
-    are NULL: no time and no level are made up.
+    The fields are `version`, `host`, `short_message`, `full_message`, `timestamp` (from seconds since 1970, with
+    decimals), `level` (a number, as in syslog), the older `facility`, `line` and `file`, and the additional
+    fields of the message. `_user_id` becomes `user_id` (see `keep_underscores`). As the format says, `_id` is
+    left out. Fields that a message does not have are NULL: no time and no level are made up.
 
     A message leaves by the `errors` output if it is not a JSON object, lacks `version`, `host` or
     `short_message`, has another version than 1.1, or a field of another type than the format says: additional
@@ -1462,9 +1463,9 @@ def parse_journal(
 
     Each field of an entry becomes a field of its name: `MESSAGE`, `_SYSTEMD_UNIT`, `SYSLOG_IDENTIFIER`. Fields
     are text, except that `PRIORITY`, `_PID`, `_UID`, `_GID` and `__MONOTONIC_TIMESTAMP` are numbers, and
-    `__REALTIME_TIMESTAMP` and `_SOURCE_REALTIME_TIMESTAMP` are times. As in the JSON format of the journal, a
-    field that occurs several times is a list, and a value that is not UTF-8 is a list of the numbers of its
-    bytes. An entry of another form leaves by the `errors` output.
+    `__REALTIME_TIMESTAMP` and `_SOURCE_REALTIME_TIMESTAMP` are times, from microseconds since 1970. As in the
+    JSON format of the journal, a field that occurs several times is a list, and a value that is not UTF-8 is a
+    list of the numbers of its bytes. An entry of another form leaves by the `errors` output.
 
     `journalctl --output=export` writes the format, and systemd's `journal-upload` sends it over HTTP: `framing: {
     by: journal }` of the sources `http` and `socket` finds the entries. It is described at
@@ -2038,9 +2039,12 @@ def redact(
 
     Card numbers and bank accounts count only if their check digits are right. Of what overlaps, the first is
     hidden. A number of which two parts that overlap may be meant is hidden as a whole. A long message whose
-    search for a `pattern` would take quadratic time leaves by the `errors` output. A text is searched as it is:
-    parse JSON first, since the letter of an escape, as in `\n4111`, is taken for a part of the data or of a
-    longer word. Numbers that are fields of their own and no texts stay as they are; `cast` them first.
+    search for a `pattern` would take quadratic time leaves by the `errors` output. Numbers that are fields of
+    their own and no texts stay as they are; `cast` them first.
+
+    A text may be JSON that is not parsed. An escape such as `\n` or `\u000a` is no part of the data after it:
+    `\nann@example.org` becomes `\n***`. This holds for any text with a backslash before one of these letters. A
+    `pattern` of your own sees the text as it is, with its escapes.
 
     Args:
         fields: The fields in which data is hidden. The default is the payload. A message without one of them
