@@ -8,6 +8,10 @@ use super::{batch, context, options};
 use crate::component::SinkConfig;
 use crate::{Component, Error, Output, Outputs, Rejects, Sink, WriteOutcome};
 
+/// How long a working sink is tried again at most, and the pause before each further attempt.
+const LONGEST: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Writes batches to a sink and finishes it. Returns what was rejected, as (batch, row, reason).
 ///
 /// # Errors
@@ -49,13 +53,17 @@ pub fn reasons(rejected: &[(usize, u32, String)]) -> Vec<(u32, &str)> {
     rejected.iter().map(|(_, row, reason)| (*row, reason.as_str())).collect()
 }
 
-/// Builds a sink and opens it.
+/// Builds a sink and opens it, again after each temporary error, as a run does.
 ///
 /// # Panics
-/// If it cannot be built or opened.
+/// If it cannot be built or opened, or not within five minutes.
 pub async fn open_sink<C: Component + SinkConfig>(yaml: &str) -> Box<dyn Sink> {
     let mut sink = options::<C>(yaml).build(&context()).expect("it can be built");
-    sink.open(None).await.expect("it opens");
+    let begun = Instant::now();
+    while let Err(error) = sink.open(None).await {
+        assert!(error.kind().is_temporary() && begun.elapsed() < LONGEST, "{}", error.full());
+        tokio::time::sleep(PAUSE).await;
+    }
     sink
 }
 
@@ -79,10 +87,10 @@ pub async fn write_until_durable(
                 return rejects.take();
             }
             Err(error) => {
-                let is_patient = begun.elapsed() < Duration::from_secs(300);
+                let is_patient = begun.elapsed() < LONGEST;
                 assert!(error.kind().is_temporary() && is_patient, "{}", error.full());
                 failed(&error);
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }

@@ -77,7 +77,7 @@ pub struct PostgresSink {
     /// How rows are stored: `copy` (the fastest), `insert`, or `upsert`, which replaces a row with the same
     /// `key`. The default is `copy`.
     #[serde(default)]
-    mode: Mode,
+    write_mode: Mode,
     /// How `insert` treats a row that is there already, by a unique column: `refuse`, or `nothing`. The
     /// default is `refuse`.
     #[serde(default)]
@@ -144,13 +144,13 @@ fn one() -> usize {
 
 impl PostgresSink {
     fn mistake_of_mode(&self) -> Option<Mistake> {
-        if self.on_conflict == OnConflict::Nothing && self.mode != Mode::Insert {
+        if self.on_conflict == OnConflict::Nothing && self.write_mode != Mode::Insert {
             let mistake = Mistake::new("on_conflict", "Only `insert` can leave a row as it is.");
-            return Some(mistake.help("Set `mode: insert`."));
+            return Some(mistake.help("Set `write_mode: insert`."));
         }
-        if !self.key.is_empty() && self.mode != Mode::Upsert {
+        if !self.key.is_empty() && self.write_mode != Mode::Upsert {
             let mistake = Mistake::new("key", "Only `upsert` has a key.");
-            return Some(mistake.help("Set `mode: upsert`, or remove `key`."));
+            return Some(mistake.help("Set `write_mode: upsert`, or remove `key`."));
         }
         if self.exactly_once && self.concurrency > 1 {
             let mistake = Mistake::new("concurrency", "`exactly_once` needs the messages in order.");
@@ -174,7 +174,7 @@ sinks:
       database: shop
       auth: { user: thalweg, password: "not-a-secret" }
       table: visits
-      mode: upsert
+      write_mode: upsert
       key: id
 "#;
 

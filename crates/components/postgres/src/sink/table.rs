@@ -55,7 +55,7 @@ impl Table {
                 Moment::Running => Error::temporary(text),
             });
         }
-        let key = match (config.mode, config.key.is_empty()) {
+        let key = match (config.write_mode, config.key.is_empty()) {
             (Mode::Upsert, true) => connection.primary_key(&name).await.map_err(unreadable)?,
             (Mode::Upsert, false) => config.key.to_vec(),
             _ => Vec::new(),
@@ -68,7 +68,8 @@ impl Table {
                 continue;
             };
             takes_copy &= refuses_copy != "true";
-            if made == "always" || (made == "identity" && config.mode == Mode::Upsert && !is_key(name)) {
+            if made == "always" || (made == "identity" && config.write_mode == Mode::Upsert && !is_key(name))
+            {
                 generated.push(name.clone());
                 continue;
             }
@@ -79,7 +80,7 @@ impl Table {
             };
             columns.push(Wanted { name: name.clone(), shown: shown.clone(), kind });
         }
-        let (mode, on_conflict) = (config.mode, config.on_conflict);
+        let (mode, on_conflict) = (config.write_mode, config.on_conflict);
         let table = Self { shown, columns, generated, key, name, mode, on_conflict, takes_copy };
         table.check(config)?;
         Ok(table)

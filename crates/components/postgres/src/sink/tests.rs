@@ -133,19 +133,19 @@ async fn rows_are_inserted_replaced_and_left_as_they_are() {
     // A type that is not known here is converted by the server.
     let refused = write(&server, "table: t", vec![two()]).await;
     assert_eq!(refused, [(1, "invalid input syntax for type inet: \"no address\" (22P02)".to_owned())]);
-    let refused = write(&server, "table: t, mode: insert", vec![two()]).await;
+    let refused = write(&server, "table: t, write_mode: insert", vec![two()]).await;
     assert!(refused[0].1.starts_with("duplicate key value violates unique constraint"), "{refused:?}");
     let ids =
         |ids: [i64; 2], ip| batch_of(vec![("id", ints(ids)), ("ip", texts(&[Some("10.0.0.8"), Some(ip)]))]);
-    let nothing = "table: t, mode: insert, on_conflict: nothing";
+    let nothing = "table: t, write_mode: insert, on_conflict: nothing";
     assert!(write(&server, nothing, vec![ids([1, 2], "10.0.0.9")]).await.is_empty());
     let query = "SELECT id, host(ip) FROM t ORDER BY id";
     assert_eq!(stored(&server, query), ["1 10.0.0.1", "2 10.0.0.9"]);
     // Of two messages with a key, the last counts.
-    assert!(write(&server, "table: t, mode: upsert", vec![ids([2, 2], "10.0.0.7")]).await.is_empty());
+    assert!(write(&server, "table: t, write_mode: upsert", vec![ids([2, 2], "10.0.0.7")]).await.is_empty());
     assert_eq!(stored(&server, query), ["1 10.0.0.1", "2 10.0.0.7"]);
     let keyless = batch_of(vec![("ip", texts(&[Some("10.0.0.1")]))]);
-    let refused = write(&server, "table: t, mode: upsert", vec![keyless]).await;
+    let refused = write(&server, "table: t, write_mode: upsert", vec![keyless]).await;
     assert_eq!(refused, [(0, "a column of the key of `t` has no value".to_owned())]);
     let chosen = "table: t, columns: { id: n, line: payload }";
     assert!(write(&server, chosen, vec![batch_of(vec![("n", ints([9]))])]).await.is_empty());
@@ -164,7 +164,10 @@ async fn what_the_server_lacks_at_the_start_is_named() {
     for (options, expected) in [
         ("table: none", "there is no table `none`: create it, or correct `table`"),
         ("table: t, columns: { absent: payload }", "`t` has no column `absent` that can be stored"),
-        ("table: t, mode: upsert", "`t` has no primary key: name the columns of a unique index in `key`"),
+        (
+            "table: t, write_mode: upsert",
+            "`t` has no primary key: name the columns of a unique index in `key`",
+        ),
         (
             "table: t, exactly_once: true",
             "`exactly_once` needs `--state`: a run without one reads its input again",
@@ -317,7 +320,7 @@ async fn a_row_beyond_a_limit_of_the_server_is_refused_and_domains_and_included_
     let deep = "[".repeat(100_000);
     let fields = RecordBatch::try_from_iter([("id", ints([1, 2, 3]))]).unwrap();
     let messages = batch(["[]", deep.as_str(), "[]"]).with_fields(fields).unwrap();
-    let chosen = "table: t, mode: upsert, columns: { id: id, extra: payload }";
+    let chosen = "table: t, write_mode: upsert, columns: { id: id, extra: payload }";
     let refused = write(&server, chosen, vec![messages]).await;
     let [(1, reason)] = &refused[..] else { panic!("{refused:?}") };
     assert!(reason.starts_with("stack depth limit exceeded"), "{reason}");
@@ -377,9 +380,9 @@ async fn the_value_of_an_identity_is_inserted_and_not_replaced() {
     run(&server, "CREATE TABLE t (id int PRIMARY KEY, made int GENERATED ALWAYS AS IDENTITY, name text)");
     let both = || vec![batch_of(vec![("id", ints([1])), ("made", ints([7]))])];
     assert!(write(&server, "table: t", both()).await.is_empty());
-    let refused = write(&server, "table: t, mode: upsert", both()).await;
+    let refused = write(&server, "table: t, write_mode: upsert", both()).await;
     assert_eq!(refused, [(0, "the server computes the column `made` of `t`".to_owned())]);
     let named = vec![batch_of(vec![("id", ints([1])), ("name", texts(&[Some("new")]))])];
-    assert!(write(&server, "table: t, mode: upsert", named).await.is_empty());
+    assert!(write(&server, "table: t, write_mode: upsert", named).await.is_empty());
     assert_eq!(stored(&server, "SELECT made, name FROM t"), ["7 new"]);
 }

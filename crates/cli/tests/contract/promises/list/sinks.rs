@@ -164,7 +164,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `postgres` | At least once. With `mode: upsert`, a row that is stored again replaces itself. | the commit of the transaction counts |",
+        "| `postgres` | At least once. With `write_mode: upsert`, a row that is stored again replaces itself. | the commit of the transaction counts |",
         &[
             "message_sink: file -> postgres",
             "postgres: fields_are_converted_and_rows_that_are_refused_leave_the_others",

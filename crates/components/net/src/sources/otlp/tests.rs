@@ -191,7 +191,7 @@ async fn what_is_no_request_is_refused_with_the_reason() {
             "the request is not valid: it is cut off at its byte 2",
         ),
         (post(&server, "/v1/logs", json, b"[]"), 400, bad),
-        (binary(&server, "/v1/logs", &[0; 1001]), 413, "a body may have at most 1000"),
+        (binary(&server, "/v1/logs", &[0; 1001]), 413, "a body may have at most 1kB"),
         (binary(&server, "/v1/traces", TRACES), 404, "this server takes no traces"),
         (binary(&server, "/other", b""), 404, "there is nothing at this path"),
         (post(&server, "/v1/logs", "text/plain", b""), 415, "the `Content-Type` is"),
