@@ -183,7 +183,7 @@ fn a_line_of_the_log_names_the_component_and_the_time() {
     let (service, mut log, _) = listening(&house, &[]);
     let line = line_of(&mut log, |line| line["component"] == "broken");
     assert_eq!((&line["event"], &line["level"]), (&"log".into(), &"warn".into()));
-    assert!(line["message"].as_str().unwrap().starts_with("`broken`: "), "{line}");
+    assert!(line["message"].as_str().unwrap().starts_with("`broken` failed "), "{line}");
     assert!(line["module"].as_str().unwrap().starts_with("thalweg_"), "{line}");
     let time = line["time"].as_str().unwrap();
     assert!(time.len() == 24 && time.ends_with('Z'), "{time}");
@@ -250,12 +250,12 @@ sinks:
     let said = String::from_utf8(said.stdout).unwrap();
     let archive = house.path().join("b.tar.gz");
     assert_eq!(std::fs::metadata(&archive).unwrap().permissions().mode() & 0o777, 0o600);
-    let tar = |option: &str| {
-        let output = Command::new("tar").args([option, "-z", "-O", "-f"]).arg(&archive).output().unwrap();
+    let tar = |options: &str| {
+        let output = Command::new("tar").args([options, "-f"]).arg(&archive).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let (names, texts) = (tar("-t"), tar("-x"));
+    let (names, texts) = (tar("-tz"), tar("-xzO"));
     for name in
         ["version.txt", "host.json", "configuration-1.yaml", "plan-1.txt", "state-1.json", "metrics.txt"]
     {

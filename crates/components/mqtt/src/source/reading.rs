@@ -3,6 +3,8 @@
 //! One task reads and waits for memory and the pipelines, so that messages which find no room stay with the
 //! server. A second one acknowledges: [`Acknowledgements`].
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -69,6 +71,7 @@ impl Source for Topics {
         positions.end();
         let (tell, mut news) = mpsc::unbounded_channel();
         let deliveries = self.kept.deliveries.clone();
+        let has_failed = AtomicBool::new(false);
         let reading = Reading {
             config: &self.config,
             messages: &self.messages,
@@ -77,15 +80,38 @@ impl Source for Topics {
             is_subscribed: &mut self.is_subscribed,
             deliveries: &deliveries,
             writer: &writer,
+            has_failed: &has_failed,
             tell,
         };
-        let keeping = self.kept.keep(&writer, &positions, &mut news);
-        let ended = tokio::try_join!(reading.run(&mut connection.reader, out), keeping);
+        let ended = {
+            let keeping = self.kept.keep(&writer, &positions, &mut news);
+            joined(reading.run(&mut connection.reader, out), keeping, &has_failed).await
+        };
         self.kept.take_rest(&mut news);
         ended?;
         connection.close().await;
         Ok(())
     }
+}
+
+/// Runs both until they end. If keeping fails, reading is told so and ends by itself: the messages that it is
+/// sending on would be lost for the engine if it were dropped. If reading fails, nothing is left to keep.
+async fn joined(
+    reading: impl Future<Output = Result<(), Error>>,
+    keeping: impl Future<Output = Result<(), Error>>,
+    has_failed: &AtomicBool,
+) -> Result<(), Error> {
+    let (mut reading, mut keeping) = (pin!(reading), pin!(keeping));
+    let kept = tokio::select! {
+        read = &mut reading => {
+            read?;
+            return keeping.await;
+        }
+        kept = &mut keeping => kept,
+    };
+    has_failed.store(kept.is_err(), Ordering::Relaxed);
+    let read = reading.await;
+    kept.and(read)
 }
 
 impl Topics {
@@ -117,6 +143,8 @@ struct Reading<'a> {
     is_subscribed: &'a mut bool,
     deliveries: &'a Mutex<Deliveries>,
     writer: &'a Writer,
+    /// True once nothing can be acknowledged over this connection.
+    has_failed: &'a AtomicBool,
     tell: mpsc::UnboundedSender<News>,
 }
 
@@ -142,6 +170,9 @@ impl Reading<'_> {
     ) -> Result<(), Error> {
         let (mut active, mut bytes, mut asked) = (Instant::now(), 0, None);
         while !out.is_stopping() {
+            if self.has_failed.load(Ordering::Relaxed) {
+                return Err(Error::temporary("the connection cannot be written to"));
+            }
             // Messages that have arrived leave together.
             let wait = if incoming.is_empty() { POLL } else { Duration::ZERO };
             match reader.next(wait).await? {
@@ -277,5 +308,27 @@ impl Reading<'_> {
     fn tell(&self, news: News) {
         // The other task ends after this one.
         let _ = self.tell.send(news);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The source had dropped messages that were on their way, so that the run failed.
+    #[tokio::test]
+    async fn what_is_being_sent_on_arrives_also_if_nothing_can_be_acknowledged() {
+        let (has_failed, has_sent) = (AtomicBool::new(false), AtomicBool::new(false));
+        let reading = async {
+            while !has_failed.load(Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            }
+            has_sent.store(true, Ordering::Relaxed);
+            Err(Error::temporary("read"))
+        };
+        let keeping = async { Err(Error::temporary("kept")) };
+        let ended = joined(reading, keeping, &has_failed).await;
+        assert_eq!(ended.unwrap_err().to_string(), "kept");
+        assert!(has_sent.load(Ordering::Relaxed));
     }
 }
