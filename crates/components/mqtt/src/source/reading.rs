@@ -94,7 +94,7 @@ impl Source for Topics {
     }
 }
 
-/// Runs both until they end. If keeping fails, reading is told so and ends by itself: the messages that it is
+/// Runs both until they end. If keeping fails, reading learns of it and ends by itself: messages that it is
 /// sending on would be lost for the engine if it were dropped. If reading fails, nothing is left to keep.
 async fn joined(
     reading: impl Future<Output = Result<(), Error>>,
