@@ -21,6 +21,7 @@ use super::Signal;
 use super::fill::{Filling, Level, named};
 use super::plan::Plan;
 use super::schema::SPAN_NAME;
+use super::to_json::MOST_ESCAPED;
 use super::walk::{Walk, Written};
 use crate::protobuf::fault::Fault;
 
@@ -69,6 +70,8 @@ pub struct Decoder {
     most_rows: usize,
     /// The size of the JSON after which a batch is complete.
     most_json: usize,
+    /// The maximum size of the JSON of a record.
+    longest: usize,
 }
 
 impl Decoder {
@@ -82,15 +85,16 @@ impl Decoder {
         }
         let plan = Plan::of(signal);
         let cells = (budget.limit() / MEMORY).clamp(CELLS / 32, CELLS);
-        let limit = budget.longest_text().max(2 * buffer.len());
+        let longest = budget.longest_text().max(2 * buffer.len());
         Ok(Self {
             plan,
             signal,
             walk: Walk::new(buffer.len()),
-            buffer,
-            filling: Filling::new(limit),
+            filling: Filling::new(longest, buffer.len()),
             most_rows: (cells / plan.schema.fields().len().max(1)).max(FEWEST),
             most_json: PIECE.min(budget.longest_text()),
+            longest,
+            buffer,
         })
     }
 
@@ -103,6 +107,12 @@ impl Decoder {
             self.filling.repeats_groups_without_limit();
         }
         self
+    }
+
+    /// Returns about how many bytes the JSON of a record may take while a part is made: those that are
+    /// written, and their copy in a column.
+    pub fn working_memory(&self) -> usize {
+        2 * self.longest.min(self.buffer.len().saturating_mul(MOST_ESCAPED))
     }
 
     /// True if all records were returned.
@@ -167,7 +177,7 @@ impl Decoder {
         }
         filling.constant(plan.signal, signal.name());
         walk.mark(Written::Now);
-        filling.end_row();
+        filling.end_row()?;
         match signal {
             Signal::Logs => filling.body(record, payload),
             Signal::Traces => named(record, SPAN_NAME, payload),

@@ -22,6 +22,17 @@ use crate::protobuf::wire::{Raw, Reader};
 /// those of a large group are written as often as there are batches. Usual groups have a few thousand bytes.
 const REPEATED: usize = 64 << 20;
 
+/// How many times its own size the values of the groups of a request may have, counted in each row: a sink
+/// that writes each row by itself writes them that often. A resource of a few thousand bytes with many empty
+/// records would fill its disk.
+const COPIED: usize = 64;
+
+/// But they may have this size in any request, in bytes.
+const LEAST_COPIED: usize = 128 << 20;
+
+/// And they have at most this size, in bytes.
+const MOST_COPIED: usize = 1 << 30;
+
 /// The cost of reading a field, in bytes.
 const FIELD: usize = 16;
 
@@ -57,12 +68,20 @@ pub(super) struct Filling {
     /// The cost of the values of groups that earlier batches had, and its maximum.
     repeated: usize,
     most_repeated: usize,
+    /// The size of the texts that were appended, which are not JSON.
+    texts: usize,
+    /// The sizes of the texts and the JSON of the current groups, by their levels.
+    of_row: [usize; 3],
+    /// The size of the texts and the JSON of groups in the request, counted in each row, and its maximum.
+    copied: usize,
+    most_copied: usize,
 }
 
 impl Filling {
-    /// Fills columns with records whose JSON has at most this size.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, most_repeated: REPEATED, ..Self::default() }
+    /// Fills columns with records whose JSON has at most this size. The request has this length.
+    pub(super) fn new(limit: usize, length: usize) -> Self {
+        let most_copied = length.saturating_mul(COPIED).clamp(LEAST_COPIED, MOST_COPIED);
+        Self { limit, most_repeated: REPEATED, most_copied, ..Self::default() }
     }
 
     /// Writes the values of groups in any number of batches.
@@ -78,14 +97,19 @@ impl Filling {
     }
 
     /// Ends the row: appends NULL to the columns that the record had no value for.
-    pub(super) fn end_row(&mut self) {
+    pub(super) fn end_row(&mut self) -> Result<(), Fault> {
         self.shared += self.sizes.iter().sum::<usize>();
+        self.copied = self.copied.saturating_add(self.of_row.iter().sum());
+        if self.copied > self.most_copied {
+            return Err(too_large_groups());
+        }
         let rows = self.row + 1;
         for column in &mut self.columns {
             if column.len() < rows {
                 column.push_null();
             }
         }
+        Ok(())
     }
 
     fn column(&mut self, at: usize) -> Option<&mut Column> {
@@ -117,6 +141,7 @@ impl Filling {
         let head = bytes.get(group.head.clone()).unwrap_or_default();
         let size = head.len() + group.schema_url.len();
         self.of_group(level, &[(mapped, head)], size, group.written)?;
+        self.of_row[level as usize] += group.schema_url.len();
         let url_bytes = bytes.get(group.schema_url.clone()).unwrap_or_default();
         let text = std::str::from_utf8(url_bytes)
             .map_err(|_| Fault::new(crate::not_utf8(url_bytes)).within("schema_url"))?;
@@ -139,20 +164,18 @@ impl Filling {
         size: usize,
         written: Written,
     ) -> Result<(), Fault> {
-        let (before, read) = (self.written, self.read);
+        let (before, read, texts) = (self.written, self.read, self.texts);
         for (mapped, bytes) in messages {
             self.fill(mapped, bytes)?;
         }
         let json = self.written - before;
         self.sizes[level as usize] = size + json;
+        self.of_row[level as usize] = json + self.texts - texts;
         if written == Written::Before {
             self.written = before;
             self.repeated += json + FIELD * (self.read - read);
             if self.repeated > self.most_repeated {
-                return Err(Fault::new(
-                    "has a resource, scope or metric that is too large for this number of records: send fewer \
-                     of them in a request",
-                ));
+                return Err(too_large_groups());
             }
         }
         Ok(())
@@ -258,7 +281,7 @@ impl Filling {
         bytes: &[u8],
         events: Range<usize>,
     ) -> Result<(), Fault> {
-        let Self { columns, events: all, scratch, failed, written, before, row, limit, .. } = self;
+        let Self { columns, events: all, scratch, failed, written, before, row, limit, texts, .. } = self;
         let Some(column) = columns.get_mut(column) else { return Ok(()) };
         let found = all.get(events).unwrap_or_default();
         let Some(&(_, raw)) = found.last() else {
@@ -280,7 +303,11 @@ impl Filling {
             return push_json(column, field, scratch);
         }
         let unfit = match field.kind {
-            Kind::Text => push_text(column, field, text(raw, bytes)?),
+            Kind::Text => {
+                let value = text(raw, bytes)?;
+                *texts += value.len();
+                push_text(column, field, value)
+            }
             Kind::Id(length) => {
                 scratch.clear();
                 push_id(column, length, message(raw, bytes)?, scratch)
@@ -338,6 +365,14 @@ impl Filling {
         let records = all.taken(others.collect())?;
         Ok(Decoded { records, rejected: Some((all.taken(rows)?, reasons)) })
     }
+}
+
+#[cold]
+fn too_large_groups() -> Fault {
+    Fault::new(
+        "has a resource, scope or metric that is too large for this number of records: send fewer of them in \
+         a request",
+    )
 }
 
 fn push_json(column: &mut Column, field: &Field, json: &[u8]) -> Result<(), Fault> {

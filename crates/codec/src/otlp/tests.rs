@@ -337,13 +337,48 @@ fn a_batch_ends_when_its_rows_share_much() {
 fn a_large_resource_of_many_records_is_refused() {
     let request = in_groups(&large_attribute(), std::iter::repeat_n(Vec::new(), 600));
     let reason = wrong(Signal::Logs, &request);
-    let expected = "is not valid: in its record 512 (from 0), it has a resource, scope or metric that is too \
+    let expected = "is not valid: in its record 127 (from 0), it has a resource, scope or metric that is too \
                     large for this number of records: send fewer of them in a request";
     assert_eq!(reason, expected);
     // Batches that are smaller than usual do not count.
     let request = in_groups(&large_attribute(), std::iter::repeat_n(Vec::new(), 66));
     let mut decoder = decoder(Signal::Logs, &request).of_rows(Some(1));
     assert_eq!(std::iter::from_fn(|| decoder.part().unwrap()).count(), 66);
+}
+
+#[test]
+fn a_request_whose_rows_share_far_more_than_it_has_is_refused() {
+    let text = fields(&[(schema::any::TEXT, "x".repeat(5000).as_bytes())]);
+    let resource = fields(&[(1, &fields(&[(schema::KEY, b"a"), (schema::VALUE, &text)]))]);
+    let reason = wrong(Signal::Logs, &in_groups(&resource, std::iter::repeat_n(Vec::new(), 50_000)));
+    assert!(reason.contains("is too large for this number of records"), "{reason}");
+    // As many records that have something to say are usual.
+    let record = fields(&[(3, "x".repeat(100).as_bytes())]);
+    let request = in_groups(&resource, std::iter::repeat_n(record, 50_000));
+    let mut decoder = decoder(Signal::Logs, &request);
+    let parts = std::iter::from_fn(|| decoder.part().unwrap());
+    assert_eq!(parts.map(|part| part.records.payload.len()).sum::<usize>(), 50_000);
+}
+
+#[test]
+fn a_text_that_grows_too_much_in_json_is_refused() {
+    let of = |text: &str| {
+        let body = fields(&[(schema::any::TEXT, text.as_bytes())]);
+        in_groups(b"", std::iter::once(fields(&[(schema::BODY, &body)])))
+    };
+    let budget = Budget::new(1 << 20);
+    let part = |text: &str| {
+        let mut decoder = Decoder::new(Signal::Logs, Buffer::from_vec(of(text)), &budget).unwrap();
+        assert!(decoder.working_memory() <= 12 * (text.len() + 64));
+        decoder.part().map(|part| part.is_some())
+    };
+    let reason = part(&"\u{1}".repeat(1 << 20)).unwrap_err();
+    assert!(
+        reason.contains("the field `body` is larger than ") && reason.ends_with(" bytes as JSON"),
+        "{reason}"
+    );
+    assert_eq!(part(&"\n".repeat(1 << 20)), Ok(true));
+    assert_eq!(part(&"\u{1}".repeat(1 << 10)), Ok(true));
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub(super) const DOUBLE_VALUE: &str = "doubleValue";
 /// bytes of the shortest ones.
 pub(super) const MOST_FIELDS: usize = 1 << 16;
 
+/// The most bytes of a byte of a text in JSON: `\u0001`.
+pub(super) const MOST_ESCAPED: usize = 6;
+
 /// Writes JSON up to a size.
 pub(super) struct JsonWriter<'o> {
     pub(super) out: &'o mut Vec<u8>,
@@ -36,8 +39,28 @@ impl JsonWriter<'_> {
     fn check_size(&self) -> Result<(), Fault> {
         match self.out.len() <= self.limit {
             true => Ok(()),
-            false => Err(Fault::new(format!("is larger than {} bytes as JSON", self.limit))),
+            false => Err(self.too_large()),
         }
+    }
+
+    #[cold]
+    fn too_large(&self) -> Fault {
+        Fault::new(format!("is larger than {} bytes as JSON", self.limit))
+    }
+
+    /// Writes a text, unless the JSON is too large with it: one of control characters grows sixfold.
+    fn text(&mut self, text: &str) -> Result<(), Fault> {
+        let room = self.limit.saturating_sub(self.out.len());
+        // A text that fits with any characters is not counted.
+        if text.len() >= room / MOST_ESCAPED {
+            let length = quoted_length(text);
+            if length > room {
+                return Err(self.too_large());
+            }
+            self.out.reserve(length);
+        }
+        write_text(text, self.out);
+        Ok(())
     }
 
     /// Writes the values of a field, which has occurred with these.
@@ -109,8 +132,8 @@ impl JsonWriter<'_> {
             Kind::Value => return self.value(message(raw, bytes)?, depth),
             Kind::Message(inner) => return self.message(inner, message(raw, bytes)?),
             Kind::Attributes => return self.object(std::iter::once(message(raw, bytes)), depth),
-            Kind::Text => write_text(text(raw, bytes)?, self.out),
-            Kind::Bytes => write_text(&STANDARD.encode(message(raw, bytes)?), self.out),
+            Kind::Text => self.text(text(raw, bytes)?)?,
+            Kind::Bytes => self.text(&STANDARD.encode(message(raw, bytes)?))?,
             Kind::Id(_) => {
                 self.out.push(b'"');
                 write_hex(message(raw, bytes)?, self.out);
@@ -178,7 +201,7 @@ impl JsonWriter<'_> {
             self.check_size()?;
             self.out.push(before);
             before = b',';
-            write_text(key, self.out);
+            self.text(key)?;
             self.out.push(b':');
             match value {
                 Some(value) => self.value(value, depth).map_err(|fault| fault.within(key))?,
@@ -194,17 +217,17 @@ impl JsonWriter<'_> {
         self.check_size()?;
         match last_value(bytes)? {
             None => self.null(),
-            Some((any::TEXT, raw)) => write_text(text(raw, bytes)?, self.out),
+            Some((any::TEXT, raw)) => self.text(text(raw, bytes)?)?,
             Some((any::BOOL, raw)) => self.one(Kind::Bool, raw, bytes, depth)?,
             Some((any::INT, raw)) => write_int(bits(raw)? as i64, self.out),
             Some((any::DOUBLE, raw)) => {
                 let value = f64::from_bits(bits(raw)?);
                 match value.is_finite() {
                     true => write_float(value, self.out),
-                    false => self.special(DOUBLE_VALUE, not_finite(value)),
+                    false => self.special(DOUBLE_VALUE, not_finite(value))?,
                 }
             }
-            Some((any::BYTES, raw)) => self.special(BYTES_VALUE, &STANDARD.encode(message(raw, bytes)?)),
+            Some((any::BYTES, raw)) => self.special(BYTES_VALUE, &STANDARD.encode(message(raw, bytes)?))?,
             Some((any::ARRAY, raw)) => self.array(message(raw, bytes)?, depth)?,
             Some((_, raw)) => {
                 let inner = message(raw, bytes)?;
@@ -214,12 +237,13 @@ impl JsonWriter<'_> {
         Ok(())
     }
 
-    fn special(&mut self, name: &str, value: &str) {
+    fn special(&mut self, name: &str, value: &str) -> Result<(), Fault> {
         self.out.push(b'{');
         write_text(name, self.out);
         self.out.push(b':');
-        write_text(value, self.out);
+        self.text(value)?;
         self.out.push(b'}');
+        Ok(())
     }
 
     fn array(&mut self, bytes: &[u8], depth: usize) -> Result<(), Fault> {
@@ -339,6 +363,16 @@ pub(super) fn integer(kind: Kind, bits: u64) -> i128 {
     }
 }
 
+/// Returns the size of a text in JSON, in bytes, with its quotes.
+fn quoted_length(text: &str) -> usize {
+    let length = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => MOST_ESCAPED,
+        _ => 1,
+    };
+    text.bytes().map(length).sum::<usize>() + 2
+}
+
 fn write_integer(value: i128, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
@@ -348,5 +382,25 @@ pub(super) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
         out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_text_in_json_is_known_before_it_is_written() {
+        for text in (0..=0x80u8).map(|byte| format!("a{}é", char::from(byte))) {
+            let mut out = Vec::new();
+            write_text(&text, &mut out);
+            assert_eq!(quoted_length(&text), out.len(), "{text:?}");
+            let mut fits = Vec::new();
+            JsonWriter { out: &mut fits, limit: out.len() }.text(&text).unwrap();
+            assert_eq!(fits, out);
+            let mut none = Vec::new();
+            assert!(JsonWriter { out: &mut none, limit: out.len() - 1 }.text(&text).is_err());
+            assert!(none.is_empty());
+        }
     }
 }

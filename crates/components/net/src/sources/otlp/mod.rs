@@ -39,7 +39,9 @@ use crate::web::{Admission, ConnectionOptions, RequestOptions, converse_by_http2
 ///
 /// A request is answered with success once all of its records are settled: delivered, or rejected and kept
 /// with their reasons. The answer says how many were rejected. If records could not be delivered, the answer
-/// tells the sender to send the request again. A request that is not valid is refused as a whole.
+/// tells the sender to send the request again. A request that is not valid is refused as a whole. So is one
+/// whose resource, scope or metric is too large for the number of its records: each record has a copy of
+/// them, and the copies of a request may have 64 times its size, at least 128 MiB and at most 1 GiB.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OtlpSource {

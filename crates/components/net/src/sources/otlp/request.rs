@@ -121,7 +121,10 @@ impl Server {
                 let settled = Some(out.reject_acked(received(records, peer), reasons).await?);
                 batches.push(Sent { messages: rejected, rejected, settled });
             }
-            part = match decoder.part() {
+            let working = out.claim(decoder.working_memory());
+            let next = decoder.part();
+            drop(working);
+            part = match next {
                 Ok(part) => part,
                 // The request was checked, so this does not happen.
                 Err(reason) => return Ok(Err(malformed(&reason))),
@@ -147,6 +150,7 @@ async fn begun(
 ) -> Result<(Decoder, Option<Decoded>), String> {
     let budget = out.share().budget();
     let mut decoder = Decoder::new(signal, request.clone(), budget)?.of_rows(out.batch_rows());
+    let _working = out.claim(decoder.working_memory());
     let first = decoder.part()?;
     if !decoder.is_done() {
         let mut check = Decoder::new(signal, request, budget)?;

@@ -36,7 +36,8 @@ const FORMATS: &str = "application/openmetrics-text;version=1.0.0,text/plain;ver
 ///
 /// Each sample is a message with the fields `name`, `labels` (a JSON object), `value` and `timestamp`; the
 /// payload is its line. Its time is that of the scrape, unless the line has one. Histograms and summaries are
-/// the samples of their lines. A scrape also makes a sample `up` with the value 1.
+/// the samples of their lines. A line of more than 1 MiB leaves by `errors`. A scrape also makes a sample
+/// `up` with the value 1.
 ///
 /// Each target is scraped once, and the source ends with that. A target that cannot be scraped is tried again
 /// until it can. With `every` targets are scraped at those times, and a target that cannot be scraped is a

@@ -22,6 +22,9 @@ const USUAL: usize = 64 << 10;
 /// The shortest time between two scrapes.
 const LEAST: Duration = Duration::from_millis(1);
 
+/// The longest line that is read, in bytes: its labels are held several times while they become fields.
+const LONGEST: usize = 1 << 20;
+
 /// A target, and what is known of it.
 pub(super) struct Target {
     request: Request,
@@ -144,7 +147,11 @@ impl Target {
         let _body = out.claim(body.len());
         let (mut rows, mut bad) = (Rows::new(&self.labels, at), Bad::default());
         for line in body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
-            match sample(line, form) {
+            let read = match line.len() > LONGEST && !line.starts_with(b"#") {
+                true => Err(format!("has more than {LONGEST} bytes")),
+                false => sample(line, form),
+            };
+            match read {
                 Ok(Some(sample)) => rows.push(line, &sample),
                 Ok(None) => {}
                 Err(reason) => bad.push(line, reason),

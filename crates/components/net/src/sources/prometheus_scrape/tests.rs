@@ -77,6 +77,19 @@ async fn a_line_that_is_no_sample_leaves_by_errors() {
 }
 
 #[tokio::test]
+async fn a_line_that_is_too_long_leaves_by_errors() {
+    let long = format!("a{{b=\"{}\"}} 1", "x".repeat(1 << 20));
+    let page = format!("# HELP c {}\n{long}\nc 2\n", "x".repeat(1 << 20));
+    let server = Fake::pages(move |_, _| Play::answer(200, page.clone())).await;
+    let sent = scraped(&format!("{{ url: '{}' }}", server.address)).await;
+    assert!(sent.result.is_none());
+    assert_eq!(sent.payloads(), ["c 2", "up 1"]);
+    assert_eq!(payloads(&sent.errors[0]), [long]);
+    let reason = "the line has more than 1048576 bytes";
+    assert_eq!(rows(sent.errors[0].fields())[0]["error_reason"], reason);
+}
+
+#[tokio::test]
 async fn a_large_answer_is_several_batches() {
     let page: String = (0..1000).map(|number| format!("a{{n=\"{number}\"}} {number}\n")).collect();
     let bad = "b\n".repeat(500);
