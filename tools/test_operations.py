@@ -95,8 +95,16 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(kept["spec"]["replicas"], 1)
         self.assertEqual([claim["metadata"]["name"] for claim in kept["spec"]["volumeClaimTemplates"]], ["data"])
         self.assertNotIn("volumeClaimTemplates", none["spec"])
-        self.assertIn("--state", self.container()["args"])
-        self.assertNotIn("--state", self.container(state={"enabled": False})["args"])
+
+    def test_dead_letters_have_a_folder_that_can_be_written(self):
+        # Without --state they would be beside the configuration, which is read-only.
+        page = (ROOT / "docs/operating/container.md").read_text()
+        job = re.search(r"`kind: Job`, `args: \[(.*?)\]`", page)[1].split(", ")
+        for arguments in (self.container()["args"], self.container(state={"enabled": False})["args"], job):
+            self.assertEqual(arguments[2:4], ["--state", "/data/state"])
+        for changes in ({}, {"state": {"enabled": False}}):
+            mounts = {mount["mountPath"]: mount for mount in self.container(**changes)["volumeMounts"]}
+            self.assertNotIn("readOnly", mounts["/data"])
 
     def test_each_volume_is_mounted_and_each_mount_has_a_volume(self):
         for changes in ({}, {"state": {"enabled": False}}):

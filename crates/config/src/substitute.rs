@@ -207,7 +207,8 @@ fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<Str
 /// Returns the content of a file, without its last newline.
 fn file(path: &str, directory: &Path) -> Result<String, FormatError> {
     let full = directory.join(path);
-    let shown = full.display();
+    let absolute = std::path::absolute(&full).unwrap_or_else(|_| full.clone());
+    let shown = absolute.display();
     let failed = |error: std::io::Error| {
         FormatError::new(format!("The file `{path}` cannot be read: {error}."))
             .help(format!("The full path is `{shown}`; paths are relative to this document."))

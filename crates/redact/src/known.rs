@@ -37,15 +37,20 @@ const SECRET_NAMES: [&str; 14] = [
     "accountkey",
     "privatekey",
 ];
+/// Last words of such names. They may be parts of other words, such as `bypass`.
+const LAST_WORDS: [&str; 3] = ["pass", "pwd", "dsn"];
 /// Ends of the names of options that name the place of a secret.
 const PLACES: [&str; 2] = ["file", "path"];
 
 /// True if the value of an option or of a query with this name is a secret.
 #[must_use]
 pub fn is_named_like_a_secret(name: &str) -> bool {
+    let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let ends_so = LAST_WORDS.iter().any(|word| last.eq_ignore_ascii_case(word));
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    let is_secret =
-        ["sas", "sig", "pwd"].contains(&name.as_str()) || SECRET_NAMES.iter().any(|part| name.contains(part));
+    let is_secret = ends_so
+        || ["sas", "sig"].contains(&name.as_str())
+        || SECRET_NAMES.iter().any(|part| name.contains(part));
     is_secret && !PLACES.iter().any(|place| name.ends_with(place))
 }
 
@@ -160,6 +165,8 @@ mod tests {
     fn names_of_secrets_are_recognised() {
         let secret = ["password", "API-Token", "secret_access_key", "x-api-key", "account_key", "sas_token"];
         assert!(secret.iter().all(|name| is_named_like_a_secret(name)));
+        assert!(["pass", "DB_PASS", "pwd", "mysql-pwd", "DSN"].into_iter().all(is_named_like_a_secret));
+        assert!(!["bypass", "pass_through", "pass_file"].into_iter().any(is_named_like_a_secret));
         let plain = ["key", "keys", "path", "password_file", "credential_path", "region", "sasha", "keep"];
         assert!(!plain.iter().any(|name| is_named_like_a_secret(name)), "{plain:?}");
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thalweg_redact::is_named_like_a_secret;
 
-use super::{SERVERS, has, is_plain, resembles_a_secret, text};
+use super::{has, is_plain, is_secret_header, names_a_server, resembles_a_secret, text};
 use crate::{Key, Node, Span, Value};
 
 /// Where the secrets of a document are.
@@ -56,7 +56,7 @@ fn of_node(node: &Node, within: Certainty, spans: &mut Vec<Span>) {
         of_node(item, within, spans);
     }
     let entries = node.entries();
-    let has_server = has(entries, &SERVERS);
+    let has_server = names_a_server(entries);
     let is_certain = within == Certainty::Certain || has_server || has(entries, &["user"]);
     let certainty = if is_certain { Certainty::Certain } else { Certainty::ByLooks };
     for (key, value) in entries {
@@ -67,7 +67,7 @@ fn of_node(node: &Node, within: Certainty, spans: &mut Vec<Span>) {
         }
         match key.name.as_str() {
             "headers" if has_server => of_headers(value, spans),
-            "brokers" | "servers" => of_items(value, |text| text.contains('@'), spans),
+            "brokers" | "server" | "servers" => of_items(value, |text| text.contains('@'), spans),
             _ => {}
         }
         let is_of_auth = is_auth || within == Certainty::Certain && !is_plain(&key.name);
@@ -77,9 +77,10 @@ fn of_node(node: &Node, within: Certainty, spans: &mut Vec<Span>) {
 
 /// Adds the values of headers that are named like secrets, also of those that are written as lines.
 fn of_headers(node: &Node, spans: &mut Vec<Span>) {
-    let named = node.entries().iter().filter(|(key, _)| is_like_a_secret(key));
+    let is_secret = |key: &Key| is_like_a_secret(key) || is_secret_header(&key.name);
+    let named = node.entries().iter().filter(|(key, _)| is_secret(key));
     named.for_each(|(_, value)| of_value(value, Certainty::Certain, spans));
-    let name = |line: &str| line.split(':').next().is_some_and(is_named_like_a_secret);
+    let name = |line: &str| line.split(':').next().is_some_and(is_secret_header);
     of_items(node, |line| line.contains(':') && name(line), spans);
 }
 
@@ -202,8 +203,28 @@ mod tests {
 a: { url: h, auth: q9, token: abc, password: '${A}', pasword: b1, tls: { password: '${A:-c3}' } }
 b: { url: h, headers: ['Cookie: k', 'X: y'], brokers: 'me:p@h', auth: { user: me, bearer: [d], baerer: { e: 4 }, key_file: f, mechanism: plain } }
 c: { secret: G7, user_id: 5 } # token: old
+d: { server: 'u:p2@h', auth: [u1, p3], headers: { X-Auth: k4, Accept: text } }
+e: { server: h, auth: { user: u, pass: p5 } }
+f: { server: h, auth: 'u:p6' }
+sinks: { server: { stdout: {} }, auth: { file: { path: p7 } } }
 ";
-        let expected = ["q9", "abc", "b1", "'Cookie: k'", "'me:p@h'", "d", "4", "G7", "old"];
+        let expected = [
+            "q9",
+            "abc",
+            "b1",
+            "'Cookie: k'",
+            "'me:p@h'",
+            "d",
+            "4",
+            "G7",
+            "old",
+            "'u:p2@h'",
+            "u1",
+            "p3",
+            "k4",
+            "p5",
+            "'u:p6'",
+        ];
         assert_eq!(hidden(source), expected);
     }
 

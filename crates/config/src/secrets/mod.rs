@@ -13,7 +13,7 @@ pub(crate) use hidden::{Hidden, without_quoted};
 use crate::{Key, Node, Value};
 
 /// Options with the server that a component connects to.
-const SERVERS: [&str; 3] = ["url", "servers", "brokers"];
+const SERVERS: [&str; 4] = ["url", "server", "servers", "brokers"];
 
 /// Registers the value of a variable, or the content of a file. `shown` takes its place in texts.
 pub(crate) fn keep_substituted(value: &str, shown: &str) {
@@ -33,7 +33,7 @@ pub(crate) fn keep_written(node: &Node) {
     match &node.value {
         Value::Sequence(items) => items.iter().for_each(keep_written),
         Value::Mapping(entries) => {
-            let (has_user, has_server) = (has(entries, &["user"]), has(entries, &SERVERS));
+            let (has_user, has_server) = (has(entries, &["user"]), names_a_server(entries));
             for (key, value) in entries {
                 let secret = value.text().filter(|_| is_named_like_a_secret(&key.name));
                 match (secret, &value.value) {
@@ -46,7 +46,7 @@ pub(crate) fn keep_written(node: &Node) {
                 match key.name.as_str() {
                     "auth" if has_server => keep_credentials(value),
                     "headers" if has_server => keep_headers(value),
-                    "brokers" | "servers" => keep_users(value),
+                    "brokers" | "server" | "servers" => keep_users(value),
                     _ => {}
                 }
                 keep_written(value);
@@ -62,6 +62,21 @@ fn has(entries: &[(Key, Node)], names: &[&str]) -> bool {
     entries.iter().any(|(key, _)| names.contains(&key.name.as_str()))
 }
 
+/// True if a mapping says which server a component connects to. A component may be called `server` too.
+fn names_a_server(entries: &[(Key, Node)]) -> bool {
+    let is_server = |(key, value): &(Key, Node)| {
+        SERVERS.contains(&key.name.as_str()) && !matches!(value.value, Value::Mapping(_))
+    };
+    entries.iter().any(is_server)
+}
+
+/// True if the value of a header with this name is a secret.
+fn is_secret_header(name: &str) -> bool {
+    let mut words = name.trim().split(['-', '_']);
+    is_named_like_a_secret(name)
+        || words.any(|word| ["auth", "key"].iter().any(|secret| word.eq_ignore_ascii_case(secret)))
+}
+
 /// True for the options of `auth` that are no secrets.
 fn is_plain(name: &str) -> bool {
     ["user", "mechanism"].contains(&name) || name.ends_with("file") || name.ends_with("path")
@@ -70,7 +85,13 @@ fn is_plain(name: &str) -> bool {
 /// Registers the values of `auth`, also of options that it does not have: the name may be misspelt.
 fn keep_credentials(node: &Node) {
     match &node.value {
-        Value::String(text) => keep_option(text),
+        Value::String(text) => {
+            keep_option(text);
+            // The password of `user:password`, which a server may repeat alone.
+            if let Some((_, password)) = text.split_once(':') {
+                keep_option(password);
+            }
+        }
         Value::Sequence(items) => items.iter().for_each(keep_credentials),
         Value::Mapping(entries) => {
             entries
@@ -82,10 +103,12 @@ fn keep_credentials(node: &Node) {
     }
 }
 
-/// Registers the secrets of headers that are written as lines.
+/// Registers the secrets of headers, also of those that are written as lines.
 fn keep_headers(node: &Node) {
+    let named = node.entries().iter().filter(|(key, _)| is_secret_header(&key.name));
+    named.filter_map(|(_, value)| value.as_str()).for_each(keep_option);
     for line in node.items().iter().chain([node]).filter_map(Node::as_str) {
-        if let Some((_, value)) = line.split_once(':').filter(|(name, _)| is_named_like_a_secret(name)) {
+        if let Some((_, value)) = line.split_once(':').filter(|(name, _)| is_secret_header(name)) {
             keep_option(value);
         }
     }
@@ -140,12 +163,19 @@ c: { url: h, auth: { user: u, password: ['Wrong-3c'] } }
 d: { url: h, auth: { bearer: { t: 'Wrong-4d' } } }
 e: { url: h, headers: ['Authorization: Bearer Wrong-5e', 'X-Name: Plain-5e'] }
 f: { brokers: 'me:Wrong-6f@h:1,other:1', servers: ['me:Wrong-7g@h:1'] }
-sinks: { auth: { file: { path: Plain-8h } } }
+g: { server: h, auth: { user: u, pass: 'Wrong-8i' } }
+h: { server: h, auth: [u, 'Wrong-9j'] }
+i: { server: h, auth: 'u:Wrong-10k' }
+j: { server: 'u:Wrong-11l@h' }
+k: { url: h, headers: { X-Auth: 'Wrong-12m', X-Key: 'Wrong-13n', Accept: Plain-14o } }
+sinks: { server: { stdout: {} }, auth: { file: { path: Plain-8h, codec: Plain-9h } } }
 ";
         Document::parse("c.yaml", text).map_err(|mistakes| mistakes.render(false)).unwrap();
         let secrets = "Wrong-1a Wrong-2b Wrong-3c Wrong-4d Wrong-5e Wrong-6f Wrong-7g";
         assert_eq!(redacted(secrets), "… … … … … … …");
-        let plain = "scram_sha_256 User-One1 Key-File1 Plain-5e Plain-8h other:1";
+        let secrets = "Wrong-8i Wrong-9j Wrong-10k Wrong-11l Wrong-12m Wrong-13n";
+        assert_eq!(redacted(secrets), "… … … … … …");
+        let plain = "scram_sha_256 User-One1 Key-File1 Plain-5e Plain-8h Plain-9h Plain-14o other:1";
         assert_eq!(redacted(plain), plain);
     }
 }

@@ -58,19 +58,21 @@ fn patterns_and_lone_dollars_survive() {
 
 #[test]
 fn a_wrong_variable_is_shown_at_its_place() {
+    let full = std::env::current_dir().unwrap().join("no/such");
+    let expected = "x.yaml:1:7: The variable `NONE` is not set. (Set it, or give it a default: `${NONE:-default}`.)\n\
+         x.yaml:2:4: The file `no/such` cannot be read: No such file or directory (os error 2). \
+         (The full path is `FULL`; paths are relative to this document.)\n\
+         x.yaml:3:4: A `${` is never closed. (Close it with `}`, or write `$${` if it is not a variable.)\n\
+         x.yaml:4:4: `a b` is not the name of a variable. (For the characters themselves write `$${`.)\n\
+         x.yaml:5:4: `fil:x` is not the name of a variable. (Did you mean `${file:x}`?)\n\
+         x.yaml:6:4: `PORT:5` is not the name of a variable. (A default is written `${PORT:-5}`.)\n\
+         x.yaml:7:4: `env:TOKEN` is not the name of a variable. (A variable of the environment is written `${TOKEN}`.)";
     assert_eq!(
         substituted(
             "a: 'x ${NONE} y'\nb: ${file:no/such}\nc: ${open\nd: ${a b}\ne: ${fil:x}\nf: ${PORT:5}\ng: ${env:TOKEN}\n"
         )
         .unwrap_err(),
-        "x.yaml:1:7: The variable `NONE` is not set. (Set it, or give it a default: `${NONE:-default}`.)\n\
-         x.yaml:2:4: The file `no/such` cannot be read: No such file or directory (os error 2). \
-         (The full path is `no/such`; paths are relative to this document.)\n\
-         x.yaml:3:4: A `${` is never closed. (Close it with `}`, or write `$${` if it is not a variable.)\n\
-         x.yaml:4:4: `a b` is not the name of a variable. (For the characters themselves write `$${`.)\n\
-         x.yaml:5:4: `fil:x` is not the name of a variable. (Did you mean `${file:x}`?)\n\
-         x.yaml:6:4: `PORT:5` is not the name of a variable. (A default is written `${PORT:-5}`.)\n\
-         x.yaml:7:4: `env:TOKEN` is not the name of a variable. (A variable of the environment is written `${TOKEN}`.)"
+        expected.replace("FULL", &full.display().to_string())
     );
 }
 

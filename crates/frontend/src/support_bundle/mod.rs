@@ -2,12 +2,13 @@
 //!
 //! A file is made of texts that this program prints elsewhere too. A configuration is written as its author
 //! wrote it, before variables and files take their places in it. Beyond what every text of this program
-//! leaves out, it has no value of an option that is named like a secret, however short it is, and mistakes
-//! have no lines of it. Nothing of the state but the names and sizes of its files is read, so a bundle can be
+//! leaves out, it has no value of an option that is named like a secret, however short it is, no value of a
+//! header or of the environment, and no argument of a program, and mistakes have no lines of it. Nothing of the state but the names and sizes of its files is read, so a bundle can be
 //! made while a run uses it.
 
 mod archive;
 mod host;
+mod words;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -107,7 +108,7 @@ fn files(options: &BundleOptions) -> Vec<(String, String)> {
     }
     // After all configurations are read: a secret of one may be in a text about another.
     for (_, text) in &mut files {
-        *text = redacted(text).into_owned();
+        *text = words::without_announced(&redacted(text));
     }
     files
 }
@@ -148,6 +149,8 @@ enum Place {
     Open,
     /// Below an option that is named like a secret, or below `auth`.
     Secret,
+    /// Below `headers` or `env`, whose names are the user's, or an argument of a program.
+    Hidden,
 }
 
 /// Returns a tree with `…` in place of each value that is named like a secret. The name of a variable or of a
@@ -163,6 +166,9 @@ fn without_secrets(node: &Node, place: Place) -> Node {
                     || key.name.ends_with("file")
                     || key.name.ends_with("path");
                 let place = match place {
+                    Place::Open if key.name == "command" => return (key.clone(), without_arguments(value)),
+                    Place::Hidden => Place::Hidden,
+                    _ if ["headers", "env"].contains(&key.name.as_str()) => Place::Hidden,
                     Place::Secret if is_plain => Place::Open,
                     _ if key.name == "auth" || is_named_like_a_secret(&key.name) => Place::Secret,
                     place => place,
@@ -179,6 +185,23 @@ fn without_secrets(node: &Node, place: Place) -> Node {
         Value::Integer(_) | Value::Float(_) | Value::String(_) => Value::String("…".to_owned()),
     };
     Node::new(node.span, value)
+}
+
+/// Returns a command with `…` in place of each argument. The program stays.
+fn without_arguments(command: &Node) -> Node {
+    let value = match &command.value {
+        Value::Sequence(items) => {
+            let places = std::iter::once(Place::Open).chain(std::iter::repeat(Place::Hidden));
+            let shown = items.iter().zip(places).map(|(item, place)| without_secrets(item, place));
+            Value::Sequence(shown.collect())
+        }
+        Value::String(text) => match text.trim_start().split_once(char::is_whitespace) {
+            Some((program, _)) => return Node::with_variables(command.span, &format!("{program} …")),
+            None => return without_secrets(command, Place::Open),
+        },
+        _ => return without_secrets(command, Place::Open),
+    };
+    Node::new(command.span, value)
 }
 
 /// True if a text is one `${…}`.
@@ -256,7 +279,24 @@ sinks:
         for secret in ["abc", "k1", "def", "xyz", "pre", "[1"] {
             assert!(!shown.contains(secret), "{secret}: {shown}");
         }
-        for plain in ["bob", "k.pem", "${TOKEN}", "https://h/x", "text"] {
+        for plain in ["bob", "k.pem", "${TOKEN}", "https://h/x"] {
+            assert!(shown.contains(plain), "{plain}: {shown}");
+        }
+    }
+
+    #[test]
+    fn headers_the_environment_and_arguments_are_left_out() {
+        let text = "\
+a: { exec: { command: [curl, -H, 'Authorization: Bearer q1', '${ARGUMENT}'], env: { DB_PASS: q2, KEY_FILE: q3 } } }
+b: { http: { headers: { X-Auth: q4, X-Key: q5 } } }
+c: { exec: { command: 'psql -W q6' } }
+";
+        let document = Document::parse("c.yaml", text).unwrap();
+        let shown = write(&without_secrets(document.root(), Place::Open), &Comments::default());
+        for secret in ["q1", "q2", "q3", "q4", "q5", "q6"] {
+            assert!(!shown.contains(secret), "{secret}: {shown}");
+        }
+        for plain in ["curl", "${ARGUMENT}", "psql", "DB_PASS", "X-Auth"] {
             assert!(shown.contains(plain), "{plain}: {shown}");
         }
     }
