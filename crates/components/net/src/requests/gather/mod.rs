@@ -71,7 +71,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     }
 }
 
-/// What a server confirms later.
+/// The mark of an accepted request, by which the server confirms it later.
 #[derive(Debug, Clone)]
 pub(crate) struct Receipt {
     /// The headers that only the accepted request had.

@@ -1,13 +1,13 @@
 //! Waits until the indexers of Splunk have what the collector accepted.
 //!
-//! The numbers of accepted requests belong to a channel, which a client chooses by a random name. Each request
-//! has a channel of its own: a collector that restarts loses its queue and counts from 0 again, so in a common
-//! channel the number of a lost request would be confirmed by a later one. To notice a repeated number and
-//! change the channel then was rejected, because the answer with that number can be late or lost.
+//! The numbers of accepted requests belong to a channel, which a client chooses by a random name. Each
+//! request has a channel of its own: a collector that restarts loses its queue and counts from 0 again, so in
+//! a common channel the number of a lost request would be confirmed by a later one. To notice a repeated
+//! number and change the channel then was rejected, because the answer with that number can be late or lost.
 //!
-//! A number that is confirmed is forgotten by the server, so each is asked for until then, and never again. An
-//! answer to such a question that is lost takes the confirmation with it: the events are then sent again after
-//! `ack_timeout`.
+//! A number that is confirmed is forgotten by the server, so each is asked for until then, and never again.
+//! An answer to such a question that is lost takes the confirmation with it: the events are then sent again
+//! after `ack_timeout`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -152,8 +152,8 @@ async fn an_event_counts_when_it_is_indexed() {
     assert_eq!(channels, questions.iter().map(|got| got.line.clone()).collect::<BTreeSet<_>>());
 }
 
-/// A collector that restarts loses what it has not indexed, and counts from 0 again in each channel. Here that
-/// happens once, after the first request.
+/// A collector that restarts loses what it has not indexed, and counts from 0 again in each channel. Here
+/// that happens once, after the first request.
 #[tokio::test]
 async fn a_lost_request_is_not_confirmed_by_a_later_one() {
     let mut queues: BTreeMap<String, Vec<String>> = BTreeMap::new();
