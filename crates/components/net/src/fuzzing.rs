@@ -24,7 +24,8 @@ pub fn store_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usi
     let endpoint = Endpoint { url, headers: &none, auth: None, timeout, tls: &tls };
     let request = endpoint.request(Method::POST, HeaderMap::new(), Compression::None, 1 << 20, &CLIENT);
     let Ok(request) = request else { return Vec::new() };
-    let answer = Answer { status, headers: headers.clone(), body: body.to_vec(), is_whole: true };
+    let (headers, body, own) = (headers.clone(), body.to_vec(), HeaderMap::new());
+    let answer = Answer { status, headers, body, is_whole: true, own };
     let mut parts = Parts::default();
     (0..messages).for_each(|_| parts.push(b"a b=1\n"));
     let export = otlp::Export { name: "otlp".to_owned() };

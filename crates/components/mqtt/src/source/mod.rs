@@ -140,7 +140,10 @@ sources:
 pipelines:
   main: { from: sensors, to: all }
 sinks:
-  all: { file: { path: out/sensors.jsonl, encode: json } }
+  all:
+    file:
+      path: out/sensors.jsonl
+      encode: { format: json, fields: [topic, retained, payload] }
 "#;
 
     fn check(&self) -> Vec<Mistake> {

@@ -236,7 +236,10 @@ sources:
 pipelines:
   main: { from: events, to: all }
 sinks:
-  all: { file: { path: out/events.jsonl, encode: json } }
+  all:
+    file:
+      path: out/events.jsonl
+      encode: { format: json, fields: [subject, sequence, payload] }
 "#;
 
     fn check(&self) -> Vec<Mistake> {

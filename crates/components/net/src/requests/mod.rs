@@ -36,7 +36,7 @@ pub(crate) mod testing;
 
 pub(crate) use client::{Auth, Compression, Endpoint, header, secret_header};
 pub(crate) use failure::{Failure, Verdict};
-pub(crate) use gather::{Reading, Service};
+pub(crate) use gather::{Reading, Receipt, Service};
 pub(crate) use members::Members;
 pub(crate) use moments::Moments;
 pub(crate) use options::StoreOptions;

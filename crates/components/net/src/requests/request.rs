@@ -44,6 +44,8 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// False if the connection ended before the body, or if the body is too long.
     pub(crate) is_whole: bool,
+    /// The headers that only the request of this answer had.
+    pub(crate) own: HeaderMap,
 }
 
 impl Answer {
@@ -68,6 +70,16 @@ fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
 impl Request {
     /// Sends a request with this body to the URL, or to another one.
     pub(crate) async fn send(&self, url: Option<Url>, body: Bytes) -> Result<Answer, Failure> {
+        self.send_with(HeaderMap::new(), url, body).await
+    }
+
+    /// Sends a request as `send` does, with headers of its own.
+    pub(crate) async fn send_with(
+        &self,
+        own: HeaderMap,
+        url: Option<Url>,
+        body: Bytes,
+    ) -> Result<Answer, Failure> {
         let failed = |error| Error::permanent("a body cannot be compressed").caused_by(error);
         let (body, encoding) = match self.compression {
             Compression::None => (body, None),
@@ -75,11 +87,12 @@ impl Request {
             Compression::Zstd => (zstd(&body).map_err(failed)?, Some("zstd")),
         };
         let url = url.unwrap_or_else(|| self.url.clone());
-        let mut built = self.client.request(self.method.clone(), url).body(body);
+        let mut built = self.client.request(self.method.clone(), url).headers(own.clone()).body(body);
         if let Some(encoding) = encoding {
             built = built.header(CONTENT_ENCODING, encoding);
         }
-        self.send_built(built).await
+        let answer = self.send_built(built).await?;
+        Ok(Answer { own, ..answer })
     }
 
     /// Sends a request that was built from the client, with the headers of all requests.
@@ -103,7 +116,7 @@ impl Request {
                 break false;
             }
         };
-        Answer { status, headers, body, is_whole }
+        Answer { status, headers, body, is_whole, own: HeaderMap::new() }
     }
 
     /// Returns the fate of all messages of a request by the status of the answer alone.

@@ -321,7 +321,10 @@ sources:
 pipelines:
   main: { from: events, to: all }
 sinks:
-  all: { file: { path: out/events.jsonl, encode: json } }
+  all:
+    file:
+      path: out/events.jsonl
+      encode: { format: json, fields: [id, field.service, payload] }
 "#;
 
     fn check(&self) -> Vec<Mistake> {

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use super::{Failure, Reading, Verdict};
+use super::{Failure, Reading, Receipt, Verdict};
 
 /// The number of messages of a request that are refused one by one before the rest is no longer divided.
 pub(super) const MOST_ALONE: usize = 16;
@@ -24,8 +24,8 @@ pub(super) const MOST_ALONE: usize = 16;
 /// The fate of the messages of a request.
 pub(super) struct Fates {
     pub(super) verdicts: Vec<Verdict>,
-    /// Messages that the server has, but that it will confirm only later, under a number.
-    pub(super) unconfirmed: Vec<(Range<usize>, u64)>,
+    /// Messages that the server has, but that it will confirm only later.
+    pub(super) unconfirmed: Vec<(Range<usize>, Receipt)>,
 }
 
 /// A request whose messages get their fates.
@@ -36,7 +36,7 @@ pub(super) struct Division {
     rest: Vec<Range<usize>>,
     /// Pieces that were refused and not divided, with the reasons.
     together: Vec<(Range<usize>, String)>,
-    unconfirmed: Vec<(Range<usize>, u64)>,
+    unconfirmed: Vec<(Range<usize>, Receipt)>,
     /// The number of messages that were refused alone.
     alone: usize,
     has_accepted: bool,
@@ -64,8 +64,8 @@ impl Division {
     pub(super) fn note(&mut self, piece: Range<usize>, reading: Reading, is_too_large: bool) {
         match reading {
             Reading::Accepted => self.accept(piece),
-            Reading::Unconfirmed(number) => {
-                self.unconfirmed.push((piece.clone(), number));
+            Reading::Unconfirmed(receipt) => {
+                self.unconfirmed.push((piece.clone(), receipt));
                 self.accept(piece);
             }
             Reading::Each(each) => {

@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use reqwest::Url;
+use reqwest::header::HeaderMap;
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
 use tokio::sync::{Notify, oneshot};
@@ -48,6 +49,11 @@ pub(crate) trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Returns the headers of one request alone.
+    fn headers(&self) -> HeaderMap {
+        HeaderMap::new()
+    }
+
     /// True if messages may be sent in one request with others.
     fn joins(&self, one: &Parts, other: &Parts) -> bool {
         let _ = (one, other);
@@ -57,12 +63,21 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Returns what the answer says about these messages.
     fn read(&self, request: &Request, answer: &Answer, parts: &Parts) -> Reading;
 
-    /// Waits until the server has confirmed what it accepted under these numbers. Returns for each why it is
+    /// Waits until the server has confirmed what it accepted with these receipts. Returns for each why it is
     /// not confirmed, if so. Needed by a system whose answers are [`Reading::Unconfirmed`].
-    async fn confirm(&self, request: &Request, numbers: &[u64]) -> Vec<Option<Failure>> {
+    async fn confirm(&self, request: &Request, receipts: &[Receipt]) -> Vec<Option<Failure>> {
         let _ = request;
-        vec![None; numbers.len()]
+        vec![None; receipts.len()]
     }
+}
+
+/// The mark of an accepted request, by which the server confirms it later.
+#[derive(Debug, Clone)]
+pub(crate) struct Receipt {
+    /// The headers that only the accepted request had.
+    pub(crate) own: HeaderMap,
+    /// The number that the server gave to it.
+    pub(crate) number: u64,
 }
 
 /// The meaning of an answer for the messages of a request.
@@ -70,8 +85,8 @@ pub(crate) trait Service: Send + Sync + 'static {
 pub(crate) enum Reading {
     /// The server has all of them.
     Accepted,
-    /// The server has all of them, and will confirm under this number that they are safe.
-    Unconfirmed(u64),
+    /// The server has all of them, and will confirm by this receipt that they are safe.
+    Unconfirmed(Receipt),
     /// The fate of each.
     Each(Vec<Verdict>),
     /// The server took none, or not all, because of one or several of them, for this reason. It does not
@@ -213,13 +228,13 @@ impl Gather {
     }
 
     /// Waits until what the server accepted is confirmed. Other messages are sent again.
-    async fn confirm(&self, unconfirmed: Vec<(Range<usize>, u64)>, verdicts: &mut [Verdict]) {
+    async fn confirm(&self, unconfirmed: Vec<(Range<usize>, Receipt)>, verdicts: &mut [Verdict]) {
         if unconfirmed.is_empty() {
             return;
         }
-        let numbers: Vec<u64> = unconfirmed.iter().map(|(_, number)| *number).collect();
-        let failures = self.service.confirm(&self.request, &numbers).await;
-        for ((piece, _), failure) in unconfirmed.into_iter().zip(failures) {
+        let (pieces, receipts): (Vec<Range<usize>>, Vec<Receipt>) = unconfirmed.into_iter().unzip();
+        let failures = self.service.confirm(&self.request, &receipts).await;
+        for (piece, failure) in pieces.into_iter().zip(failures) {
             if let (Some(failure), Some(verdicts)) = (failure, verdicts.get_mut(piece)) {
                 verdicts.fill(Verdict::Again(failure));
             }
@@ -230,7 +245,8 @@ impl Gather {
     async fn ask(&self, parts: &Parts) -> (bool, Reading) {
         let count = parts.len();
         let url = self.service.url(&self.request.url, parts);
-        let answer = match self.request.send(url, self.service.body(parts)).await {
+        let (own, body) = (self.service.headers(), self.service.body(parts));
+        let answer = match self.request.send_with(own, url, body).await {
             Ok(answer) => answer,
             Err(failure) => return (false, Reading::Again(failure)),
         };

@@ -2,7 +2,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use reqwest::Method;
-use reqwest::header::HeaderMap;
 use thalweg_record::Budget;
 
 use super::*;
@@ -19,13 +18,16 @@ impl Service for Lines {
         match answer.body.as_slice() {
             b"ok" => Reading::Accepted,
             b"bad" => Reading::Refused("bad".to_owned()),
-            [b'l', b'a', b't', b'e', b'r', b' ', number] => Reading::Unconfirmed(u64::from(number - b'0')),
+            [b'l', b'a', b't', b'e', b'r', b' ', number] => {
+                Reading::Unconfirmed(Receipt { own: answer.own.clone(), number: u64::from(number - b'0') })
+            }
             _ => Reading::Again(request.failure(answer)),
         }
     }
 
-    async fn confirm(&self, _: &Request, numbers: &[u64]) -> Vec<Option<Failure>> {
-        numbers.iter().map(|number| (*number == 1).then(|| Failure::temporary("lost"))).collect()
+    async fn confirm(&self, _: &Request, receipts: &[Receipt]) -> Vec<Option<Failure>> {
+        let is_lost = |receipt: &Receipt| receipt.number == 1;
+        receipts.iter().map(|receipt| is_lost(receipt).then(|| Failure::temporary("lost"))).collect()
     }
 }
 

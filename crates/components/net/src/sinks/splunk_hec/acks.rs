@@ -1,9 +1,13 @@
 //! Waits until the indexers of Splunk have what the collector accepted.
 //!
-//! The numbers of accepted requests belong to a channel, which a client chooses by a random name. A number
-//! that is confirmed is forgotten by the server, so each is asked for until then, and never again. An answer
-//! to such a question that is lost takes the confirmation with it: the events are then sent again after
-//! `ack_timeout`.
+//! The numbers of accepted requests belong to a channel, which a client chooses by a random name. Each
+//! request has a channel of its own: a collector that restarts loses its queue and counts from 0 again, so in
+//! a common channel the number of a lost request would be confirmed by a later one. To notice a repeated
+//! number and change the channel then was rejected, because the answer with that number can be late or lost.
+//!
+//! A number that is confirmed is forgotten by the server, so each is asked for until then, and never again.
+//! An answer to such a question that is lost takes the confirmation with it: the events are then sent again
+//! after `ack_timeout`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,9 +17,12 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::requests::{Failure, Request};
+use crate::requests::{Failure, Receipt, Request};
 
-/// The channel of a sink in a run: its clones have the same.
+/// The header with the name of a channel.
+pub(super) const CHANNEL: &str = "x-splunk-request-channel";
+
+/// A channel: its clones have the same name.
 #[derive(Debug, Clone)]
 pub(super) struct Channel(Arc<str>);
 
@@ -43,7 +50,6 @@ impl Channel {
 /// Asks whether events are indexed.
 #[derive(Debug)]
 pub(super) struct Acks {
-    channel: Channel,
     interval: Duration,
     timeout: Duration,
 }
@@ -54,23 +60,33 @@ struct Indexed {
 }
 
 impl Acks {
-    pub(super) fn new(channel: Channel, interval: Duration, timeout: Duration) -> Self {
-        Self { channel, interval, timeout }
+    pub(super) fn new(interval: Duration, timeout: Duration) -> Self {
+        Self { interval, timeout }
     }
 
-    /// Waits until the events of these numbers are indexed. Returns the failures of those that are not.
-    pub(super) async fn wait(&self, request: &Request, numbers: &[u64]) -> Vec<Option<Failure>> {
+    /// Waits until the events of these receipts are indexed. Returns the failures of those that are not.
+    pub(super) async fn wait(&self, request: &Request, receipts: &[Receipt]) -> Vec<Option<Failure>> {
         let begun = Instant::now();
-        let mut open: BTreeSet<u64> = numbers.iter().copied().collect();
+        let mut open: BTreeSet<usize> = (0..receipts.len()).collect();
         let mut failed = None;
         while !open.is_empty() && begun.elapsed() < self.timeout {
             tokio::time::sleep(self.interval).await;
-            match self.ask(request, &open).await {
-                Ok(indexed) => {
-                    failed = None;
-                    open.retain(|number| !indexed.get(number).copied().unwrap_or(false));
+            for (index, receipt) in receipts.iter().enumerate() {
+                if !open.contains(&index) {
+                    continue;
                 }
-                Err(failure) => failed = Some(failure),
+                match self.ask(request, receipt).await {
+                    Ok(is_indexed) => {
+                        failed = None;
+                        if is_indexed {
+                            open.remove(&index);
+                        }
+                    }
+                    Err(failure) => failed = Some(failure),
+                }
+                if begun.elapsed() >= self.timeout {
+                    break;
+                }
             }
         }
         let failure = || match &failed {
@@ -81,22 +97,24 @@ impl Acks {
                 self.timeout.as_secs_f64()
             )),
         };
-        numbers.iter().map(|number| open.contains(number).then(failure)).collect()
+        (0..receipts.len()).map(|index| open.contains(&index).then(failure)).collect()
     }
 
-    /// Returns which of these numbers are indexed.
-    async fn ask(&self, request: &Request, numbers: &BTreeSet<u64>) -> Result<BTreeMap<u64, bool>, Failure> {
+    /// Returns whether the events of an accepted request are indexed.
+    async fn ask(&self, request: &Request, receipt: &Receipt) -> Result<bool, Failure> {
         let mut url = request.url.join("ack").map_err(|error| Failure::temporary(error.to_string()))?;
-        url.query_pairs_mut().append_pair("channel", &self.channel.0);
-        let body = serde_json::json!({ "acks": numbers }).to_string();
-        let built = request.client.post(url).header(CONTENT_TYPE, "application/json").body(body);
+        let channel = receipt.own.get(CHANNEL).and_then(|channel| channel.to_str().ok()).unwrap_or_default();
+        url.query_pairs_mut().append_pair("channel", channel);
+        let body = serde_json::json!({ "acks": [receipt.number] }).to_string();
+        let built = request.client.post(url).headers(receipt.own.clone());
+        let built = built.header(CONTENT_TYPE, "application/json").body(body);
         let answer = request.send_built(built).await?;
         if !answer.status.is_success() {
             return Err(request.failure(&answer));
         }
         let indexed = serde_json::from_slice::<Indexed>(&answer.body);
         let Indexed { acks } = indexed.map_err(|_| Failure::temporary(request.text(&answer)))?;
-        Ok(acks)
+        Ok(acks.get(&receipt.number).copied().unwrap_or(false))
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use reqwest::StatusCode;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::template::Template;
@@ -25,10 +25,10 @@ use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkCon
 use thalweg_stream::encode::EncodeConfig;
 
 use crate::requests::{
-    Answer, Check, Compression, Failure, Parts, Reading, Request, Service, Shared, Store, StoreOptions,
-    Target, secret_header,
+    Answer, Check, Compression, Failure, Parts, Reading, Receipt, Request, Service, Shared, Store,
+    StoreOptions, Target, secret_header,
 };
-use acks::{Acks, Channel};
+use acks::{Acks, CHANNEL, Channel};
 use events::{Events, Lines};
 
 /// Sends messages to the HTTP Event Collector of Splunk.
@@ -136,9 +136,10 @@ impl SplunkHecConfig {
         if self.interface == Interface::Event {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        // Some servers with this interface, such as Vector, want a channel for lines in any case.
-        if self.indexer_ack || self.interface == Interface::Raw {
-            headers.insert("x-splunk-request-channel", self.channel.header());
+        // Some servers with this interface, such as Vector, want a channel for lines in any case. With
+        // `indexer_ack`, each request has a channel of its own.
+        if !self.indexer_ack && self.interface == Interface::Raw {
+            headers.insert(CHANNEL, self.channel.header());
         }
         Ok(headers)
     }
@@ -162,6 +163,15 @@ impl SplunkHecConfig {
         let zero = times.into_iter().filter(|(_, time, _)| time.duration().is_zero());
         let mistake = |name: &'static str| Mistake::new(name, format!("`{name}` cannot be 0."));
         zero.map(|(name, _, usual)| mistake(name).help(format!("For example `{usual}`."))).collect()
+    }
+
+    /// Returns the mistake of a channel for all requests, whose numbers would confirm others after a restart.
+    fn mistake_of_channel(&self) -> Option<Mistake> {
+        let is_channel = |name: &String| name.eq_ignore_ascii_case(CHANNEL);
+        let has_channel = self.indexer_ack && self.options.headers.keys().any(is_channel);
+        let mistake =
+            || Mistake::new("headers", "With `indexer_ack`, each request has a channel of its own.");
+        has_channel.then(|| mistake().help("Remove `X-Splunk-Request-Channel`."))
     }
 
     /// Returns the mistakes in the options of the interface `raw`.
@@ -204,6 +214,7 @@ sinks:
         }
         mistakes.extend(self.mistakes_of_credentials());
         mistakes.extend(self.mistakes_of_times());
+        mistakes.extend(self.mistake_of_channel());
         if self.interface == Interface::Raw {
             mistakes.extend(self.mistakes_of_raw());
         }
@@ -239,7 +250,7 @@ impl SinkConfig for SplunkHecConfig {
         let (timeout, interval) = (self.ack_timeout.duration(), self.ack_interval.duration());
         let collector = Collector {
             has_one_index: self.index.as_ref().is_none_or(Template::is_constant),
-            acks: self.indexer_ack.then(|| Acks::new(self.channel.clone(), interval, timeout)),
+            acks: self.indexer_ack.then(|| Acks::new(interval, timeout)),
         };
         if is_raw {
             return Store::build(context, &self.options, &self.shared, target, collector, Lines);
@@ -306,12 +317,17 @@ impl Collector {
 
 #[async_trait]
 impl Service for Collector {
+    fn headers(&self) -> HeaderMap {
+        let channel = |_: &Acks| (HeaderName::from_static(CHANNEL), Channel::default().header());
+        self.acks.iter().map(channel).collect()
+    }
+
     fn read(&self, request: &Request, answer: &Answer, _: &Parts) -> Reading {
         let said: Said = serde_json::from_slice(&answer.body).unwrap_or_default();
         match answer.status {
             status if status.is_success() => match (&self.acks, said.ack_id) {
                 (None, _) => Reading::Accepted,
-                (Some(_), Some(number)) => Reading::Unconfirmed(number),
+                (Some(_), Some(number)) => Reading::Unconfirmed(Receipt { own: answer.own.clone(), number }),
                 // To send it again would store it again.
                 (Some(_), None) => Reading::Again(Failure::from(Error::permanent(format!(
                     "{} gave no number to ask for; enable indexer acknowledgement for the token, or set \
@@ -326,10 +342,10 @@ impl Service for Collector {
         }
     }
 
-    async fn confirm(&self, request: &Request, numbers: &[u64]) -> Vec<Option<Failure>> {
+    async fn confirm(&self, request: &Request, receipts: &[Receipt]) -> Vec<Option<Failure>> {
         match &self.acks {
-            Some(acks) => acks.wait(request, numbers).await,
-            None => vec![None; numbers.len()],
+            Some(acks) => acks.wait(request, receipts).await,
+            None => vec![None; receipts.len()],
         }
     }
 }

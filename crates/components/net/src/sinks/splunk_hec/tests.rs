@@ -1,12 +1,14 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use thalweg_engine::testing::{batch, messages, options, sink_conforms};
 use thalweg_engine::{ErrorKind, Rejects};
 
 use super::*;
 use crate::net::testing::within;
-use crate::requests::testing::{Fake, Got, Play, numbered, open, with_text, write};
+use crate::requests::testing::{Fake, Got, Play, numbered, open, opened, with_text, write};
 
 const DONE: &str = "{\"text\":\"Success\",\"code\":0}";
 
@@ -150,6 +152,49 @@ async fn an_event_counts_when_it_is_indexed() {
     assert_eq!(channels, questions.iter().map(|got| got.line.clone()).collect::<BTreeSet<_>>());
 }
 
+/// A collector that restarts loses what it has not indexed, and counts from 0 again in each channel. Here
+/// that happens once, after the first request.
+#[tokio::test]
+async fn a_lost_request_is_not_confirmed_by_a_later_one() {
+    let mut queues: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let indexed: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let (seen, mut has_restarted) = (indexed.clone(), false);
+    let server = Fake::start(move |_, got| {
+        let channel = got.header("x-splunk-request-channel").to_owned();
+        if !got.line.contains("/ack?channel=") {
+            let queue = queues.entry(channel).or_default();
+            queue.push(got.body.clone());
+            let number = queue.len() - 1;
+            if !has_restarted {
+                has_restarted = true;
+                queues.clear();
+            }
+            return Play::answer(200, json!({ "text": "Success", "code": 0, "ackId": number }).to_string());
+        }
+        let question: Value = serde_json::from_str(&got.body).unwrap();
+        let number = question["acks"][0].as_u64().unwrap();
+        let queue = queues.get(&channel).map(Vec::as_slice).unwrap_or_default();
+        let found = queue.get(usize::try_from(number).unwrap()).cloned();
+        let is_indexed = found.is_some();
+        seen.lock().extend(found);
+        Play::answer(200, json!({ "acks": { number.to_string(): is_indexed } }).to_string())
+    })
+    .await;
+    let acks = ", indexer_ack: true, ack_interval: 20ms, ack_timeout: 400ms, max_count: 1, concurrency: 4";
+    let config = options::<SplunkHecConfig>(&yaml(&server, acks));
+    let (mut one, mut other) = (opened(&config).await, opened(&config).await);
+    let (first, second) = (batch(["one"]), batch(["two"]));
+    let ((_, of_one), (_, of_other)) = tokio::join!(write(&mut one, &first), write(&mut other, &second));
+    assert_eq!(indexed.lock().len(), 2, "{of_one:?} {of_other:?}");
+    let got = server.got();
+    let sent: Vec<&str> = got
+        .iter()
+        .filter(|got| !got.line.contains("/ack?"))
+        .map(|got| got.header("x-splunk-request-channel"))
+        .collect();
+    assert_eq!(sent.iter().collect::<BTreeSet<_>>().len(), sent.len());
+}
+
 #[tokio::test]
 async fn a_token_without_acknowledgement_ends_the_run() {
     let server = Fake::start(|_, _| Play::answer(200, DONE)).await;
@@ -184,6 +229,9 @@ fn mistakes_are_named() {
     assert_eq!(mistakes("{ url: 'http://x:c@a', token: b }"), [auth]);
     let times = ["`ack_timeout` cannot be 0.", "`ack_interval` cannot be 0."];
     assert_eq!(mistakes("{ url: a, token: b, ack_timeout: 0s, ack_interval: 0s }"), times);
+    let channel = "With `indexer_ack`, each request has a channel of its own.";
+    let header = "indexer_ack: true, headers: { X-Splunk-Request-Channel: c }";
+    assert_eq!(mistakes(&format!("{{ url: a, token: b, {header} }}")), [channel]);
     let compression = "The server does not take bodies in this form.";
     assert_eq!(mistakes("{ url: a, token: b, compression: zstd }"), [compression]);
     let token = "`token` has a character that a header cannot have, such as a line feed.";
