@@ -60,8 +60,8 @@ use store::{Link, store};
 /// again. So the positions of messages must grow (`meta.position`): those of `postgres` with a whole number
 /// as `key`, of `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another
 /// file, also under the same name, and a renamed one is the same. Messages of other sources end the run.
-/// Messages must come to the sink by one pipeline, in order. If positions go back, the run ends with an
-/// error.
+/// Messages must come to the sink by one pipeline, in order, without a buffer on disk. If positions go back,
+/// the run ends with an error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {
@@ -198,6 +198,10 @@ impl SinkConfig for PostgresSink {
 
     fn in_flight(&self) -> InFlight {
         InFlight::chosen(self.concurrency)
+    }
+
+    fn knows_positions(&self) -> bool {
+        self.exactly_once
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
