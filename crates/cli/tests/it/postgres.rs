@@ -162,6 +162,31 @@ fn refused_rows_are_dead_letters_with_the_servers_reason() {
 }
 
 #[test]
+fn a_buffer_on_disk_before_a_sink_that_knows_positions_is_a_mistake() {
+    let check = |pipeline: &str, sink: &str, once: bool| {
+        let text = format!(
+            "state: state\n\
+             sources: {{ in: {{ file: {{ path: '*.log' }} }} }}\n\
+             pipelines: {{ first: {{ from: in, to: main }}, main: {{ to: out{pipeline} }} }}\n\
+             sinks: {{ out: {{ postgres: {{ server: 'a:1', table: lines, exactly_once: {once} }}{sink} }} }}\n"
+        );
+        let said = House::with(&[("x.yaml", &text)]).run(&["check", "x.yaml"]);
+        // Lines are wrapped.
+        let err = said.err.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        (said.code == Some(0), err)
+    };
+    let buffer = ", buffer: { disk: 16MiB }";
+    for (pipeline, sink, of) in [(buffer, "", "main"), ("", buffer, "out")] {
+        let (is_valid, err) = check(pipeline, sink, true);
+        assert!(!is_valid && err.contains(&format!("`{of}` has a buffer on disk, but `out`")), "{err}");
+        let (is_valid, err) = check(pipeline, sink, false);
+        assert!(is_valid, "{err}");
+    }
+    let (is_valid, err) = check("", "", true);
+    assert!(is_valid, "{err}");
+}
+
+#[test]
 fn a_file_that_is_replaced_or_renamed_between_runs_is_stored_once() {
     let server = Postgres::start().unwrap();
     server.run("CREATE TABLE lines (line text)").unwrap();

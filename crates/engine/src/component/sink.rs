@@ -238,6 +238,12 @@ pub trait SinkConfig: Send + Sync {
         None
     }
 
+    /// True if the sink knows the messages that it has stored by their positions, which must not go back: no
+    /// buffer on disk may be before it.
+    fn knows_positions(&self) -> bool {
+        false
+    }
+
     /// Returns the local file that the sink writes, if it writes a single one.
     fn writes(&self) -> Option<PathBuf> {
         None

@@ -46,6 +46,7 @@ impl Reader<'_> {
             self.shared_targets(root, &index);
             self.own_input(root, &index);
             self.transactions(root, &sections, &index);
+            self.positions_through_buffers(root, &sections, &index);
         }
     }
 

@@ -10,6 +10,7 @@ mod buffers;
 mod connections;
 mod fields;
 mod memory;
+mod positions;
 mod sections;
 mod shared_files;
 mod terms;

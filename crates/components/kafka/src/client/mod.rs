@@ -207,6 +207,9 @@ pub(crate) trait Consumer: Send + Sync {
     /// Continues a partition at the first record that is not older than `timestamp`, or else at its end.
     async fn seek_to_time(&self, partition: &Partition, timestamp: i64) -> Result<(), Failure>;
 
+    /// Returns the offset of the first record of a partition's log, and that behind the last one.
+    async fn bounds(&self, partition: &Partition) -> Result<(i64, i64), Failure>;
+
     /// Returns how many records of its partitions were not read yet. None if it is not known of all.
     async fn lag(&self) -> Option<u64>;
 

@@ -49,6 +49,8 @@ struct State {
     first: BTreeMap<Partition, i64>,
     /// The offset of the first record that was ever read. It may be given up before it is sent.
     begun: BTreeMap<Partition, i64>,
+    /// The saved offsets that are not those of the present logs.
+    foreign: BTreeMap<Partition, i64>,
     /// The partitions that were given up. Unused with a ledger, which has its own.
     gone: Gone,
 }
@@ -153,7 +155,10 @@ impl Membership {
     /// Returns these offsets for the partitions that the member reads.
     pub(super) fn settled(&self) -> BTreeMap<Partition, i64> {
         let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
-        owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?))).collect()
+        let known = owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?)));
+        let known: Vec<(Partition, i64)> = known.collect();
+        let state = self.state.lock();
+        known.into_iter().filter(|(partition, offset)| state.foreign.get(partition) != Some(offset)).collect()
     }
 
     /// True if all records are settled that were sent of the partitions that the member reads.
@@ -240,22 +245,60 @@ impl Membership {
         Ok(())
     }
 
+    fn saved_in(&self, partition: &Partition) -> Option<i64> {
+        self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64)
+    }
+
+    /// Forgets where this run would continue a partition: it is the place in another log.
+    fn disown(&self, partition: &Partition) {
+        let saved = self.saved_in(partition);
+        let mut state = self.state.lock();
+        state.passed.remove(partition);
+        state.begun.remove(partition);
+        if let Some(saved) = saved {
+            state.foreign.insert(partition.clone(), saved);
+        }
+    }
+
     /// Returns where this run continues a partition, if it knows: behind what it sent. Not with a ledger.
     fn known(&self, partition: &Partition) -> Option<i64> {
         if self.ledger.is_some() {
             return None;
         }
-        let saved = self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64);
+        let saved = self.saved_in(partition);
         let state = self.state.lock();
+        let saved = saved.filter(|saved| state.foreign.get(partition) != Some(saved));
         let sent = saved.max(state.passed.get(partition).copied());
         // With `start: latest`, records that were read and not sent would be left out.
         sent.or_else(|| state.begun.get(partition).copied())
     }
 
-    /// Continues a new partition where it is to be continued, and returns the offset that the group
-    /// committed.
-    async fn place(&self, consumer: &dyn Consumer, partition: &Partition, committed: Option<i64>) {
-        let sought = match (self.known(partition), committed, self.start) {
+    /// Continues a new partition where it is to be continued. Returns the offset that the group committed, if
+    /// it is one of the partition's log.
+    async fn place(
+        &self,
+        consumer: &dyn Consumer,
+        partition: &Partition,
+        mut committed: Option<i64>,
+    ) -> Option<i64> {
+        let mut known = self.known(partition);
+        // A topic that was deleted and made again has another log: what is in it was never read.
+        if let Some(offset) = known
+            && committed.is_none_or(|committed| committed <= offset)
+            && let Ok((first, end)) = consumer.bounds(partition).await
+            && !(first..=end).contains(&offset)
+        {
+            let (name, shown) = (self.positions.name(), partition.name());
+            tracing::warn!(
+                "`{name}`: the partition `{shown}` has the offsets {first} to {end}, but {offset} is saved: its \
+                 topic was made again, or records were deleted. It is read from where the group is, or else from \
+                 `start`"
+            );
+            self.disown(partition);
+            known = None;
+            committed = committed.filter(|committed| (first..=end).contains(committed));
+        }
+        let sought = match (known, committed, self.start) {
             (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
                 consumer.seek(partition, known).await
             }
@@ -267,6 +310,7 @@ impl Membership {
             let (name, partition) = (self.positions.name(), partition.name());
             tracing::warn!("`{name}`: no place in the partition `{partition}`: {}", failure.reason());
         }
+        committed
     }
 }
 
@@ -293,7 +337,7 @@ impl Changes for Arc<Membership> {
         };
         for partition in partitions {
             let committed = committed.get(&partition).copied();
-            self.place(consumer, &partition, committed).await;
+            let committed = self.place(consumer, &partition, committed).await;
             self.state.lock().owned.insert(partition, committed);
         }
     }
@@ -351,6 +395,30 @@ mod tests {
             membership.assigned(&consumer, vec![partition.clone()]).await;
         }
         assert_eq!(*consumer.places.lock(), [5, 6]);
+    }
+
+    #[tokio::test]
+    async fn an_offset_behind_the_end_of_the_log_is_not_continued() {
+        let (out, _source) = lent_output().await;
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let record = Incoming {
+            partition: partition.clone(),
+            offset: 6,
+            timestamp: 0,
+            key: None,
+            value: None,
+            headers: Vec::new(),
+        };
+        for (end, sought, places) in [(6, vec![9], vec![]), (7, vec![], vec![7])] {
+            let membership = Arc::new(Membership::new(&out, Some(9), Duration::ZERO, None));
+            let read = [record.clone()];
+            membership.assigned(&Idle::default(), vec![partition.clone()]).await;
+            assert!(membership.admit(&read, membership.note(&read)));
+            membership.revoked(&Idle::default(), vec![partition.clone()]).await;
+            let consumer = Idle { end: Some(end), ..Idle::default() };
+            membership.assigned(&consumer, vec![partition.clone()]).await;
+            assert_eq!((&*consumer.sought.lock(), &*consumer.places.lock()), (&sought, &places));
+        }
     }
 
     #[tokio::test]

@@ -59,6 +59,8 @@ pub(super) struct Idle {
     pub(super) sought: Mutex<Vec<i64>>,
     /// The offsets that were sought.
     pub(super) places: Mutex<Vec<i64>>,
+    /// The offset behind the last record of each log.
+    pub(super) end: Option<i64>,
 }
 
 impl Idle {
@@ -107,6 +109,10 @@ impl Consumer for Idle {
     async fn seek_to_time(&self, _: &Partition, timestamp: i64) -> Result<(), Failure> {
         self.sought.lock().push(timestamp);
         Ok(())
+    }
+
+    async fn bounds(&self, _: &Partition) -> Result<(i64, i64), Failure> {
+        self.answer((0, self.end.unwrap_or(i64::MAX)))
     }
 
     async fn lag(&self) -> Option<u64> {
@@ -218,6 +224,18 @@ async fn only_what_is_settled_is_committed_and_a_saved_position_comes_before_tha
     let saved = BTreeMap::from([("t/0".to_owned(), 120.into())]);
     let sent = testing::start::<KafkaSource>(&yaml, 1 << 16, saved).finish().await;
     assert_eq!(sent.payloads(), (120..130).map(|number: u32| number.to_string()).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_was_made_again_is_read_from_its_start_although_a_later_position_is_saved() {
+    let kafka = Kafka::start(1).unwrap();
+    tokio::task::block_in_place(|| store(&kafka, "t", 0..100, 1));
+    let yaml = format!("{{ brokers: '{}', topics: t, group: g, end_after_idle: 1s }}", kafka.address());
+    let saved = BTreeMap::from([("t/0".to_owned(), 1000.into())]);
+    let sent = testing::start::<KafkaSource>(&yaml, 1 << 16, saved).finish().await;
+    assert_eq!(sent.payloads(), (0..100).map(|number: u32| number.to_string()).collect::<Vec<_>>());
+    let committed = tokio::task::block_in_place(|| kafka.committed("g", "t", 1).unwrap());
+    assert_eq!(committed, [Some(100)]);
 }
 
 async fn members_share(protocol: &str) {

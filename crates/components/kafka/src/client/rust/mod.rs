@@ -380,6 +380,10 @@ impl Consumer for RustConsumer {
         }
     }
 
+    async fn bounds(&self, partition: &Partition) -> Result<(i64, i64), Failure> {
+        self.0.fetch_watermarks(&partition.topic, partition.number).await.map_err(failure)
+    }
+
     async fn lag(&self) -> Option<u64> {
         self.0.lag().await.values().map(|partition| partition.lag).sum()
     }

@@ -46,7 +46,8 @@ const NAME: &str = "name";
 /// files long before as many others were begun.
 const READ: usize = 4000;
 
-/// The largest number of files or partitions in a run.
+/// The largest number of files or partitions that are known. From [`READ`] on, the oldest are forgotten that a
+/// checkpoint covers: their rows stay in the table.
 const MOST: usize = 2 * READ;
 
 /// The largest number of refused messages that no checkpoint covers. Their places, of up to 32 bytes each,
@@ -123,8 +124,11 @@ pub(super) struct Positions {
     lock: i64,
     table: TableName,
     known: HashMap<Partition, Known>,
-    /// The refused messages that wait for a checkpoint, of each transaction.
-    steps: VecDeque<Vec<(Partition, Place)>>,
+    /// What waits for a checkpoint, of each transaction: the refused messages of a partition, and the
+    /// partition if it is a new one.
+    steps: VecDeque<(Partition, Vec<Place>)>,
+    /// The partitions that may be forgotten, the oldest first.
+    covered: VecDeque<Partition>,
 }
 
 impl Positions {
@@ -147,8 +151,9 @@ impl Positions {
 
     fn of(name: String, table: &str) -> Self {
         let lock = name.get(..16).and_then(|start| u64::from_str_radix(start, 16).ok()).unwrap_or_default();
-        let (known, steps) = (HashMap::new(), VecDeque::new());
-        Self { name, lock: lock.cast_signed(), table: TableName::new(table), known, steps }
+        let (steps, covered) = (VecDeque::new(), VecDeque::new());
+        let (lock, table) = (lock.cast_signed(), TableName::new(table));
+        Self { name, lock, table, known: HashMap::new(), steps, covered }
     }
 
     /// Returns the number of the lock that each transaction takes first.
@@ -310,14 +315,16 @@ impl Positions {
 
     /// Notes that a batch was stored, except for these rows.
     pub(super) fn stored(&mut self, plan: &Plan, refused: &[(u32, String)]) {
+        let is_new = self.is_new(plan);
         if let Some(known) = self.change(plan, refused) {
             self.known.insert(plan.partition.clone(), known);
         }
-        self.wait(plan, refused.iter().map(|(row, _)| *row as usize));
+        self.wait(plan, is_new, refused.iter().map(|(row, _)| *row as usize));
     }
 
     /// Notes that those messages of a batch that are not stored ended elsewhere.
     pub(super) fn left(&mut self, plan: &Plan) {
+        let is_new = self.is_new(plan);
         let known = self.known.entry(plan.partition.clone()).or_default();
         for (place, is_stored) in &plan.rows {
             known.seen = Some(*place);
@@ -325,30 +332,52 @@ impl Positions {
                 known.left.insert(*place);
             }
         }
-        self.wait(plan, plan.unstored());
+        self.wait(plan, is_new, plan.unstored());
     }
 
-    /// Lets rows wait for a checkpoint.
-    fn wait(&mut self, plan: &Plan, rows: impl Iterator<Item = usize>) {
-        let waiting = rows.filter_map(|row| Some((plan.partition.clone(), plan.rows.get(row)?.0)));
-        let waiting: Vec<(Partition, Place)> = waiting.collect();
-        if !waiting.is_empty() {
-            self.steps.push_back(waiting);
+    /// True if nothing of the partition came in this run, or since it was forgotten.
+    fn is_new(&self, plan: &Plan) -> bool {
+        self.known.get(&plan.partition).is_none_or(|known| known.seen.is_none())
+    }
+
+    /// Lets rows wait for a checkpoint, and a new partition.
+    fn wait(&mut self, plan: &Plan, is_new: bool, rows: impl Iterator<Item = usize>) {
+        let waiting: Vec<Place> = rows.filter_map(|row| Some(plan.rows.get(row)?.0)).collect();
+        if is_new || !waiting.is_empty() {
+            self.steps.push_back((plan.partition.clone(), waiting));
         }
     }
 
-    /// Returns the number of transactions with refused messages that wait for a checkpoint.
+    /// Returns the number of transactions with refused messages or new partitions that wait for a checkpoint.
     pub(super) fn uncommitted(&self) -> usize {
         self.steps.len()
     }
 
-    /// Forgets the refused messages of the first `count` of them: their dead letters are kept.
+    /// Forgets the refused messages of the first `count` of them, whose dead letters are kept, and the oldest
+    /// partitions if there are many.
     pub(super) fn commit(&mut self, count: usize) {
-        for (partition, place) in self.steps.drain(..count.min(self.steps.len())).flatten() {
+        for (partition, places) in self.steps.drain(..count.min(self.steps.len())) {
             if let Some(known) = self.known.get_mut(&partition) {
-                known.refused.remove(&place);
-                known.left.remove(&place);
+                for place in places {
+                    known.refused.remove(&place);
+                    known.left.remove(&place);
+                }
+                self.covered.push_back(partition);
             }
+        }
+        // Each partition is looked at once: one with refused messages comes again with their step.
+        while self.known.len() > READ
+            && let Some(oldest) = self.covered.pop_front()
+        {
+            let is_free = |known: &Known| known.refused.is_empty() && known.left.is_empty();
+            if self.known.get(&oldest).is_some_and(is_free) {
+                self.known.remove(&oldest);
+            }
+        }
+        // A partition whose messages are refused again and again is there many times.
+        if self.covered.len() > MOST {
+            let mut seen = BTreeSet::new();
+            self.covered.retain(|partition| seen.insert(partition.clone()));
         }
     }
 }

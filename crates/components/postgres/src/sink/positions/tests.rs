@@ -88,6 +88,20 @@ fn a_file_that_was_replaced_is_another_and_a_renamed_one_is_not() {
 }
 
 #[test]
+fn files_that_a_checkpoint_covers_are_forgotten_if_there_are_many() {
+    let mut positions = positions();
+    for number in 0..=MOST {
+        let plan = positions.plan(&of("a.log", Some(&number.to_string()), &[1])).unwrap();
+        positions.stored(&plan, &refused(&[0][..usize::from(number == 0)]));
+        // All but the last transaction.
+        positions.commit(positions.uncommitted() - 1);
+    }
+    assert!(positions.known.len() <= READ + 1, "{}", positions.known.len());
+    let last = of("a.log", Some(&MOST.to_string()), &[1, 2]);
+    assert_eq!(positions.plan(&last).unwrap().unstored().collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn what_a_lost_confirmation_stored_does_not_count_as_left() {
     let mut known = Known { left: BTreeSet::from([(1, 0), (3, 0)]), ..Known::default() };
     known.load((2, 0), BTreeSet::new());
