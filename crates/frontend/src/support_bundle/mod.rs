@@ -3,8 +3,8 @@
 //! A file is made of texts that this program prints elsewhere too. A configuration is written as its author
 //! wrote it, before variables and files take their places in it. Beyond what every text of this program
 //! leaves out, it has no value of an option that is named like a secret, however short it is, no value of a
-//! header or of the environment, and no argument of a program, and mistakes have no lines of it. Nothing of the state but the names and sizes of its files is read, so a bundle can be
-//! made while a run uses it.
+//! header or of the environment, and no argument of a program, and mistakes have no lines of it. Nothing of
+//! the state but the names and sizes of its files is read, so a bundle can be made while a run uses it.
 
 mod archive;
 mod host;

@@ -1,5 +1,5 @@
-//! Secrets within texts of any form: `password=X` of a connection, `Bearer X` of a header, `--password X` of a
-//! program, and tokens in the path of a web address.
+//! Secrets within texts of any form: `password=X` of a connection, `Bearer X` of a header, `--password X` of
+//! a program, and tokens in the path of a web address.
 
 use thalweg_redact::is_named_like_a_secret;
 

@@ -46,8 +46,8 @@ const NAME: &str = "name";
 /// files long before as many others were begun.
 const READ: usize = 4000;
 
-/// The largest number of files or partitions that are known. From [`READ`] on, the oldest are forgotten that a
-/// checkpoint covers: their rows stay in the table.
+/// The largest number of files or partitions that are known. From [`READ`] on, the oldest are forgotten that
+/// a checkpoint covers: their rows stay in the table.
 const MOST: usize = 2 * READ;
 
 /// The largest number of refused messages that no checkpoint covers. Their places, of up to 32 bytes each,
