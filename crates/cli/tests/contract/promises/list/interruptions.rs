@@ -99,4 +99,19 @@ pub(super) const PROMISES: &[Promise] = &[
             "engine: a_slow_sink_is_waited_for_if_others_would_write_twice",
         ],
     ),
+    shown(
+        "Before a `limit` that lets messages wait, batches have as many messages as pass in a quarter of a second, at least 16, and few batches wait.",
+        &[
+            "engine: batches_on_the_way_to_a_rate_are_small_and_few_of_them_wait",
+            "engine: batches_grow_while_a_source_does_not_wait_and_are_small_again_after_it_did",
+        ],
+    ),
+    shown(
+        "So a checkpoint takes about a second also there, unless fewer than some 10 messages pass in a second.",
+        &["cli: a_run_behind_a_slow_limit_is_stopped_soon_and_the_next_one_continues"],
+    ),
+    shown(
+        "This does not hold for a `limit` to which errors, an output of `route`, or a failover lead: more messages wait before it, so that it does not slow down the others.",
+        &["engine: a_channel_for_errors_and_sorted_out_messages_is_not_small"],
+    ),
 ];

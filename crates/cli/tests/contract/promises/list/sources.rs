@@ -172,14 +172,19 @@ pub(super) const PROMISES: &[Promise] = &[
         &["redis: channels_are_heard_while_the_source_runs_also_after_the_server_was_away"],
     ),
     shown(
-        "| `stdin` | What was read and not written is lost. If it is a named pipe, a record that was read in part is torn: the next run takes its rest for the first record. | - |",
-        &["source: stdin -> file", "cli: a_record_that_a_killed_run_had_read_in_part_is_torn"],
+        "| `stdin` | What was read and not written is lost. After SIGTERM the run also reads what a pipe contains at that moment. If it is a named pipe, a record that was read in part is torn: the next run takes its rest for the first record. | - |",
+        &[
+            "source: stdin -> file",
+            "cli: a_record_that_a_killed_run_had_read_in_part_is_torn",
+            "local: a_stopped_run_reads_what_a_pipe_has_and_waits_for_no_more",
+        ],
     ),
     shown(
-        "| `pipe` | What was read and not written is lost. What comes before the next delimiter is rejected: the killed run may have read its beginning. After SIGTERM nothing is lost that is delivered before the drain timeout. | - |",
+        "| `pipe` | What was read and not written is lost. What comes before the next delimiter is rejected: the killed run may have read its beginning. After SIGTERM the run also reads what the pipe contains at that moment, and nothing is lost that is delivered before the drain timeout. | - |",
         &[
             "source: pipe -> file",
             "cli: the_rest_of_a_message_that_a_killed_run_has_read_is_an_error",
+            "local: a_stopped_run_reads_what_ended_writers_have_left",
             "cli: a_message_of_which_a_stopped_run_has_read_a_part_is_whole",
             "cli: everything_that_is_written_while_runs_are_stopped_arrives_once",
         ],

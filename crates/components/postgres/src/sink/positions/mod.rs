@@ -124,8 +124,8 @@ pub(super) struct Positions {
     lock: i64,
     table: TableName,
     known: HashMap<Partition, Known>,
-    /// What waits for a checkpoint, of each transaction: the refused messages of a partition, and the
-    /// partition if it is a new one.
+    /// The refused messages of a partition that wait for a checkpoint, of each transaction, and the partition
+    /// if it is a new one.
     steps: VecDeque<(Partition, Vec<Place>)>,
     /// The partitions that may be forgotten, the oldest first.
     covered: VecDeque<Partition>,
