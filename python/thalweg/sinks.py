@@ -1258,7 +1258,7 @@ def postgres(
     timeout: str | timedelta | None = None,
     table: str,
     columns: Mapping[str, str] | None = None,
-    mode: Literal["copy", "insert", "upsert"] | None = None,
+    write_mode: Literal["copy", "insert", "upsert"] | None = None,
     on_conflict: Literal["refuse", "nothing"] | None = None,
     key: str | Sequence[str] | None = None,
     skip_unknown_fields: bool | None = None,
@@ -1292,8 +1292,11 @@ def postgres(
     the position of the last message of each file or partition, and skips messages that come again. So the
     positions of messages must grow (`meta.position`): those of `postgres` with a whole number as `key`, of
     `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another file, also under the
-    same name, and a renamed one is the same. Messages of other sources end the run. Messages must come to the
-    sink by one pipeline, in order. If positions go back, the run ends with an error.
+    same name, and a renamed one is the same. But a run that is killed before its first checkpoint of a file,
+    within half a second, does not know it: if the file is then rewritten in place, it is taken for the old one,
+    and messages up to the last stored position are skipped. At most 4000 files or partitions can wait for a
+    checkpoint. Messages of other sources end the run. Messages must come to the sink by one pipeline, in order,
+    without a buffer on disk. If positions go back, the run ends with an error.
 
     Args:
         server: The server, as `HOST` or `HOST:PORT`. The port is 5432 by default.
@@ -1308,8 +1311,8 @@ def postgres(
         columns: The columns to store, each with the field that it has, for example `{line: payload, at:
             meta.time}`. A message without the field has NULL. By default all fields are stored in columns of
             their names.
-        mode: How rows are stored: `copy` (the fastest), `insert`, or `upsert`, which replaces a row with the same
-            `key`. The default is `copy`.
+        write_mode: How rows are stored: `copy` (the fastest), `insert`, or `upsert`, which replaces a row with
+            the same `key`. The default is `copy`.
         on_conflict: How `insert` treats a row that is there already, by a unique column: `refuse`, or `nothing`.
             The default is `refuse`.
         key: The columns by which `upsert` finds the row to replace. They need a unique index. The default is the
@@ -1338,7 +1341,7 @@ def postgres(
                 "timeout": timeout,
                 "table": table,
                 "columns": columns,
-                "mode": mode,
+                "write_mode": write_mode,
                 "on_conflict": on_conflict,
                 "key": key,
                 "skip_unknown_fields": skip_unknown_fields,

@@ -1018,7 +1018,9 @@ def otlp(
 
     A request is answered with success once all of its records are settled: delivered, or rejected and kept with
     their reasons. The answer says how many were rejected. If records could not be delivered, the answer tells the
-    sender to send the request again. A request that is not valid is refused as a whole.
+    sender to send the request again. A request that is not valid is refused as a whole. So is one whose resource,
+    scope or metric is too large for the number of its records: each record has a copy of them, and the copies of
+    a request may have 64 times its size, at least 128 MiB and at most 1 GiB.
 
     Args:
         http: The address to listen on for HTTP, as `HOST:PORT`, with the paths `/v1/logs`, `/v1/metrics` and
@@ -1230,7 +1232,8 @@ def prometheus_scrape(
 
     Each sample is a message with the fields `name`, `labels` (a JSON object), `value` and `timestamp`; the
     payload is its line. Its time is that of the scrape, unless the line has one. Histograms and summaries are the
-    samples of their lines. A scrape also makes a sample `up` with the value 1.
+    samples of their lines. A line of more than 1 MiB leaves by `errors`. A scrape also makes a sample `up` with
+    the value 1.
 
     Each target is scraped once, and the source ends with that. A target that cannot be scraped is tried again
     until it can. With `every` targets are scraped at those times, and a target that cannot be scraped is a
