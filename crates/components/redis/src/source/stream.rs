@@ -9,11 +9,12 @@
 //! run acknowledges them without sending them on.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Checkpoint, Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
@@ -34,6 +35,10 @@ const ENTRY: usize = 512;
 const FIRST: usize = 16 << 10;
 /// The number of pending entries that are looked up at once.
 const PAGE: usize = 1000;
+/// How long as many entries as may be are without an acknowledgement before a source that is to end does so,
+/// and how many times `end_after_idle`, whichever is longer.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
+const STALLED: u32 = 5;
 /// The id that stands for all entries that no consumer has had.
 const NEW: &[u8] = b">";
 
@@ -154,17 +159,39 @@ impl Reader<'_> {
         self.create_group().await?;
         let mut active = Instant::now();
         while !out.is_stopping() {
-            self.shared.lock().failure()?;
+            let is_full = {
+                let shared = self.shared.lock();
+                shared.failure()?;
+                shared.open.len() >= self.most
+            };
+            if is_full {
+                if self.has_stalled(active) {
+                    break;
+                }
+                // Some are settled after a checkpoint.
+                out.save_soon();
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
             let Some(entries) = unless_stopped(out, self.next()).await else { break };
-            let entries = entries?;
-            if !entries.is_empty() {
-                self.pass_on(&entries, out).await?;
-                active = Instant::now();
-            } else if self.is_done(active, out).await? {
-                break;
+            match entries? {
+                Some(entries) if entries.is_empty() => {}
+                Some(entries) => {
+                    self.pass_on(&entries, out).await?;
+                    active = Instant::now();
+                }
+                None if self.is_done(active, out).await? => break,
+                None => {}
             }
         }
         Ok(())
+    }
+
+    /// True if the source is to end although the stream may have more: as many entries as may be are not
+    /// acknowledged, and some are settled only when the input has ended.
+    fn has_stalled(&self, active: Instant) -> bool {
+        let wait = |idle: TimeSpan| UNACKNOWLEDGED.max(idle.duration().saturating_mul(STALLED));
+        self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= wait(idle))
     }
 
     /// Creates the group unless it exists. A server whose memory is full creates none, but an existing group
@@ -195,24 +222,19 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the next entries; none if there are none for now.
-    async fn next(&mut self) -> Result<Vec<Incoming>, Error> {
+    /// Returns the next entries, or none if the stream has none for now.
+    async fn next(&mut self) -> Result<Option<Vec<Incoming>>, Error> {
         loop {
-            let (open, again) = {
-                let shared = self.shared.lock();
-                let again = shared.again.iter().take(self.count()).copied();
-                (shared.open.len(), again.collect::<Vec<Id>>())
-            };
-            if open >= self.most {
-                tokio::time::sleep(POLL).await;
-                return Ok(Vec::new());
-            }
+            let again: Vec<Id> = self.shared.lock().again.iter().take(self.count()).copied().collect();
             if !again.is_empty() {
-                return self.claim(&again).await;
+                return self.claim(&again).await.map(Some);
             }
             match self.own {
                 Some(from) => self.find_own(from).await?,
-                None => return self.read_new().await,
+                None => {
+                    let new = self.read_new().await?;
+                    return Ok((!new.is_empty()).then_some(new));
+                }
             }
         }
     }
