@@ -160,7 +160,7 @@ impl Reader<'_> {
         let mut active = Instant::now();
         while !out.is_stopping() {
             let is_full = {
-                let shared = self.shared.lock();
+                let mut shared = self.shared.lock();
                 shared.failure()?;
                 shared.open.len() >= self.most
             };
