@@ -13,7 +13,7 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     explains(
-        "No order holds between sources, with `ordered: false`, with `concurrency` above one in a sink, after a failover, for replayed dead letters, and for messages that `nats` or `redis` refuses for a moment while it takes later ones.",
+        "No order holds between sources, with `ordered: false`, with `concurrency` above one in a sink, after a failover, for replayed dead letters, and for messages that `nats` or `redis` takes only at a further attempt.",
         "says what is not promised",
     ),
 ];
