@@ -97,8 +97,8 @@ fn files_that_a_checkpoint_covers_are_forgotten_if_there_are_many() {
         positions.commit(positions.uncommitted() - 1);
     }
     assert!(positions.known.len() <= READ + 1, "{}", positions.known.len());
-    let last = of("a.log", Some(&MOST.to_string()), &[1, 2]);
-    assert_eq!(positions.plan(&last).unwrap().unstored().collect::<Vec<_>>(), [1]);
+    let last = MOST.to_string();
+    assert!(positions.known.keys().any(|partition| *partition.sequence == *last));
 }
 
 #[test]
