@@ -77,6 +77,7 @@ deb: distribution
 # In a folder of its own: the other features would make `make test` compile everything again.
 test-slim:
 	$(CARGO) clippy --release --locked -p thalweg --no-default-features --features stores -- -D warnings
+	$(CARGO) clippy --release --locked -p thalweg --no-default-features -- -D warnings
 	$(CARGO) test --release --locked -p thalweg --no-default-features --target-dir $(target)/slim-tests
 
 demo: build
@@ -104,7 +105,8 @@ test: generated
 	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
-	$(CARGO) test --release --locked --workspace
+	@# Most tests wait for something.
+	RUST_TEST_THREADS=3 $(CARGO) test --release --locked --workspace
 	@$(submake) --no-print-directory python
 	$(python)/bin/python tools/pages.py $(target)/release/thalweg
 	$(python)/bin/python tools/pictures.py $(target)/release/thalweg --check
@@ -187,8 +189,6 @@ lint: $(python)/installed
 	@python3 tools/prose.py lint .
 	@python3 tools/licenses.py
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
-	@# The slim build; nothing else compiles it. `make test-slim` checks another one.
-	$(CARGO) clippy --release --locked -p thalweg --no-default-features -- -D warnings
 
 fmt:
 	@python3 tools/prose.py wrap .

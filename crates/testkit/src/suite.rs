@@ -139,7 +139,7 @@ impl<'a> Report<'a> {
 }
 
 /// The steps of cases that run at the same time. They mostly wait.
-const PARALLEL: usize = 6;
+const PARALLEL: usize = 4;
 
 /// A pair that is tested in several steps.
 struct Case {
