@@ -1,9 +1,9 @@
 //! Tables that are copied by processes that are killed, and by one whose server fails.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use thalweg_testbed::Postgres;
+use thalweg_testbed::{Patience, Postgres};
 
 use crate::common::{self, House};
 
@@ -50,9 +50,9 @@ fn stored(server: &Postgres) -> u32 {
 
 /// Waits until more than `count` rows are stored, or the process has ended.
 fn wait_for(server: &Postgres, child: &mut Child, count: u32) {
-    let begun = Instant::now();
+    let patience = Patience::begin();
     while stored(server) <= count && child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{} rows after 120 s", stored(server));
+        patience.check(|| format!("{} rows are stored", stored(server)));
         std::thread::sleep(Duration::from_millis(10));
     }
 }
