@@ -20,7 +20,7 @@ use fjall::Keyspace;
 const MOST: u64 = 2 << 20;
 /// The own limit of a keyspace of notes, in bytes.
 pub(super) const KEYSPACE_LIMIT: u64 = 4 * MOST;
-/// What a memtable counts for a write of one entry beside its key and its value, in bytes.
+/// The bytes that a memtable counts for an entry beside its key and its value.
 const ENTRY: u64 = 64;
 /// The maximum wait for a flush. The database has a bound of four memtables that wait for theirs.
 const TIMEOUT: Duration = Duration::from_secs(1);
