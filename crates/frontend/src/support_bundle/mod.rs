@@ -149,7 +149,8 @@ enum Place {
     Open,
     /// Below an option that is named like a secret, or below `auth`.
     Secret,
-    /// Below `headers` or `env`, whose names are the user's, or below `args` or another argument of a program.
+    /// Below `headers` or `env`, whose names are the user's, or below `args` or another argument of a
+    /// program.
     Hidden,
 }
 

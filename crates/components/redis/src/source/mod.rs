@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_stream::unacknowledged;
 
 use crate::connection::Servers;
 use crate::id::Id;
@@ -38,10 +39,6 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long a server may take for an answer when the run is being stopped. A later run reads again what this
 /// one does not get.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How long as many messages as may be are without an acknowledgement before a source that is to end does so,
-/// and how many times `end_after_idle`, whichever is longer.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
-const STALLED: u32 = 5;
 /// The least size of what is read at once.
 const LEAST_FETCH: usize = 16 << 10;
 /// An entry or a batch may be on its way for each of these bytes of the memory, between these limits.
@@ -84,8 +81,7 @@ fn opened<'s>(servers: &'s mut Option<Servers>, config: &RedisSource) -> Result<
 /// True if the source is to end although the server may have more: as many messages as may be are not
 /// acknowledged since `moved`, and some are settled only when the input has ended.
 fn has_stalled(config: &RedisSource, moved: Instant) -> bool {
-    let wait = |idle: TimeSpan| UNACKNOWLEDGED.max(idle.duration().saturating_mul(STALLED));
-    config.end_after_idle.is_some_and(|idle| moved.elapsed() >= wait(idle))
+    config.end_after_idle.is_some_and(|idle| moved.elapsed() >= unacknowledged::stalled_after(idle))
 }
 
 /// Reads messages of Redis or Valkey: a stream, a list, or channels.
