@@ -20,8 +20,12 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
+use thalweg_net::net::{check_fetch_size, defaults, long_time};
 
 use crate::id::Id;
 use crate::options::ServerOptions;
@@ -292,6 +296,56 @@ impl RedisSource {
         Some(Mistake::new(option, message).help("For example `{ stream: orders, group: archive }`."))
     }
 
+    /// Returns the mistake of a name that is empty.
+    fn mistake_of_names(&self) -> Option<Mistake> {
+        let is_empty = |name: &Option<String>| name.as_ref().is_some_and(String::is_empty);
+        let known = [
+            ("stream", is_empty(&self.stream)),
+            ("group", is_empty(&self.group)),
+            ("consumer", is_empty(&self.consumer)),
+            ("list", is_empty(&self.list)),
+            ("processing_list", is_empty(&self.processing_list)),
+            ("channels", self.channels.iter().any(String::is_empty)),
+            ("pattern", self.pattern.iter().any(String::is_empty)),
+        ];
+        let (option, _) = known.into_iter().find(|(_, is_empty)| *is_empty)?;
+        Some(Mistake::new(option, format!("`{option}` is empty.")).help("Give a name."))
+    }
+
+    /// Returns the mistake of an option that the kind of input does not have.
+    fn mistake_of_kind(&self) -> Option<Mistake> {
+        let kind = self.kind();
+        let (option, message) = match kind {
+            Kind::List | Kind::Channels if self.payload_field != payload() => {
+                ("payload_field", "Only an entry of a stream has fields.")
+            }
+            Kind::List | Kind::Channels if self.consumer_timeout != defaults::one_minute() => {
+                ("consumer_timeout", "Only a group of a stream gives entries of one consumer to another.")
+            }
+            Kind::Channels if self.consumer.is_some() => {
+                ("consumer", "Each subscriber of a channel gets all messages: they have no names.")
+            }
+            Kind::Channels if self.retry_delay != defaults::one_second() => {
+                ("retry_delay", "Messages of channels cannot be read again.")
+            }
+            _ => return None,
+        };
+        Some(Mistake::new(option, message).help("Leave it out, or read a stream with a group."))
+    }
+
+    fn mistakes_of_sizes(&self) -> Vec<Mistake> {
+        let mut mistakes: Vec<Mistake> = check_limit(self.max_message_bytes).into_iter().collect();
+        if self.fetch_size.is_some_and(|size| size.bytes() == 0) {
+            let mistake = Mistake::new("fetch_size", "The source cannot ask for messages of 0 bytes.");
+            mistakes.push(mistake.help("For example `1MiB`."));
+        }
+        if self.retry_delay.is_zero() {
+            let mistake = Mistake::new("retry_delay", "The source would read a message again without end.");
+            mistakes.push(mistake.help("The default is `1s`."));
+        }
+        mistakes
+    }
+
     fn mistake_of_fields(&self) -> Option<Mistake> {
         let wrong = self.fields.iter().find(|name| Field::new(name, self.kind()).is_none())?;
         let mistake = Mistake::new("fields", format!("A message has no `{wrong}`."));
@@ -329,8 +383,10 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.servers.check();
-        mistakes.extend(self.mistake_of_input());
+        mistakes.extend(self.mistake_of_input().or_else(|| self.mistake_of_names()));
+        mistakes.extend(self.mistake_of_kind());
         mistakes.extend(self.mistake_of_fields());
+        mistakes.extend(self.mistakes_of_sizes());
         if self.consumer_timeout.duration() < Duration::from_secs(1) {
             let mistake = Mistake::new("consumer_timeout", "A consumer needs more time for a sign of life.");
             mistakes.push(mistake.help("The default is `1m`."));
@@ -363,6 +419,45 @@ impl SourceConfig for RedisSource {
     // It acknowledges only what a saved checkpoint covers, and a checkpoint has what is not acknowledged.
     fn rereads(&self) -> bool {
         self.kind() == Kind::Stream
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    // Fields of an entry are a part of its content.
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty() && !self.fields.iter().any(|name| name.starts_with("field."))
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let consumer = self.consumer.as_deref().unwrap_or_default();
+        let name = match (&self.stream, &self.list) {
+            (Some(stream), _) => {
+                format!("{stream} {} {consumer}", self.group.as_deref().unwrap_or_default())
+            }
+            (None, Some(list)) => match &self.processing_list {
+                Some(key) => key.clone(),
+                None => format!("{list} {consumer}"),
+            },
+            (None, None) => return Vec::new(),
+        };
+        let outcome = "each would read again what the other is delivering";
+        let help = "Give each a `consumer` of its own. Its default is the name of this machine.";
+        vec![Claim::name("consumer", self.servers.place(), name, outcome, help)]
+    }
+
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        check_fetch_size(self.fetch_size, memory).into_iter().collect()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let pattern = self.channels.iter().find(|channel| channel.contains(['*', '?', '[']));
+        let pattern = pattern.map(|channel| {
+            let message = format!("`{channel}` is read as the name of one channel.");
+            Mistake::new("channels", message).help("A pattern of names is written as `pattern`.")
+        });
+        pattern.into_iter().chain(long_time("timeout", self.servers.timeout)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -1,8 +1,8 @@
-//! Times that no user means, for components that wait for a server.
+//! Times and sizes that no user means, for components that wait for a server.
 
 use std::time::Duration;
 
-use thalweg_config::TimeSpan;
+use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::Mistake;
 
 /// From this time on, nobody waits for a server.
@@ -21,6 +21,13 @@ pub fn long_time(option: &'static str, time: TimeSpan) -> Option<Mistake> {
         Mistake::new(option, message).help("Seconds are `s`, milliseconds `ms`.")
     };
     (*time > DAY).then(remark)
+}
+
+/// Returns the mistake of a source that asks for more at once than there is memory for.
+pub fn check_fetch_size(size: Option<ByteSize>, memory: ByteSize) -> Option<Mistake> {
+    let size = size.filter(|size| *size > memory)?;
+    let message = format!("`fetch_size` is {size}, more than `memory`: {memory}.");
+    Some(Mistake::new("fetch_size", message).help("Lower it, or raise `memory`."))
 }
 
 #[cfg(test)]
