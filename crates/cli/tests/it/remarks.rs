@@ -1,5 +1,5 @@
-//! Configurations that can be read, and do not work, or not as they are meant: mistakes between components, and
-//! remarks.
+//! Configurations that can be read, and do not work, or not as they are meant: mistakes between components,
+//! and remarks.
 
 use serde_json::Value;
 

@@ -1,7 +1,8 @@
 //! Things outside of a run that only one component can have: an address to listen on, the name of a session.
 //!
 //! A component declares them, and the graph is checked for two components with the same one. Without that, a
-//! run finds out late: the second listener cannot start, and two sessions of one name end each other for ever.
+//! run finds out late: the second listener cannot start, and two sessions of one name end each other for
+//! ever.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -79,8 +80,8 @@ impl Claim {
         Self { option, what: What::Path(super::normalised(&path.into())) }
     }
 
-    /// A name in the system at `place`. `outcome` says what becomes of two components with the name, as in "each
-    /// would end the transactions of the other", and `help` is a sentence that says how to correct it.
+    /// A name in the system at `place`. `outcome` says what becomes of two components with the name, as in
+    /// "each would end the transactions of the other", and `help` is a sentence that says how to correct it.
     pub fn name(
         option: &'static str,
         place: TransactionPlace,

@@ -13,7 +13,7 @@ pub struct Membership {
     pub place: TransactionPlace,
     /// The name of the group.
     pub group: String,
-    /// What the source reads, as its options name it.
+    /// The topics that the source reads, as its options name them.
     pub topics: BTreeSet<String>,
 }
 

@@ -7,6 +7,6 @@ pub struct NeededField {
     pub option: &'static str,
     /// The names of the fields.
     pub names: Vec<String>,
-    /// What to do if no message has one: a sentence.
+    /// The way to correct it, if no message has one: a sentence.
     pub help: &'static str,
 }

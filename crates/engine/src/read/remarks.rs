@@ -105,8 +105,8 @@ impl Remarks<'_> {
         self.add(span, message, help);
     }
 
-    /// Finds a source and a sink that are not linked, because their systems have no address in common, although
-    /// they are probably one.
+    /// Finds a source and a sink that are not linked, because their systems have no address in common,
+    /// although they are probably one.
     fn of_transactions(&mut self) {
         let graph = self.index.graph;
         let places: Vec<(&SinkNode, TransactionPlace)> =
@@ -130,8 +130,8 @@ impl Remarks<'_> {
         }
     }
 
-    /// Finds two sinks with transactions of one id, whose systems have no address in common, although they are
-    /// probably one.
+    /// Finds two sinks with transactions of one id, whose systems have no address in common, although they
+    /// are probably one.
     fn of_ids(&mut self) {
         let mut known: BTreeMap<(&'static str, String), Vec<&SinkNode>> = BTreeMap::new();
         for sink in self.index.graph.sinks.iter().filter(|sink| sink.config.transaction_place().is_some()) {

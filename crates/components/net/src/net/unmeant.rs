@@ -5,7 +5,7 @@ use std::time::Duration;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::Mistake;
 
-/// From this time on, nobody waits for a server.
+/// No user means to wait longer than this for a server.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the mistake of a time within which no server can answer.
