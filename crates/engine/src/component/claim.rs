@@ -3,6 +3,8 @@
 //! A component declares them, and the graph is checked for two components with the same one. Without that, a
 //! run finds out late: the second listener cannot start, and two sessions of one name end each other for
 //! ever.
+//!
+//! See docs/decisions/098-mistakes-never-work-remarks-may-be-meant.md.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -70,7 +72,7 @@ impl Claim {
     /// chooses the port, or the text has none.
     pub fn port(option: &'static str, protocol: &'static str, host_and_port: &str) -> Option<Self> {
         let (host, port) = host_and_port.rsplit_once(':')?;
-        let port = port.parse().ok().filter(|port| *port != 0)?;
+        let port = port.parse::<u16>().ok().filter(|port| *port != 0)?;
         let written = host_and_port.to_owned();
         Some(Self { option, what: What::Port { protocol, host: Host::of(host), port, written } })
     }

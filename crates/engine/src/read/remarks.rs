@@ -2,6 +2,8 @@
 //!
 //! A remark is no mistake: the same configuration may be right. It is therefore given only where the likely
 //! meaning is another one, and says both.
+//!
+//! See docs/decisions/098-mistakes-never-work-remarks-may-be-meant.md.
 
 use std::collections::BTreeMap;
 

@@ -117,7 +117,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.options.check(&[Compression::Gzip]);
-        mistakes.extend(self.options.mistake_of_path(&["/loki/api/v1/push", "/loki/api/v1", "/loki"]));
+        mistakes.extend(self.options.mistake_of_path(&["/loki/api/v1/push", "/loki/api/v1"]));
         mistakes.extend(self.encode.mistakes());
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("tenant", message).help("For example `team-a`."));

@@ -142,8 +142,8 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         // Headers, credentials and TLS are the same for all, so their mistakes are those of the first.
         let first = self.url.iter().take(1).flat_map(|url| self.endpoint(url).check());
-        let others = self.url.iter().skip(1).filter_map(|url| self.endpoint(url).url().err());
-        let others = others.map(|message| Mistake::new("url", message));
+        let others = self.url.iter().skip(1).flat_map(|url| self.endpoint(url).check());
+        let others = others.filter(|mistake| mistake.option == "url");
         let mut mistakes: Vec<Mistake> = first.chain(others).collect();
         mistakes.extend(self.mistake_of_targets());
         if self.auth.as_ref().is_some_and(Auth::is_of_a_store) {

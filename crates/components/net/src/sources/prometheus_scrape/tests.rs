@@ -196,6 +196,8 @@ fn mistakes_are_named() {
     let auth = "A target takes a user with a password, or a bearer token.";
     assert_eq!(mistakes("{ url: a, auth: { api_key: b } }"), [auth]);
     assert_eq!(mistakes("{ url: a, auth: { bearer: b } }"), [""; 0]);
+    let both = "The credentials are in `url` and in `auth`.";
+    assert_eq!(mistakes("{ url: [a, 'http://u:p@b'], auth: { bearer: b } }"), [both]);
     assert_eq!(
         mistakes("{ url: a, labels: { __name__: b } }"),
         ["`__name__` cannot be the name of a label."]
