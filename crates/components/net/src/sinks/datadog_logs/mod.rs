@@ -223,7 +223,7 @@ fn intake_of(site: &str) -> Option<String> {
 fn is_below_a_site(host: &str) -> bool {
     let is_below =
         |site: &&str| host.strip_suffix(*site).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    SITES.iter().any(|site| is_below(site))
+    SITES.iter().any(is_below)
 }
 
 /// True if a host is one of Datadog, or probably meant as one: not that of an Agent in a network.
