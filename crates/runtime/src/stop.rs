@@ -43,7 +43,7 @@ impl Stop {
     }
 
     /// Makes this request a part of a larger one, once: it is made when `whole` is, and may be made without
-    /// it. Who heeds it heeds `whole`.
+    /// it. Heeding it heeds `whole`.
     pub fn join(&self, whole: &Stop) {
         if self.0.whole.set(whole.clone()).is_err() {
             return;

@@ -1,9 +1,9 @@
 //! One source of a run as it is seen from outside, and the requests that can be made to it alone.
 //!
-//! A paused source gets no memory to read into: see [`Gate`]. It waits where every source waits when memory is
-//! short, so it holds no batch, no place in the traffic of its group and no lock, and checkpoints continue. A
-//! client of a source of the network finds it busy, and its system holds back what it sends. The gate is open
-//! as soon as the source is asked to stop: then it ends as if it had never been paused.
+//! A paused source gets no memory to read into: see [`Gate`]. It waits where every source waits when memory
+//! is short, so it holds no batch, no place in the traffic of its group and no lock, and checkpoints
+//! continue. A client of a source of the network finds it busy, and its system holds back what it sends. The
+//! gate is open as soon as the source is asked to stop: then it ends as if it had never been paused.
 //!
 //! A drained source is asked to stop by itself. Its request is a part of the run's, so whatever heeds the one
 //! heeds the other: a sink behind it is suspended at the end, and a later run continues its output.
@@ -22,7 +22,7 @@ use super::latency::Latency;
 use crate::plan::SourceStage;
 use crate::source_output::Limit;
 
-/// What a source does.
+/// The state of a source.
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceState {
@@ -30,7 +30,7 @@ pub enum SourceState {
     Starting,
     /// It reads, or waits for input.
     Running,
-    /// It was paused. What it has read goes on.
+    /// It was paused. The messages that it has read go on.
     Paused,
     /// It was asked to stop, and has not ended yet.
     Draining,
@@ -38,14 +38,14 @@ pub enum SourceState {
     Ended,
 }
 
-/// A source and what it does.
+/// A source and its state.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
     /// Its key in configurations.
     pub kind: &'static str,
-    /// What it does.
+    /// Its state.
     pub state: SourceState,
 }
 
@@ -66,8 +66,8 @@ pub(super) struct SourceControl {
     kind: &'static str,
     /// The request to stop that the source obeys. The run makes it a part of its own.
     pub(super) stop: Stop,
-    /// The number of messages that it may send, if there is one: a source that has reached it has ended, paused
-    /// or not.
+    /// The number of messages that it may send, if there is one: a source that has reached it has ended,
+    /// paused or not.
     pub(super) limit: OnceLock<Limit>,
     pub(super) latency: Arc<Latency>,
     is_paused: AtomicBool,

@@ -1,7 +1,7 @@
 //! The outputs of the components of a run: what left by each of them, and who looks at it.
 //!
-//! All targets of an output get the same messages. So an output counts once for all its edges, when a batch is
-//! routed, and never for a single message.
+//! All targets of an output get the same messages. So an output counts once for all its edges, when a batch
+//! is routed, and never for a single message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -86,7 +86,8 @@ impl Port {
         matches!(self.place, Place::Output(Output::Errors) | Place::Refused)
     }
 
-    /// True if a tap with this name sees what passes here: see [`TapRequest::edges`](super::TapRequest::edges).
+    /// True if a tap with this name sees what passes here: see
+    /// [`TapRequest::edges`](super::TapRequest::edges).
     pub(super) fn is_meant(&self, name: &str) -> bool {
         match name.strip_suffix(".errors") {
             Some(component) if self.rejects() => name_matches(component, &self.component),

@@ -140,12 +140,13 @@ impl Handle {
         &self.graph
     }
 
-    /// What went over each edge, sorted by the names of the components.
+    /// The traffic of each edge, sorted by the names of the components.
     pub fn edges(&self) -> Vec<EdgeCounts> {
         self.taps.ports.counts()
     }
 
-    /// What waits before each stage, sorted by the names of the components. Empty until all of them are built.
+    /// The bytes that wait before each stage, sorted by the names of the components. Empty until all of them
+    /// are built.
     pub fn queues(&self) -> Vec<QueueCounts> {
         queues::counts(self.queues.get().map(Vec::as_slice).unwrap_or_default())
     }
@@ -170,13 +171,13 @@ impl Handle {
 
 /// Single sources.
 impl Handle {
-    /// What each source does.
+    /// The state of each source.
     pub fn sources(&self) -> Vec<SourceStatus> {
         self.sources.iter().map(|source| source.status(self.is_started())).collect()
     }
 
-    /// Gives a source no memory to read into until it is resumed. What it has read goes on. A run that is asked
-    /// to stop ends as if the source were not paused. Pausing it again changes nothing.
+    /// Gives a source no memory to read into until it is resumed. The messages that it has read go on. A run
+    /// that is asked to stop ends as if the source were not paused. Pausing it again changes nothing.
     ///
     /// # Errors
     /// If there is no such source.

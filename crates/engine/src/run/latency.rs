@@ -5,7 +5,8 @@
 //! memory does not grow with their number. Windows of a few seconds, of which the oldest is emptied in turn,
 //! make the quantiles those of the last minute.
 //!
-//! (Rejected: a sample of the times. Its highest quantiles depend on chance, and they are what is looked for.)
+//! (Rejected: a sample of the times. Its highest quantiles depend on chance, and they are what is looked
+//! for.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ pub struct LatencyCounts {
     pub p99_us: u64,
     /// The longest time of them.
     pub max_us: u64,
-    /// The number of batches since the start of the run that took at most so many seconds, for each of some
-    /// bounds, in ascending order. All batches, also slower ones, are in `total`.
+    /// Bounds in seconds, in ascending order, each with the number of batches since the start of the run that
+    /// took at most this long. All batches, also slower ones, are in `total`.
     pub buckets: Vec<(f64, u64)>,
     /// The sum of the times of all batches since the start of the run, in seconds.
     pub sum_s: f64,
@@ -64,8 +65,8 @@ impl Default for Latency {
 #[derive(Debug)]
 struct Times {
     next: u64,
-    /// When each batch was read that is not settled, in the order of reading. It has an entry only for as long
-    /// as the batch has memory.
+    /// When each batch was read that is not settled, in the order of reading. It has an entry only for as
+    /// long as the batch has memory.
     open: BTreeMap<u64, Instant>,
     recent: Recent,
     /// The batches of each bucket alone.
@@ -237,7 +238,7 @@ fn middle_of(bucket: usize) -> u64 {
     least + width / 2
 }
 
-/// Returns a time that so many percent of the times do not exceed.
+/// Returns a time that this percentage of the times do not exceed.
 fn quantile(counts: &[u64], count: u64, percent: u64) -> u64 {
     let rank = count.saturating_mul(percent).div_ceil(100).max(1);
     let mut so_far = 0;

@@ -1,11 +1,11 @@
-//! What waits in the channels of a run.
+//! The bytes that wait in the channels of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// What the channel before a stage holds.
+/// The content of the channel before a stage.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct QueueCounts {
     /// The component that the stage begins with, or `dead letters`.

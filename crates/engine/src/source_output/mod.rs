@@ -100,6 +100,12 @@ impl SourceOutput {
         &self.share
     }
 
+    /// True while the source is paused: [`arena`](Self::arena) and [`reserve`](Self::reserve) then wait. A
+    /// source that reads into the same memory again and again gives it back.
+    pub fn is_paused(&self) -> bool {
+        self.share.is_held_back()
+    }
+
     /// Claims memory of the budget without waiting: for what is in hand and must continue.
     pub fn claim(&self, bytes: usize) -> Lease {
         self.budget().claim(bytes)

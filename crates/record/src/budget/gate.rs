@@ -1,11 +1,11 @@
 //! Holding back what one source reserves.
 //!
-//! A paused source must stop reading, whatever it reads and however it is written. All sources wait for memory
-//! before they read, so their share of the budget is the one place where all of them can be held back. A source
-//! that waits there holds nothing that others need: a wait for memory may be long anyway.
+//! A paused source must stop reading, whatever it reads and however it is written. All sources wait for
+//! memory before they read, so their share of the budget is the one place where all of them can be held back.
+//! A source that waits there holds nothing that others need: a wait for memory may be long anyway.
 //!
-//! (Rejected: to hold back what a source sends. It would keep the memory of what it has read for as long as it
-//! is paused, and of thousands of connections that may be all memory.)
+//! (Rejected: to hold back what a source sends. It would keep the memory of what it has read for as long as
+//! it is paused, and of thousands of connections that may be all memory.)
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Share;
 
-/// What to wait for until a gate opens.
+/// A future that is ready when a gate has opened.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Decides whether a share may reserve memory now.
@@ -23,23 +23,25 @@ pub trait Gate: fmt::Debug + Send + Sync {
 }
 
 impl Share {
-    /// Returns this account behind a gate: while it is closed, nothing is granted to the share. Memory that is
-    /// [claimed](Self::claim), or reserved for the rest of a message, is not held back.
+    /// Returns this account behind a gate: while it is closed, nothing is granted to the share. Memory that
+    /// is [claimed](Self::claim) is not held back.
     #[must_use]
     pub fn behind(self, gate: Arc<dyn Gate>) -> Self {
         Self { gate: Some(gate), ..self }
     }
 
-    /// Waits until the gate is open.
-    pub(super) async fn gate_opened(&self) {
+    /// Waits until the gate is open, as every reservation does: for a wait for memory that has a limit of its
+    /// own, which must not be over because of the gate.
+    pub async fn opened(&self) {
         let Some(gate) = &self.gate else { return };
         while let Some(opening) = gate.opening() {
             opening.await;
         }
     }
 
-    /// True if the gate is closed.
-    pub(super) fn is_held_back(&self) -> bool {
+    /// True if the gate is closed. Memory that was reserved before and is read into again and again must then
+    /// be returned.
+    pub fn is_held_back(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.opening().is_some())
     }
 }
@@ -111,16 +113,5 @@ mod tests {
         door.close(false);
         assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap().bytes(), 100);
         drop(own);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_rest_of_a_message_is_not_held_back_and_a_new_one_is() {
-        let (budget, door) = (Budget::new(400), Arc::new(Door::default()));
-        let share = budget.share().behind(door.clone());
-        let (begun, new) = (share.begin_message(), share.begin_message());
-        begun.hold(10);
-        door.close(true);
-        assert_eq!(timeout(LONG, share.reserve_for(10, Some(&begun))).await.unwrap().bytes(), 10);
-        assert!(timeout(LONG, share.reserve_for(10, Some(&new))).await.is_err());
     }
 }

@@ -72,15 +72,11 @@ impl Share {
 
     /// Waits until `bytes` are available, as [`reserve`](Self::reserve) does, for a message that comes from a
     /// client. If incomplete messages hold the memory, the oldest of them are dropped meanwhile. `message` is
-    /// the incomplete one that the bytes are for, if it has begun. Its rest passes a closed
-    /// [gate](Self::behind): a client must not lose a message because the source was paused in its middle.
+    /// the incomplete one that the bytes are for, if it has begun.
     pub async fn reserve_for(&self, bytes: usize, message: Option<&Incomplete>) -> Lease {
-        if message.is_some_and(Incomplete::has_begun) {
-            return self.granted_for(bytes, message).await;
-        }
         loop {
-            // Not while messages are dropped for it: the share asks for no memory until then.
-            self.gate_opened().await;
+            // No message is dropped for a share that is held back.
+            self.opened().await;
             let lease = self.granted_for(bytes, message).await;
             if !self.is_held_back() {
                 return lease;
@@ -141,12 +137,6 @@ impl Incomplete {
     /// Records that the message now holds this number of bytes.
     pub fn hold(&self, bytes: usize) {
         self.share.budget.0.incomplete.lock().hold(self.number, bytes);
-    }
-
-    /// True if the message holds memory.
-    fn has_begun(&self) -> bool {
-        let messages = self.share.budget.0.incomplete.lock();
-        messages.by_age.get(&self.number).is_some_and(|message| message.bytes > 0)
     }
 
     /// Waits until the message must be dropped, for [`REASON`](Self::REASON).

@@ -325,7 +325,7 @@ impl Share {
     /// request. While the [gate](Self::behind) of the share is closed, nothing is granted.
     pub async fn reserve(&self, bytes: usize) -> Lease {
         loop {
-            self.gate_opened().await;
+            self.opened().await;
             let lease = self.granted(bytes).await;
             // Closed during the wait: others use the memory until it opens.
             if !self.is_held_back() {

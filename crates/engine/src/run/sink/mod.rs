@@ -69,12 +69,12 @@ pub(super) struct Writer {
     pub(super) member: Member,
 }
 
-/// What goes through a sink, for those who look at it.
+/// The ports of a sink.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SinkPorts {
-    /// What it receives.
+    /// Shows its input.
     pub(super) input: Option<Arc<Port>>,
-    /// What it rejects.
+    /// Counts and shows its rejected messages.
     pub(super) errors: Option<Arc<Port>>,
 }
 

@@ -40,8 +40,8 @@ const MOST_BYTES: usize = 16 << 20;
 /// Which messages a tap shows.
 #[derive(Debug, Clone)]
 pub struct TapRequest {
-    /// The names of components whose outputs are looked at, such as `access` or `main.parse_json`; or the name
-    /// of a sink for what it receives. `NAME.LABEL` is one labelled output, and `NAME.errors` what was
+    /// The names of components whose outputs are looked at, such as `access` or `main.parse_json`; or the
+    /// name of a sink for what it receives. `NAME.LABEL` is one labelled output, and `NAME.errors` what was
     /// rejected. `*` stands for any characters.
     pub edges: Vec<String>,
     /// The most messages a second, from 1 to 1000.

@@ -1,4 +1,4 @@
-//! What a tap shows of a message or file.
+//! The copy of a message or file that a tap shows.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::run::edges::Port;
 /// The memory of a message, or of a field, beside its texts.
 const BESIDE: usize = 256;
 const OF_FIELD: usize = 96;
-/// What a field counts for beside its name and its text: there may be thousands of empty ones.
+/// The bytes that each field counts for beside its name and its text: there may be thousands of empty ones.
 const LEAST: usize = 8;
 /// The key in `fields` that says how many are left out.
 const MORE: &str = "…";

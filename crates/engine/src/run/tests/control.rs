@@ -117,7 +117,8 @@ impl Collect {
     }
 }
 
-/// Prepares a run of the sources `a` and `b` that lead through `even` to one sink, and its rejects to another.
+/// Prepares a run of the sources `a` and `b` that lead through `even` to one sink, and its rejects to
+/// another.
 fn two(sources: [&Counting; 2], sinks: [&Collect; 2], state_dir: &StateDir) -> Run {
     let text = "memory: 8MiB\n\
         sources: { a: { counting: 0 }, b: { counting: 1 } }\n\
@@ -245,7 +246,7 @@ async fn a_drained_source_ends_alone_and_its_positions_are_saved() {
     handle.drain("a").unwrap();
     until(|| handle.latencies()[0].oldest_unsettled_ms.is_none()).await;
     let begun = b.asked.load(SeqCst);
-    // What it sent is saved while the other source continues.
+    // Its messages are covered by a checkpoint while the other source continues.
     until(|| b.committed.load(SeqCst) > begun + 50).await;
     assert_eq!(state(&handle, "b"), SourceState::Running);
     assert!(!handle.is_stopping());
