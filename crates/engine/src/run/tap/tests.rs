@@ -126,7 +126,7 @@ fn what_a_client_is_too_slow_for_is_left_out_and_its_memory_is_limited() {
     assert_eq!((waiting(&mut tap).len(), tap.left_out()), (WAITING, 44));
     let others: Vec<Tap> =
         (0..3).map(|_| taps.open(request(&["in"], 1000, usize::MAX), &budget).unwrap()).collect();
-    pass(&main, &testing::batch(vec![vec![b'x'; 1 << 20]; 100]));
+    pass(&main, &testing::batch(vec![vec![b'x'; 70 << 10]; 100]));
     let (held, most) = (budget.used(), budget.limit() / 8);
     assert!((most - 2 * LONGEST_TEXT..most + 2 * LONGEST_TEXT).contains(&held), "{held} of {most}");
     assert_eq!(
