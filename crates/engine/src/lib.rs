@@ -60,7 +60,11 @@ pub use read::{advice, check_fields, check_memory, is_name, read, read_checked, 
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;
-pub use run::{FileEvent, FileWatcher, Handle, Rehearsal, Run, RunFailure, StateDir, Summary, Undrained};
+pub use run::{
+    EdgeCounts, FileEvent, FileWatcher, Handle, LatencyCounts, QueueCounts, Rehearsal, Run, RunFailure,
+    SourceState, SourceStatus, StateDir, Summary, Tap, TapError, TapRequest, Tapped, Undrained,
+    UnknownSource,
+};
 pub use schema::schema;
 pub use settings::{
     BufferLimits, BufferSettings, ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError,
