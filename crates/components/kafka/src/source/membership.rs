@@ -1,29 +1,31 @@
 //! The partitions that this member of the group reads, and how far they are settled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::Value;
 use thalweg_engine::SourceOutput;
 
+use super::Start;
 use super::gone::Gone;
 use super::ledger::Ledger;
 use crate::client::rust::RustConnector;
-use crate::client::{Changes, Consumer, Failure, Incoming, Partition};
+use crate::client::{Changes, Consumer, Failure, Incoming, Partition, Place, TopicId};
 
 /// How often a member that gives up partitions looks whether their records are settled.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a member asks for the ids of topics if it gets no answer.
+const IDS_WAIT: Duration = Duration::from_secs(15);
 
 /// The partitions of a member, over all its connections.
 pub(super) struct Membership {
     /// Only for positions: its routes are ended.
     positions: SourceOutput,
-    /// Where to begin in a partition without an offset, in milliseconds since 1970.
-    start: Option<i64>,
+    /// Where to begin in a partition without an offset.
+    start: Start,
     /// How long records on their way are waited for when their partition is taken away.
     wait: Duration,
     /// If offsets are committed in the transactions of a sink. Nothing else commits them then, and nothing
@@ -49,8 +51,10 @@ struct State {
     first: BTreeMap<Partition, i64>,
     /// The offset of the first record that was ever read. It may be given up before it is sent.
     begun: BTreeMap<Partition, i64>,
-    /// The saved offsets that are not those of the present logs.
-    foreign: BTreeMap<Partition, i64>,
+    /// The saved places that are not those of the present logs.
+    foreign: BTreeMap<Partition, Place>,
+    /// The topics of the partitions when they were last assigned, if brokers tell their ids.
+    topics: BTreeMap<Partition, TopicId>,
     /// The partitions that were given up. Unused with a ledger, which has its own.
     gone: Gone,
 }
@@ -65,7 +69,7 @@ impl State {
 impl Membership {
     pub(super) fn new(
         out: &SourceOutput,
-        start: Option<i64>,
+        start: Start,
         wait: Duration,
         ledger: Option<Arc<Ledger<RustConnector>>>,
     ) -> Self {
@@ -148,17 +152,32 @@ impl Membership {
 
     /// Returns the offset before which all records of a partition are settled, and covered by a checkpoint if
     /// checkpoints are saved.
-    fn settled_in(&self, partition: &Partition) -> Option<i64> {
-        self.positions.committed(&partition.name()).as_ref().and_then(Value::as_i64)
+    fn settled_in(&self, partition: &Partition) -> Option<Place> {
+        let settled = Place::of(&self.positions.committed(&partition.name())?)?;
+        self.is_of_present_log(partition, &settled).then_some(settled)
     }
 
-    /// Returns these offsets for the partitions that the member reads.
-    pub(super) fn settled(&self) -> BTreeMap<Partition, i64> {
+    /// Returns a place in a partition that is read.
+    pub(super) fn place_of(&self, partition: &Partition, offset: i64) -> Place {
+        Place { offset, topic: self.state.lock().topics.get(partition).cloned() }
+    }
+
+    /// Returns the name of the sequence of a partition's offsets. A topic that was created again has others.
+    pub(super) fn sequence(&self, partition: &Partition) -> Arc<str> {
+        match self.state.lock().topics.get(partition) {
+            Some(topic) => format!("{} {topic}", partition.name()).into(),
+            None => partition.name().into(),
+        }
+    }
+
+    fn is_of_present_log(&self, partition: &Partition, saved: &Place) -> bool {
+        self.state.lock().foreign.get(partition) != Some(saved)
+    }
+
+    /// Returns these places for the partitions that the member reads.
+    pub(super) fn settled(&self) -> BTreeMap<Partition, Place> {
         let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
-        let known = owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?)));
-        let known: Vec<(Partition, i64)> = known.collect();
-        let state = self.state.lock();
-        known.into_iter().filter(|(partition, offset)| state.foreign.get(partition) != Some(offset)).collect()
+        owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?))).collect()
     }
 
     /// True if all records are settled that were sent of the partitions that the member reads.
@@ -170,7 +189,7 @@ impl Membership {
     fn are_settled(&self, partitions: &[Partition]) -> bool {
         let passed = self.state.lock().passed.clone();
         partitions.iter().all(|partition| match passed.get(partition) {
-            Some(passed) => self.settled_in(partition).is_some_and(|settled| settled >= *passed),
+            Some(passed) => self.settled_in(partition).is_some_and(|settled| settled.offset >= *passed),
             None => true,
         })
     }
@@ -181,10 +200,10 @@ impl Membership {
             return;
         }
         let settled = self.settled();
-        let due: BTreeMap<Partition, i64> = {
+        let due: BTreeMap<Partition, Place> = {
             let state = self.state.lock();
-            let is_new = |(partition, offset): &(Partition, i64)| match state.owned.get(partition) {
-                Some(committed) => committed.is_none_or(|committed| committed < *offset),
+            let is_new = |(partition, place): &(Partition, Place)| match state.owned.get(partition) {
+                Some(committed) => committed.is_none_or(|committed| committed < place.offset),
                 None => false,
             };
             settled.into_iter().filter(is_new).collect()
@@ -195,9 +214,9 @@ impl Membership {
         match consumer.commit(&due).await {
             Ok(()) => {
                 let mut state = self.state.lock();
-                for (partition, offset) in due {
+                for (partition, place) in due {
                     if let Some(committed) = state.owned.get_mut(&partition) {
-                        *committed = Some(offset);
+                        *committed = Some(place.offset);
                     }
                 }
             }
@@ -245,8 +264,8 @@ impl Membership {
         Ok(())
     }
 
-    fn saved_in(&self, partition: &Partition) -> Option<i64> {
-        self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64)
+    fn saved_in(&self, partition: &Partition) -> Option<Place> {
+        Place::of(&self.positions.saved(&partition.name())?)
     }
 
     /// Forgets where this run would continue a partition: it is the place in another log.
@@ -265,12 +284,45 @@ impl Membership {
         if self.ledger.is_some() {
             return None;
         }
-        let saved = self.saved_in(partition);
+        let saved = self.saved_in(partition).filter(|saved| self.is_of_present_log(partition, saved));
         let state = self.state.lock();
-        let saved = saved.filter(|saved| state.foreign.get(partition) != Some(saved));
-        let sent = saved.max(state.passed.get(partition).copied());
+        let sent = saved.map(|saved| saved.offset).max(state.passed.get(partition).copied());
         // With `start: latest`, records that were read and not sent would be left out.
         sent.or_else(|| state.begun.get(partition).copied())
+    }
+
+    /// True if the topic of a partition is another one than before: it was deleted and created again.
+    fn is_another(&self, partition: &Partition, topic: Option<&TopicId>) -> bool {
+        let before = self.state.lock().topics.get(partition).cloned();
+        let before = before.or_else(|| self.saved_in(partition)?.topic);
+        topic.zip(before).is_some_and(|(topic, before)| *topic != before)
+    }
+
+    /// Returns the ids of the topics of partitions.
+    async fn topic_ids(
+        &self,
+        consumer: &dyn Consumer,
+        partitions: &[Partition],
+    ) -> BTreeMap<Arc<str>, TopicId> {
+        let topics: BTreeSet<Arc<str>> = partitions.iter().map(|partition| partition.topic.clone()).collect();
+        let begun = Instant::now();
+        loop {
+            match consumer.topic_ids(&topics).await {
+                Ok(ids) => return ids,
+                Err(Failure::Temporary(_)) if begun.elapsed() < IDS_WAIT && !self.positions.is_stopping() => {
+                    tokio::time::sleep(LOOK * 10).await;
+                }
+                Err(failure) => {
+                    tracing::warn!(
+                        "`{}`: the ids of its topics are not known, so a topic that was deleted and created \
+                         again may be taken for the old one: {}",
+                        self.positions.name(),
+                        failure.reason()
+                    );
+                    return BTreeMap::new();
+                }
+            }
+        }
     }
 
     /// Continues a new partition where it is to be continued. Returns the offset that the group committed, if
@@ -279,38 +331,77 @@ impl Membership {
         &self,
         consumer: &dyn Consumer,
         partition: &Partition,
-        mut committed: Option<i64>,
-    ) -> Option<i64> {
-        let mut known = self.known(partition);
-        // A topic that was deleted and made again has another log: what is in it was never read.
-        if let Some(offset) = known
-            && committed.is_none_or(|committed| committed <= offset)
-            && let Ok((first, end)) = consumer.bounds(partition).await
-            && !(first..=end).contains(&offset)
-        {
-            let (name, shown) = (self.positions.name(), partition.name());
-            tracing::warn!(
+        committed: Option<i64>,
+        topic: Option<&TopicId>,
+    ) -> Result<Option<i64>, Failure> {
+        let known = self.known(partition);
+        let is_another = self.is_another(partition, topic);
+        // Otherwise it is not known whether the offset of the group is one of the new topic.
+        let bounds = match is_another {
+            true => Some(consumer.bounds(partition).await?),
+            false => self.bounds_without(consumer, partition, known, committed).await,
+        };
+        let Some((first, end)) = bounds else {
+            let sought = match (known, committed, self.start) {
+                (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
+                    consumer.seek(partition, known).await
+                }
+                (None, None, Start::Time(time)) => consumer.seek_to_time(partition, time).await,
+                // The client continues where the group is, or as its own option says.
+                _ => Ok(()),
+            };
+            self.note_unsought(partition, sought);
+            return Ok(committed);
+        };
+        let (name, shown) = (self.positions.name(), partition.name());
+        match known.filter(|_| !is_another) {
+            None => tracing::warn!(
+                "`{name}`: the topic of the partition `{shown}` was deleted and created again. It is read from \
+                 where the group is, or else from `start`"
+            ),
+            Some(offset) => tracing::warn!(
                 "`{name}`: the partition `{shown}` has the offsets {first} to {end}, but {offset} is saved: its \
                  topic was made again, or records were deleted. It is read from where the group is, or else from \
                  `start`"
-            );
-            self.disown(partition);
-            known = None;
-            committed = committed.filter(|committed| (first..=end).contains(committed));
+            ),
         }
-        let sought = match (known, committed, self.start) {
-            (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
-                consumer.seek(partition, known).await
-            }
-            (None, None, Some(time)) => consumer.seek_to_time(partition, time).await,
-            // The client continues where the group is, or as its own option says.
-            _ => Ok(()),
-        };
+        let mut committed = committed.filter(|committed| (first..=end).contains(committed));
+        if is_another && committed.is_some() {
+            // Brokers forget what was committed with a topic, but a member may have committed since.
+            let of = consumer.committed_topic(partition).await?;
+            committed = committed.filter(|_| of.as_ref().is_none_or(|of| Some(of) == topic));
+        }
+        self.disown(partition);
+        if committed.is_none() {
+            let sought = match self.start {
+                Start::Earliest => consumer.seek(partition, first).await,
+                Start::Latest => consumer.seek(partition, end).await,
+                Start::Time(time) => consumer.seek_to_time(partition, time).await,
+            };
+            self.note_unsought(partition, sought);
+        }
+        Ok(committed)
+    }
+
+    /// Returns the bounds of the log of a partition, if the place is not in them where this run would
+    /// continue it. A topic that was deleted and created again has another log: what is in it was never read.
+    async fn bounds_without(
+        &self,
+        consumer: &dyn Consumer,
+        partition: &Partition,
+        known: Option<i64>,
+        committed: Option<i64>,
+    ) -> Option<(i64, i64)> {
+        let offset = known.filter(|known| committed.is_none_or(|committed| committed <= *known))?;
+        let (first, end) = consumer.bounds(partition).await.ok()?;
+        (!(first..=end).contains(&offset)).then_some((first, end))
+    }
+
+    fn note_unsought(&self, partition: &Partition, sought: Result<(), Failure>) {
         if let Err(failure) = sought {
             let (name, partition) = (self.positions.name(), partition.name());
             tracing::warn!("`{name}`: no place in the partition `{partition}`: {}", failure.reason());
         }
-        committed
     }
 }
 
@@ -335,10 +426,22 @@ impl Changes for Arc<Membership> {
                 return;
             }
         };
+        let topics = self.topic_ids(consumer, &partitions).await;
         for partition in partitions {
-            let committed = committed.get(&partition).copied();
-            let committed = self.place(consumer, &partition, committed).await;
-            self.state.lock().owned.insert(partition, committed);
+            let (committed, topic) = (committed.get(&partition).copied(), topics.get(&partition.topic));
+            let committed = match self.place(consumer, &partition, committed, topic).await {
+                Ok(committed) => committed,
+                Err(failure) => {
+                    self.unplaced.lock().get_or_insert(failure);
+                    return;
+                }
+            };
+            let mut state = self.state.lock();
+            match topic {
+                Some(topic) => state.topics.insert(partition.clone(), topic.clone()),
+                None => state.topics.remove(&partition),
+            };
+            state.owned.insert(partition, committed);
         }
     }
 
@@ -372,6 +475,8 @@ impl Changes for Arc<Membership> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_engine::Checkpoint;
+
     use super::*;
     use crate::source::tests::{Idle, lent_output};
 
@@ -383,7 +488,7 @@ mod tests {
             let partition = partition.clone();
             Incoming { partition, offset, timestamp: 0, key: None, value: None, headers: Vec::new() }
         };
-        let membership = Arc::new(Membership::new(&out, None, Duration::ZERO, None));
+        let membership = Arc::new(Membership::new(&out, Start::Earliest, Duration::ZERO, None));
         let consumer = Idle::default();
         membership.assigned(&consumer, vec![partition.clone()]).await;
         let read = [record(5), record(6)];
@@ -410,7 +515,7 @@ mod tests {
             headers: Vec::new(),
         };
         for (end, sought, places) in [(6, vec![9], vec![]), (7, vec![], vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Some(9), Duration::ZERO, None));
+            let membership = Arc::new(Membership::new(&out, Start::Time(9), Duration::ZERO, None));
             let read = [record.clone()];
             membership.assigned(&Idle::default(), vec![partition.clone()]).await;
             assert!(membership.admit(&read, membership.note(&read)));
@@ -422,13 +527,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_place_in_a_topic_that_was_created_again_is_not_continued() {
+        let partition = Partition { topic: "t".into(), number: 0 };
+        let old = Place { offset: 7, topic: Some("a".into()) };
+        for (topic, group, places) in [
+            // The same topic, a broker without ids, and another topic.
+            (Some("a"), None, vec![7]),
+            (None, None, vec![7]),
+            (Some("b"), None, vec![0]),
+            // The group has read the new topic, or it is not known whether it has, or it has read the old one.
+            (Some("b"), Some((5, Some("b"))), vec![]),
+            (Some("b"), Some((5, None)), vec![]),
+            (Some("b"), Some((5, Some("a"))), vec![0]),
+        ] {
+            let (out, _source) = lent_output().await;
+            out.checkpoint(Checkpoint { partition: partition.name().into(), offset: old.value() });
+            let membership = Arc::new(Membership::new(&out, Start::Earliest, Duration::ZERO, None));
+            let consumer = Idle { topic, group, ..Idle::default() };
+            membership.assigned(&consumer, vec![partition.clone()]).await;
+            assert_eq!(*consumer.places.lock(), places, "{topic:?} {group:?}");
+            // What is saved of the old topic is not committed for the new one.
+            let is_old = topic != Some("b");
+            assert_eq!(membership.settled().get(&partition), is_old.then_some(&old));
+        }
+    }
+
+    #[tokio::test]
     async fn a_partition_begins_at_start_only_if_the_group_is_known_to_have_committed_nothing() {
         let (out, _source) = lent_output().await;
         let partition = Partition { topic: "t".into(), number: 0 };
         let lost = || Failure::Lost("the member is unknown".to_owned());
         let failing = Idle { failure: Some(lost), ..Idle::default() };
         for (consumer, sought) in [(failing, vec![]), (Idle::default(), vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Some(7), Duration::ZERO, None));
+            let membership = Arc::new(Membership::new(&out, Start::Time(7), Duration::ZERO, None));
             membership.assigned(&consumer, vec![partition.clone()]).await;
             assert_eq!(*consumer.sought.lock(), sought);
             assert_eq!(membership.has_partitions(), membership.take_unplaced().is_none());
