@@ -171,7 +171,9 @@ impl Membership {
     }
 
     fn is_of_present_log(&self, partition: &Partition, saved: &Place) -> bool {
-        self.state.lock().foreign.get(partition) != Some(saved)
+        let state = self.state.lock();
+        let topics = state.topics.get(partition).zip(saved.topic.as_ref());
+        state.foreign.get(partition) != Some(saved) && topics.is_none_or(|(now, then)| now == then)
     }
 
     /// Returns these places for the partitions that the member reads.
