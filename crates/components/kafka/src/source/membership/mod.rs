@@ -1,6 +1,10 @@
 //! The partitions that this member of the group reads, and how far they are settled.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod placing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -17,8 +21,6 @@ use crate::client::{Changes, Consumer, Failure, Incoming, Partition, Place, Topi
 
 /// How often a member that gives up partitions looks whether their records are settled.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a member asks for the ids of topics if it gets no answer.
-const IDS_WAIT: Duration = Duration::from_secs(15);
 
 /// The partitions of a member, over all its connections.
 pub(super) struct Membership {
@@ -265,146 +267,6 @@ impl Membership {
         }
         Ok(())
     }
-
-    fn saved_in(&self, partition: &Partition) -> Option<Place> {
-        Place::of(&self.positions.saved(&partition.name())?)
-    }
-
-    /// Forgets where this run would continue a partition: it is the place in another log.
-    fn disown(&self, partition: &Partition) {
-        let saved = self.saved_in(partition);
-        let mut state = self.state.lock();
-        state.passed.remove(partition);
-        state.begun.remove(partition);
-        if let Some(saved) = saved {
-            state.foreign.insert(partition.clone(), saved);
-        }
-    }
-
-    /// Returns where this run continues a partition, if it knows: behind what it sent. Not with a ledger.
-    fn known(&self, partition: &Partition) -> Option<i64> {
-        if self.ledger.is_some() {
-            return None;
-        }
-        let saved = self.saved_in(partition).filter(|saved| self.is_of_present_log(partition, saved));
-        let state = self.state.lock();
-        let sent = saved.map(|saved| saved.offset).max(state.passed.get(partition).copied());
-        // With `start: latest`, records that were read and not sent would be left out.
-        sent.or_else(|| state.begun.get(partition).copied())
-    }
-
-    /// True if the topic of a partition is another one than before: it was deleted and created again.
-    fn is_another(&self, partition: &Partition, topic: Option<&TopicId>) -> bool {
-        let before = self.state.lock().topics.get(partition).cloned();
-        let before = before.or_else(|| self.saved_in(partition)?.topic);
-        topic.zip(before).is_some_and(|(topic, before)| *topic != before)
-    }
-
-    /// Returns the ids of the topics of partitions.
-    async fn topic_ids(
-        &self,
-        consumer: &dyn Consumer,
-        partitions: &[Partition],
-    ) -> BTreeMap<Arc<str>, TopicId> {
-        let topics: BTreeSet<Arc<str>> = partitions.iter().map(|partition| partition.topic.clone()).collect();
-        let begun = Instant::now();
-        loop {
-            match consumer.topic_ids(&topics).await {
-                Ok(ids) => return ids,
-                Err(Failure::Temporary(_)) if begun.elapsed() < IDS_WAIT && !self.positions.is_stopping() => {
-                    tokio::time::sleep(LOOK * 10).await;
-                }
-                Err(failure) => {
-                    tracing::warn!(
-                        "`{}`: the ids of its topics are not known, so a topic that was deleted and created \
-                         again may be taken for the old one: {}",
-                        self.positions.name(),
-                        failure.reason()
-                    );
-                    return BTreeMap::new();
-                }
-            }
-        }
-    }
-
-    /// Continues a new partition where it is to be continued. Returns the offset that the group committed, if
-    /// it is one of the partition's log.
-    async fn place(
-        &self,
-        consumer: &dyn Consumer,
-        partition: &Partition,
-        committed: Option<i64>,
-        topic: Option<&TopicId>,
-    ) -> Result<Option<i64>, Failure> {
-        let known = self.known(partition);
-        let is_another = self.is_another(partition, topic);
-        // Otherwise it is not known whether the offset of the group is one of the new topic.
-        let bounds = match is_another {
-            true => Some(consumer.bounds(partition).await?),
-            false => self.bounds_without(consumer, partition, known, committed).await,
-        };
-        let Some((first, end)) = bounds else {
-            let sought = match (known, committed, self.start) {
-                (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
-                    consumer.seek(partition, known).await
-                }
-                (None, None, Start::Time(time)) => consumer.seek_to_time(partition, time).await,
-                // The client continues where the group is, or as its own option says.
-                _ => Ok(()),
-            };
-            self.note_unsought(partition, sought);
-            return Ok(committed);
-        };
-        let (name, shown) = (self.positions.name(), partition.name());
-        match known.filter(|_| !is_another) {
-            None => tracing::warn!(
-                "`{name}`: the topic of the partition `{shown}` was deleted and created again. It is read from \
-                 where the group is, or else from `start`"
-            ),
-            Some(offset) => tracing::warn!(
-                "`{name}`: the partition `{shown}` has the offsets {first} to {end}, but {offset} is saved: its \
-                 topic was made again, or records were deleted. It is read from where the group is, or else from \
-                 `start`"
-            ),
-        }
-        let mut committed = committed.filter(|committed| (first..=end).contains(committed));
-        if is_another && committed.is_some() {
-            // Brokers forget what was committed with a topic, but a member may have committed since.
-            let of = consumer.committed_topic(partition).await?;
-            committed = committed.filter(|_| of.as_ref().is_none_or(|of| Some(of) == topic));
-        }
-        self.disown(partition);
-        if committed.is_none() {
-            let sought = match self.start {
-                Start::Earliest => consumer.seek(partition, first).await,
-                Start::Latest => consumer.seek(partition, end).await,
-                Start::Time(time) => consumer.seek_to_time(partition, time).await,
-            };
-            self.note_unsought(partition, sought);
-        }
-        Ok(committed)
-    }
-
-    /// Returns the bounds of the log of a partition, if the place is not in them where this run would
-    /// continue it. A topic that was deleted and created again has another log: what is in it was never read.
-    async fn bounds_without(
-        &self,
-        consumer: &dyn Consumer,
-        partition: &Partition,
-        known: Option<i64>,
-        committed: Option<i64>,
-    ) -> Option<(i64, i64)> {
-        let offset = known.filter(|known| committed.is_none_or(|committed| committed <= *known))?;
-        let (first, end) = consumer.bounds(partition).await.ok()?;
-        (!(first..=end).contains(&offset)).then_some((first, end))
-    }
-
-    fn note_unsought(&self, partition: &Partition, sought: Result<(), Failure>) {
-        if let Err(failure) = sought {
-            let (name, partition) = (self.positions.name(), partition.name());
-            tracing::warn!("`{name}`: no place in the partition `{partition}`: {}", failure.reason());
-        }
-    }
 }
 
 #[async_trait]
@@ -466,105 +328,17 @@ impl Changes for Arc<Membership> {
     }
 
     async fn lost(&self, partitions: Vec<Partition>) {
-        if let Some(ledger) = &self.ledger {
-            ledger.lose(&partitions);
+        match &self.ledger {
+            Some(ledger) => ledger.lose(&partitions),
+            None if partitions.is_empty() => {}
+            None => tracing::warn!(
+                "`{}`: the broker took the member for dead and gave its partitions to others, which read again \
+                 what was not committed",
+                self.positions.name()
+            ),
         }
         let mut state = self.state.lock();
         state.gone.add(&partitions);
         state.give_up(&partitions);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use thalweg_engine::Checkpoint;
-
-    use super::*;
-    use crate::source::tests::{Idle, lent_output};
-
-    #[tokio::test]
-    async fn a_partition_that_comes_back_is_continued_behind_what_was_sent_of_it() {
-        let (out, _source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let record = |offset: i64| {
-            let partition = partition.clone();
-            Incoming { partition, offset, timestamp: 0, key: None, value: None, headers: Vec::new() }
-        };
-        let membership = Arc::new(Membership::new(&out, Start::Earliest, Duration::ZERO, None));
-        let consumer = Idle::default();
-        membership.assigned(&consumer, vec![partition.clone()]).await;
-        let read = [record(5), record(6)];
-        for sent in [0, 1] {
-            let changes = membership.note(&read);
-            assert_eq!(membership.admit(&read[..sent], changes), sent > 0);
-            membership.revoked(&consumer, vec![partition.clone()]).await;
-            assert!(!membership.admit(&read, changes));
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-        }
-        assert_eq!(*consumer.places.lock(), [5, 6]);
-    }
-
-    #[tokio::test]
-    async fn an_offset_behind_the_end_of_the_log_is_not_continued() {
-        let (out, _source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let record = Incoming {
-            partition: partition.clone(),
-            offset: 6,
-            timestamp: 0,
-            key: None,
-            value: None,
-            headers: Vec::new(),
-        };
-        for (end, sought, places) in [(6, vec![9], vec![]), (7, vec![], vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Start::Time(9), Duration::ZERO, None));
-            let read = [record.clone()];
-            membership.assigned(&Idle::default(), vec![partition.clone()]).await;
-            assert!(membership.admit(&read, membership.note(&read)));
-            membership.revoked(&Idle::default(), vec![partition.clone()]).await;
-            let consumer = Idle { end: Some(end), ..Idle::default() };
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-            assert_eq!((&*consumer.sought.lock(), &*consumer.places.lock()), (&sought, &places));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_place_in_a_topic_that_was_created_again_is_not_continued() {
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let old = Place { offset: 7, topic: Some("a".into()) };
-        for (topic, group, places) in [
-            // The same topic, a broker without ids, and another topic.
-            (Some("a"), None, vec![7]),
-            (None, None, vec![7]),
-            (Some("b"), None, vec![0]),
-            // The group has read the new topic, or it is not known whether it has, or it has read the old one.
-            (Some("b"), Some((5, Some("b"))), vec![]),
-            (Some("b"), Some((5, None)), vec![]),
-            (Some("b"), Some((5, Some("a"))), vec![0]),
-        ] {
-            let (out, _source) = lent_output().await;
-            out.checkpoint(Checkpoint { partition: partition.name().into(), offset: old.value() });
-            let membership = Arc::new(Membership::new(&out, Start::Earliest, Duration::ZERO, None));
-            let consumer = Idle { topic, group, ..Idle::default() };
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-            assert_eq!(*consumer.places.lock(), places, "{topic:?} {group:?}");
-            // What is saved of the old topic is not committed for the new one.
-            let is_old = topic != Some("b");
-            assert_eq!(membership.settled().get(&partition), is_old.then_some(&old));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_partition_begins_at_start_only_if_the_group_is_known_to_have_committed_nothing() {
-        let (out, _source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let lost = || Failure::Lost("the member is unknown".to_owned());
-        let failing = Idle { failure: Some(lost), ..Idle::default() };
-        for (consumer, sought) in [(failing, vec![]), (Idle::default(), vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Start::Time(7), Duration::ZERO, None));
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-            assert_eq!(*consumer.sought.lock(), sought);
-            assert_eq!(membership.has_partitions(), membership.take_unplaced().is_none());
-        }
     }
 }
