@@ -117,7 +117,7 @@ fn begin_as(
             "`{LOG_VARIABLE}` is wrong: {error}; write for example `{LOG_VARIABLE}=debug`"
         ))
     })?;
-    // Who looks for the reason of something sees all, and who names a library.
+    // All are shown at the levels below, and if the variable names a library.
     let shows_all = filter.max_level_hint().is_none_or(|most| most >= LevelFilter::DEBUG)
         || wanted.is_some_and(|wanted| wanted.contains("::") || wanted.contains('='));
     let filter = filter.and(filter_fn(move |of| shows_all || is_for_users(of.target())));

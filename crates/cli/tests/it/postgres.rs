@@ -232,7 +232,7 @@ fn a_file_that_is_rewritten_after_a_kill_before_its_first_checkpoint_is_stored_a
         assert_eq!((ended.code, stored()), (None, expected.to_owned()), "{}", ended.err);
     };
     killed("one two");
-    // What comes again is not stored twice.
+    // Messages that come again are not stored twice.
     killed("one two");
     // The same file, with other lines at the same places.
     house.write("in.log", b"six\nten\n");

@@ -191,8 +191,8 @@ impl Bound<'_> {
     }
 }
 
-/// Returns the place of a message in its source. None if it has none, or if others beside it have the same:
-/// a transform has made several messages of one.
+/// Returns the place of a message in its source. None if it has none, or if others beside it have the same: a
+/// transform has made several messages of one.
 fn origin(batch: &Batch, row: usize) -> Option<Origin<'_>> {
     let (meta, positions) = (batch.meta(), batch.positions()?);
     let position = |row: usize| positions.values().get(row);

@@ -63,7 +63,7 @@ pub(super) struct Idle {
     pub(super) end: Option<i64>,
     /// The id of each topic.
     pub(super) topic: Option<&'static str>,
-    /// What the group has committed in each partition, and for which topic.
+    /// The offset that the group has committed in each partition, and its topic.
     pub(super) group: Option<(i64, Option<&'static str>)>,
 }
 

@@ -118,7 +118,7 @@ impl Topics {
     }
 }
 
-/// What has become of keeping.
+/// The end of keeping.
 #[derive(Default)]
 struct Kept {
     /// True if nothing more is acknowledged by it.
@@ -200,9 +200,9 @@ impl Reading<'_> {
         self.read_out(reader).await
     }
 
-    /// Reads until all is acknowledged, and the server has said so. What it sends meanwhile is for the next
-    /// run. If it were not read, the system would break the connection in place of closing it, and the server
-    /// might lose the last acknowledgements.
+    /// Reads until all is acknowledged, and the server has said so. Messages that it sends meanwhile are for
+    /// the next run. If it were not read, the system would break the connection in place of closing it, and
+    /// the server might lose the last acknowledgements.
     async fn read_out(&mut self, reader: &mut Reader) -> Result<(), Error> {
         while !self.kept.has_ended.load(Ordering::Relaxed) {
             if let Some(packet) = reader.next(POLL).await? {
@@ -212,7 +212,7 @@ impl Reading<'_> {
         let begun = Instant::now();
         let mut is_due = true;
         let mut asked = 0;
-        // What was acknowledged over another connection may come again.
+        // Messages that are settled may come again over another connection.
         while begun.elapsed() < LAST_ANSWER {
             if acknowledge(self.deliveries, self.writer).await? || is_due {
                 asked = self.writer.ask().await?;

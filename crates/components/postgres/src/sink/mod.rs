@@ -60,9 +60,8 @@ use store::{Link, store};
 /// again. So the positions of messages must grow (`meta.position`): those of `postgres` with a whole number
 /// as `key`, of `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another
 /// file, also under the same name, and a renamed one is the same. At most 4000 files or partitions can wait
-/// for a checkpoint. Messages of other sources end the run. Messages must come to the
-/// sink by one pipeline, in order, without a buffer on disk. If positions go back, the run ends with an
-/// error.
+/// for a checkpoint. Messages of other sources end the run. Messages must come to the sink by one pipeline,
+/// in order, without a buffer on disk. If positions go back, the run ends with an error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {

@@ -1,7 +1,7 @@
 //! Where a member continues the partitions that it gets.
 //!
 //! A saved offset is one of a log. A topic that was deleted and created again has another log, of which
-//! nothing was read. It is told by its id, or else if the offset is not in the log.
+//! nothing was read. It has another id, and the offset may not be in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

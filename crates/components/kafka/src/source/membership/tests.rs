@@ -69,7 +69,7 @@ async fn a_place_in_a_topic_that_was_created_again_is_not_continued() {
         let consumer = Idle { topic, group, ..Idle::default() };
         membership.assigned(&consumer, vec![partition.clone()]).await;
         assert_eq!(*consumer.places.lock(), places, "{topic:?} {group:?}");
-        // What is saved of the old topic is not committed for the new one.
+        // The offset of the old topic is not committed for the new one.
         let is_old = topic != Some("b");
         assert_eq!(membership.settled().get(&partition), is_old.then_some(&old));
     }

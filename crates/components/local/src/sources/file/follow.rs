@@ -285,9 +285,9 @@ impl Files {
         }
     }
 
-    /// Notes what the sequence of a file was begun for, before a message of it is sent, and those of all other
-    /// files with something to read: many new files cost one write. The file has a failure if it cannot be
-    /// read.
+    /// Notes what the sequence of a file was begun for, before a message of it is sent, and those of all
+    /// other files with something to read: many new files cost one write. The file has a failure if it cannot
+    /// be read.
     fn note_sequences(&mut self, at: usize, out: &SourceOutput) -> Result<(), Error> {
         let Some(sequences) = &mut self.sequences else { return Ok(()) };
         if !sequences.is_due() && !self.tails.get(at).is_some_and(Tail::is_unnoted) {

@@ -35,7 +35,7 @@ use super::tail::Tail;
 /// The beginning of the names of the entries in the journal. The partition follows.
 const ENTRY: &str = "sequence/";
 
-/// What a sequence was begun for.
+/// The content that a sequence was begun for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begun {
     /// The position at which it begins.
@@ -68,7 +68,7 @@ impl Begun {
     }
 }
 
-/// What is known of the last sequence of a file.
+/// The last sequence of a file, as far as it is known.
 pub(super) enum Last<'s> {
     /// Nothing, beside the checkpoints.
     Unknown,
