@@ -330,7 +330,7 @@ impl Changes for Arc<Membership> {
     async fn lost(&self, partitions: Vec<Partition>) {
         match &self.ledger {
             Some(ledger) => ledger.lose(&partitions),
-            None if partitions.is_empty() => {}
+            None if partitions.is_empty() || self.is_ending.load(Relaxed) => {}
             None => tracing::warn!(
                 "`{}`: the broker took the member for dead and gave its partitions to others, which read again \
                  what was not committed",

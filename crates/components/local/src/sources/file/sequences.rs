@@ -170,7 +170,9 @@ impl Sequences {
     /// If the journal cannot be written.
     pub(super) fn write(&mut self, out: &SourceOutput) -> Result<(), Error> {
         self.forget_committed(out);
-        self.journal.note_durably(&self.changes)?;
+        if !self.changes.is_empty() {
+            self.journal.note_durably(&self.changes)?;
+        }
         self.changes.clear();
         self.is_due = false;
         Ok(())
