@@ -17,13 +17,13 @@ use std::time::Instant;
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
 use thalweg_engine::Graph;
-use thalweg_job::{LoadError, LogCollector, LogEvent};
+use thalweg_job::{LoadError, LogCollector, LogEvent, is_for_users};
 use thalweg_local::report;
 use thalweg_local::sources::internal_logs::LOG_VARIABLE;
 use thalweg_redact::for_terminal;
 pub use tracing::Level;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -117,6 +117,10 @@ fn begin_as(
             "`{LOG_VARIABLE}` is wrong: {error}; write for example `{LOG_VARIABLE}=debug`"
         ))
     })?;
+    // All are shown at the levels below, and if the variable names a library.
+    let shows_all = filter.max_level_hint().is_none_or(|most| most >= LevelFilter::DEBUG)
+        || wanted.is_some_and(|wanted| wanted.contains("::") || wanted.contains('='));
+    let filter = filter.and(filter_fn(move |of| shows_all || is_for_users(of.target())));
     let printed = || {
         tracing_subscriber::fmt::layer()
             .with_writer(AroundBars)

@@ -117,6 +117,10 @@ pub struct Context {
     pub details: Details,
     /// Records unfinished work, if the run saves checkpoints.
     pub journal: Option<Journal>,
+    /// True if a sink that takes messages of the group knows them by their sequences and positions, also
+    /// those of a killed run: see [`SinkConfig::knows_positions`]. Before a source sends messages of a new
+    /// sequence, it notes in the journal what the sequence was begun for, and waits until the disk has it.
+    pub keeps_sequences: bool,
     /// Connects a sink with the source whose positions its transactions move: see
     /// [`SourceConfig::positions_place`].
     pub link: Option<Link>,

@@ -117,6 +117,7 @@ impl Environment {
             temporary: self.temporary.clone(),
             details: self.metrics(name).details.clone(),
             journal: self.checkpoints.as_ref().map(|store| Journal::new(store.clone(), name)),
+            keeps_sequences: false,
             link: None,
         }
     }

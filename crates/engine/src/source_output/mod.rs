@@ -446,11 +446,14 @@ impl SourceOutput {
     /// Gives a batch of `bytes` to the targets of a route.
     async fn give_batch(&self, route: &Route, batch: Batch, bytes: usize) -> Result<(), Error> {
         let targets = route.messages.as_ref().ok_or_else(|| self.does_not_give(Flow::Messages))?;
-        if let Upstream::File(file) = &self.upstream
-            && self.may_stop(&file.lock())
-        {
-            batch.settle(Outcome::Unfinished);
-            return Err(Error::permanent("the run is stopping"));
+        if let Upstream::File(file) = &self.upstream {
+            let mut file = file.lock();
+            if self.may_stop(&file) {
+                file.leave();
+                drop(file);
+                batch.settle(Outcome::Unfinished);
+                return Err(Error::permanent("the run is stopping"));
+            }
         }
         Failpoint::SourceSend.pass();
         route.pass(&batch, batch.rows(), bytes);

@@ -148,6 +148,37 @@ impl Store {
     /// If it cannot be written.
     pub(crate) fn note(&self, component: &str, name: &str, value: Option<&Value>) -> Result<(), Error> {
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        let bytes = self.put_note(&mut batch, component, name, value);
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
+        self.unflushed.add(&self.journals, bytes).map_err(|error| self.faults.writing(error))
+    }
+
+    /// As [`note`](Self::note), for several entries in one atomic write, which is synced to the disk.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(crate) fn note_durably(
+        &self,
+        component: &str,
+        entries: &[(String, Option<Value>)],
+    ) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mut bytes = 0;
+        for (name, value) in entries {
+            bytes += self.put_note(&mut batch, component, name, value.as_ref());
+        }
+        self.commit(batch)?;
+        self.unflushed.add(&self.journals, bytes).map_err(|error| self.faults.writing(error))
+    }
+
+    /// Adds an entry of a journal to a write, or its deletion. Returns its size in bytes.
+    fn put_note(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        component: &str,
+        name: &str,
+        value: Option<&Value>,
+    ) -> u64 {
         let key = format!("{component}\0{name}");
         let text = value.map(Value::to_string);
         let bytes = key.len() + text.as_ref().map_or(0, String::len);
@@ -155,8 +186,7 @@ impl Store {
             Some(text) => batch.insert(&self.journals, key, text),
             None => batch.remove(&self.journals, key),
         }
-        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
-        self.unflushed.add(&self.journals, bytes as u64).map_err(|error| self.faults.writing(error))
+        bytes as u64
     }
 
     /// Returns the names of the entries in the journal of a component that start with a prefix, at most

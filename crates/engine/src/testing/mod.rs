@@ -48,6 +48,7 @@ pub fn context() -> Context {
         temporary: TEMPORARY.with(Clone::clone),
         details: Details::default(),
         journal: None,
+        keeps_sequences: false,
         link: None,
     }
 }

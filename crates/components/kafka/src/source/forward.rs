@@ -175,12 +175,13 @@ impl Forward {
     /// before its transaction is committed, and a saved position would outlive one that is aborted.
     fn checkpoint(&self, records: &[Incoming]) -> Option<Checkpoint> {
         let last = records.last().filter(|_| self.ledger().is_none())?;
-        Some(Checkpoint { partition: last.partition.name().into(), offset: (last.offset + 1).into() })
+        let place = self.membership.place_of(&last.partition, last.offset + 1);
+        Some(Checkpoint { partition: last.partition.name().into(), offset: place.value() })
     }
 
     async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
-        self.out.set_sequence(Some(first.partition.name().into()));
+        self.out.set_sequence(Some(self.membership.sequence(&first.partition)));
         let values: Vec<&[u8]> = records.iter().map(value).collect();
         let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(records)));
         let fields = whole::fields(columns, records.len())?;
@@ -234,6 +235,7 @@ mod tests {
 
     use super::*;
     use crate::client::{Changes, Partition};
+    use crate::source::Start;
     use crate::source::tests::{Idle, bounded_output, lent_output, unconnected_ledger};
 
     fn partition(number: i32) -> Partition {
@@ -250,7 +252,7 @@ mod tests {
     }
 
     fn membership(out: &SourceOutput, ledger: Option<Arc<Ledger<RustConnector>>>) -> Arc<Membership> {
-        Arc::new(Membership::new(out, None, Duration::ZERO, ledger))
+        Arc::new(Membership::new(out, Start::Earliest, Duration::ZERO, ledger))
     }
 
     fn forward(out: &SourceOutput, membership: &Arc<Membership>) -> Forward {

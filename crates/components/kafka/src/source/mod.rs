@@ -14,6 +14,7 @@ mod gone;
 mod ledger;
 mod membership;
 mod reading;
+mod saved;
 #[cfg(test)]
 mod tests;
 

@@ -230,6 +230,7 @@ impl SourceConfig for MqttSource {
             receive_maximum: self.receive_maximum.unwrap_or(u16::try_from(pending).unwrap_or(u16::MAX)),
             kept: Acknowledgements::default(),
             is_subscribed: false,
+            has_ended: false,
         }))
     }
 }

@@ -60,12 +60,9 @@ use store::{Link, store};
 /// transaction, the position of the last message of each file or partition, and skips messages that come
 /// again. So the positions of messages must grow (`meta.position`): those of `postgres` with a whole number
 /// as `key`, of `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another
-/// file, also under the same name, and a renamed one is the same. But a run that is killed before its first
-/// checkpoint of a file, within half a second, does not know it: if the file is then rewritten in place, it
-/// is taken for the old one, and messages up to the last stored position are skipped. At most 4000 files or
-/// partitions can wait for a checkpoint. Messages of other sources end the run. Messages must come to the
-/// sink by one pipeline, in order, without a buffer on disk. If positions go back, the run ends with an
-/// error.
+/// file, also under the same name, and a renamed one is the same. At most 4000 files or partitions can wait
+/// for a checkpoint. Messages of other sources end the run. Messages must come to the sink by one pipeline,
+/// in order, without a buffer on disk. If positions go back, the run ends with an error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {

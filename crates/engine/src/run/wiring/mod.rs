@@ -58,6 +58,8 @@ struct Group {
     flushes: Arc<Flushes>,
     uncommitted: Uncommitted,
     input: Input,
+    /// See [`Context::keeps_sequences`].
+    keeps_sequences: bool,
     /// True if all its sources read buffers on disk: a later run has what is not delivered.
     is_buffered: bool,
 }
@@ -131,7 +133,8 @@ impl<'a> Wiring<'a> {
     /// The context of a source or a sink.
     fn context(&self, name: &Arc<str>, group: usize) -> Context {
         let context = self.environment.context(name, self.groups[group].input);
-        Context { link: self.links.get(name).cloned(), ..context }
+        let keeps_sequences = self.groups[group].keeps_sequences;
+        Context { link: self.links.get(name).cloned(), keeps_sequences, ..context }
     }
 
     fn failovers(&mut self) {
@@ -198,6 +201,9 @@ fn groups_of(
         let removes_input = segments.any(|(segment, stage)| {
             groups.of_stage(Destination::Segment(segment)) == number && stage.removes_input()
         });
+        let keeps_sequences = plan.sinks.iter().enumerate().any(|(sink, stage)| {
+            groups.of_stage(Destination::Sink(sink)) == number && stage.node.config.knows_positions()
+        });
         let is_paired = sources
             .iter()
             .any(|&source| plan.pairs.iter().any(|pair| pair.source == plan.sources[source].node.name));
@@ -217,6 +223,7 @@ fn groups_of(
                 // an older checkpoint must stay then.
                 rereads: comes_again && !is_paired && all(&|source| source.rereads()),
             },
+            keeps_sequences,
             is_buffered: !sources.is_empty()
                 && sources.iter().all(|&source| plan.is_of_buffer(&plan.sources[source].node.name)),
         }
