@@ -57,7 +57,7 @@ pub(crate) struct ConsumerInfo {
     pub(crate) ack_floor: Floor,
     /// The number of messages without an acknowledgement.
     #[serde(default)]
-    pub(crate) num_ack_pending: u64,
+    pub(crate) num_ack_pending: usize,
     /// The number of messages that are to be delivered.
     #[serde(default)]
     pub(crate) num_pending: u64,
@@ -79,6 +79,8 @@ pub(crate) struct ConsumerConfig {
     pub(crate) deliver_subject: Option<String>,
     pub(crate) ack_policy: String,
     ack_wait: i64,
+    /// The number of messages that may be without an acknowledgement.
+    pub(crate) max_ack_pending: i64,
     pub(crate) max_batch: i64,
     pub(crate) max_bytes: i64,
     max_expires: i64,

@@ -112,8 +112,8 @@ pub struct NatsSource {
     /// much may be in memory, four times without `stream`.
     #[serde(default)]
     fetch_size: Option<ByteSize>,
-    /// End the source after this time without messages: with `stream`, when the consumer has delivered all
-    /// and all is acknowledged. By default it reads until the run is stopped.
+    /// End the source after this time without messages: with `stream`, when the consumer has delivered all,
+    /// and no other run has messages that are not acknowledged. By default it reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }

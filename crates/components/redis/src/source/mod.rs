@@ -22,7 +22,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_stream::unacknowledged;
 
+use crate::connection::Servers;
 use crate::id::Id;
 use crate::options::ServerOptions;
 use channels::Channels;
@@ -63,6 +65,23 @@ async fn pause_unless_waited(asked: Instant) {
     if asked.elapsed() < POLL / 2 {
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Returns the servers of a source. Over all its connections they remember the node that has its key.
+///
+/// # Errors
+/// If a file of the options cannot be used.
+fn opened<'s>(servers: &'s mut Option<Servers>, config: &RedisSource) -> Result<&'s mut Servers, Error> {
+    Ok(match servers {
+        Some(servers) => servers,
+        none => none.insert(Servers::new(&config.servers)?),
+    })
+}
+
+/// True if the source is to end although the server may have more: as many messages as may be are not
+/// acknowledged since `moved`, and some are settled only when the input has ended.
+fn has_stalled(config: &RedisSource, moved: Instant) -> bool {
+    config.end_after_idle.is_some_and(|idle| moved.elapsed() >= unacknowledged::stalled_after(idle))
 }
 
 /// Reads messages of Redis or Valkey: a stream, a list, or channels.

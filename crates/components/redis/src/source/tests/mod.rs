@@ -1,6 +1,7 @@
 mod sharing;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,6 +15,9 @@ use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Patience, Redis, RedisValue};
 
 use super::RedisSource;
+use super::keeper::Keeper;
+use super::list::Elements;
+use super::pending::Place;
 
 fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
     testing::start_retried::<RedisSource>(yaml, batch_bytes)
@@ -260,6 +264,48 @@ async fn elements_stay_in_a_second_list_until_they_are_settled_and_a_restarted_r
     call(&redis, &["RPUSH", "l", "1", "2"]);
     let yaml = yaml.replace("list: l,", "list: l, take_from: right,");
     assert_eq!(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.payloads(), ["2", "1"]);
+}
+
+/// The source waited for the settlements, and they for the end of the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_may_end_does_so_if_elements_are_settled_only_at_the_end() {
+    // As many batches as may be are on their way; or as much as is read at once of what an earlier run left.
+    for (is_left, most, fetch_bytes) in [(false, 3, 64 << 10), (true, 1000, 64)] {
+        let redis = numbered(10);
+        if is_left {
+            call(&redis, &["RENAME", "l", "p"]);
+        }
+        let yaml = format!(
+            "{{ servers: '{}', list: l, processing_list: p, end_after_idle: 100ms }}",
+            redis.address()
+        );
+        let config = options::<RedisSource>(&yaml);
+        let place = Place::List { key: "l".to_owned(), processing: "p".to_owned() };
+        let elements = Elements {
+            key: "l".to_owned(),
+            processing: "p".to_owned(),
+            messages: config.messages("l"),
+            fetch_bytes,
+            most,
+            servers: None,
+            keeper: Keeper::new(place, Duration::ZERO, Arc::default()),
+            config,
+        };
+        // Each batch has one message.
+        let source = testing::start_source(Box::new(elements), 1, BTreeMap::new());
+        let mut open = Vec::new();
+        let next = || tokio::time::timeout(Duration::from_secs(60), source.main.take());
+        while let Some((_, Arrived::Messages(batch))) = next().await.expect("the source ends") {
+            open.push(batch);
+        }
+        let mut seen: Vec<u32> = open.iter().flat_map(numbers).collect();
+        open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+        let sent = source.finish().await;
+        assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+        assert!((1..10).contains(&seen.len()), "{seen:?}");
+        seen.extend(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.main.iter().flat_map(numbers));
+        assert_eq!(seen, (0..10).collect::<Vec<u32>>());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
