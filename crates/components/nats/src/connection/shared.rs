@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::NotSent;
 use super::subscriber::{Room, Subscriber};
-use crate::wire::{self, Info, Malformed, Message, Operation, Publication};
+use crate::wire::{self, Info, Message, Operation, Publication};
 
 /// The bytes that may wait to be written. A message that finds less there is added as a whole.
 const OUTPUT: usize = 64 << 10;

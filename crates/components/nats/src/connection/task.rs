@@ -113,9 +113,11 @@ async fn reading(shared: &Shared, mut stream: ReadHalf<Stream>, mut decoder: Dec
                 Err(malformed) => return End::Malformed(malformed),
             }
         }
+        // Subscribers take messages between two reads, each of which brings only so many.
+        tokio::task::yield_now().await;
         let buffer = decoder.buffer();
         buffer.reserve(READ);
-        match stream.read_buf(buffer).await {
+        match (&mut stream).take(READ as u64).read_buf(buffer).await {
             Ok(0) => return End::Broken("the server closed the connection".to_owned()),
             Ok(_) => shared.heard(),
             Err(error) => return End::Broken(error.to_string()),

@@ -185,6 +185,11 @@ impl NatsSource {
             let mistake = Mistake::new("subjects", "There is no subject to read.");
             return Some(mistake.help("Give `subjects`, for example `orders.>`, or `stream`."));
         }
+        if let Some(group) = self.queue_group.as_ref().filter(|group| !is_subject(group, Wildcards::Refused))
+        {
+            let mistake = Mistake::new("queue_group", format!("`{group}` is no name of a queue group."));
+            return Some(mistake.help(format!("A name is {SUBJECT_RULE}.")));
+        }
         let wrong = self.subjects.iter().find(|subject| !is_subject(subject, Wildcards::Allowed))?;
         let mistake = Mistake::new("subjects", format!("`{wrong}` is no subject."));
         Some(mistake.help(format!("A subject is {SUBJECT_RULE}.")))

@@ -51,6 +51,7 @@ fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h }", "There is no subject to read."),
         ("{ servers: h, subjects: 'a..b' }", "`a..b` is no subject."),
+        ("{ servers: h, subjects: a, queue_group: 'a b' }", "`a b` is no name of a queue group."),
         ("{ servers: h, stream: S }", "A stream is read by a consumer."),
         ("{ servers: h, subjects: a, consumer: c }", "Only a stream has a consumer."),
         ("{ servers: h, stream: S.a, consumer: c }", "`S.a` is no name."),
