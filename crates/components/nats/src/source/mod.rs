@@ -286,6 +286,14 @@ impl SourceConfig for NatsSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
     // It acknowledges only what a saved checkpoint covers.
     fn rereads(&self) -> bool {
         self.stream.is_some()

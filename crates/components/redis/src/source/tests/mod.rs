@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use thalweg_engine::Component;
+use thalweg_config::ByteSize;
 use thalweg_engine::testing::{
     self, Arrived, RunningSource, messages, numbers, options, payloads, refused, rows,
 };
+use thalweg_engine::{Component, SourceConfig};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Patience, Redis, RedisValue};
 
@@ -73,6 +74,33 @@ async fn until_length(redis: &Redis, key: &str, expected: i64) {
 }
 
 #[test]
+fn two_consumers_of_one_name_claim_the_same() {
+    let meet = |one: &str, other: &str| {
+        let [one, other] = [one, other].map(|yaml| options::<RedisSource>(yaml).claims().remove(0));
+        one.meets(&other)
+    };
+    let stream = "{ servers: [h, i], stream: s, group: g }";
+    assert!(meet(stream, "{ servers: 'redis://h:6379', stream: s, group: g }"));
+    assert!(!meet(stream, "{ servers: h, stream: s, group: g, consumer: b }"));
+    assert!(!meet(stream, "{ servers: h, stream: s, group: g, database: 1 }"));
+    assert!(!meet(stream, "{ servers: h, stream: t, group: g }"));
+    assert!(meet("{ servers: h, list: l }", "{ servers: h, list: l }"));
+    assert!(options::<RedisSource>("{ servers: h, channels: c }").claims().is_empty());
+}
+
+#[test]
+fn what_is_probably_not_meant_is_remarked() {
+    let remarks = |yaml: &str| messages(options::<RedisSource>(yaml).remarks());
+    let pattern = "`news.*` is read as the name of one channel.";
+    assert_eq!(remarks("{ servers: h, channels: 'news.*' }"), [pattern]);
+    assert_eq!(remarks("{ servers: h, pattern: 'news.*' }"), [""; 0]);
+    let source = options::<RedisSource>("{ servers: h, list: l, fetch_size: 2GiB }");
+    let large = "`fetch_size` is 2GiB, more than `memory`: 1GiB.";
+    assert_eq!(messages(source.check_memory(ByteSize::gib(1))), [large]);
+    assert_eq!(messages(source.check_memory(ByteSize::gib(2))), [""; 0]);
+}
+
+#[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h }", "The source reads a stream, a list or channels."),
@@ -87,6 +115,24 @@ fn options_that_cannot_work_are_mistakes() {
         ),
         ("{ servers: h, channels: c, processing_list: l }", "Only elements of a list are moved."),
         ("{ servers: h, channels: c, fields: [id] }", "A message has no `id`."),
+        ("{ servers: h, stream: '', group: g }", "`stream` is empty."),
+        ("{ servers: h, channels: [c, ''] }", "`channels` is empty."),
+        ("{ servers: h, list: l, payload_field: p }", "Only an entry of a stream has fields."),
+        (
+            "{ servers: h, list: l, consumer_timeout: 2m }",
+            "Only a group of a stream gives entries of one consumer to another.",
+        ),
+        (
+            "{ servers: h, channels: c, consumer: a }",
+            "Each subscriber of a channel gets all messages: they have no names.",
+        ),
+        ("{ servers: h, channels: c, retry_delay: 5s }", "Messages of channels cannot be read again."),
+        ("{ servers: h, list: l, retry_delay: 0s }", "The source would read a message again without end."),
+        ("{ servers: h, list: l, fetch_size: 0B }", "The source cannot ask for messages of 0 bytes."),
+        (
+            "{ servers: h, list: l, max_message_bytes: 0B }",
+            "`max_message_bytes` is 0B, but must be between 1 and 1GiB.",
+        ),
         (
             "{ servers: h, stream: s, group: g, consumer_timeout: 1ms }",
             "A consumer needs more time for a sign of life.",
