@@ -48,6 +48,7 @@ targets! {
     mime,
     mqtt_packets,
     multipart,
+    nats_operations,
     otlp,
     patterns,
     pem,
