@@ -27,7 +27,8 @@ use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::reload;
 
 use crate::paint::Paint;
 use crate::print::now;
@@ -71,6 +72,9 @@ static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 const SUMMARY: &str = "thalweg_frontend::repeats";
 
 static DIVERSION: OnceLock<Diversion> = OnceLock::new();
+
+/// Selects the log events that are printed, once there is a log.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Passes the log events of this process on, for programs that embed the engine and have a log of their own.
 /// It is called before the first [`begin`]. Only the first call has an effect.
@@ -117,6 +121,7 @@ fn begin_as(
             "`{LOG_VARIABLE}` is wrong: {error}; write for example `{LOG_VARIABLE}=debug`"
         ))
     })?;
+    let (filter, changes): (_, reload::Handle<EnvFilter, Registry>) = reload::Layer::new(filter);
     let printed = || {
         tracing_subscriber::fmt::layer()
             .with_writer(AroundBars)
@@ -126,8 +131,17 @@ fn begin_as(
     let shown = DIVERSION.get().map_or_else(printed, |&to| Diverted(to).boxed()).with_filter(filter);
     let subscriber = tracing_subscriber::registry().with(shown).with(collects.then(LogCollector::layer));
     // It fails only if a subscriber was already set.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = FILTER.set(changes);
+    }
     Ok(())
+}
+
+/// Changes which log events are printed, from now on and until the end of the process.
+pub(crate) fn set_level(wanted: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(wanted).map_err(|error| format!("`{wanted}` is no level: {error}"))?;
+    let changes = FILTER.get().ok_or("this process does not print its log itself")?;
+    changes.reload(filter).map_err(|error| error.to_string())
 }
 
 /// Prints how many warnings were only counted: see [`Repeats`].
