@@ -1,4 +1,4 @@
-//! Who may use `/api/`.
+//! The rules for the use of `/api/`.
 //!
 //! The socket in the state directory can be opened by the user of the run alone, so nothing more is asked
 //! there. An address of the network needs a token. An address of this machine needs it if the run has one;

@@ -2,8 +2,8 @@
 //!
 //! The database has one user, the store of the run, which serves its letters on a local socket. They are
 //! asked for there, as `thalweg errors list` does: the store of a run opens when it has something to keep,
-//! and only the engine knows it. Payloads are cut. One answer is made at a time, because a page of letters has
-//! one message as a whole.
+//! and only the engine knows it. Payloads are cut. One answer is made at a time, because a page of letters
+//! has one message as a whole.
 
 use std::sync::Arc;
 

@@ -119,7 +119,7 @@ fn sources(out: &mut String, handle: &Handle) {
     }
 }
 
-/// What passed each edge.
+/// Counters of each edge.
 fn edges(out: &mut String, handle: &Handle) {
     let edges = handle.edges();
     let mut all = |name: &str, help: &str, value: fn(&EdgeCounts) -> u64| {
@@ -138,7 +138,7 @@ fn edges(out: &mut String, handle: &Handle) {
     all("edge_batches_total", "Batches that passed the edge.", |edge| edge.batches);
 }
 
-/// What waits before each stage.
+/// Bytes that wait before each stage.
 fn queues(out: &mut String, handle: &Handle) {
     let queues = handle.queues();
     head(out, "queue_bytes", "Bytes that wait in the channel before a stage.");

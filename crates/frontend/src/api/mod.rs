@@ -4,8 +4,8 @@
 //! directory. The table in [`routes`] has each path once: the router, the answer of `/` and the OpenAPI
 //! document are made from it. Numbers come from the engine's own counters at the time of the request.
 //!
-//! Whoever may ask is decided for each listener, before a request is looked at: see [`access`]. All memory
-//! is bounded: a request has at most 64 KiB, and the numbers of connections and taps are limited.
+//! The listener decides which clients may use it, before a request is read: see [`access`]. All memory is
+//! bounded: a request has at most 64 KiB, and the numbers of connections and taps are limited.
 //!
 //! See docs/decisions/099-a-run-answers-over-http.md.
 

@@ -228,7 +228,7 @@ fn paths() -> String {
     ROUTES.iter().map(|route| format!("{:width$}  {}\n", name(route), route.summary)).collect()
 }
 
-/// What a request has beside its path.
+/// The parameters and the body of a request.
 pub(super) struct Given {
     query: Vec<(String, String)>,
     body: Bytes,

@@ -1,4 +1,4 @@
-//! What a run is and does now, as values.
+//! The state of a run, as values.
 
 use serde_json::{Map, Value, json};
 use thalweg_engine::ComponentCounts;

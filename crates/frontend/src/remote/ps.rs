@@ -86,7 +86,7 @@ fn row(found: &Found) -> [String; 7] {
     ]
 }
 
-/// What a run does, in one word.
+/// The state of a run, in one word.
 pub(super) fn state(about: &Value) -> &'static str {
     match (about["stopping"] == true, about["started"] == true) {
         (true, _) => "stopping",

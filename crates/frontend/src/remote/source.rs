@@ -7,7 +7,7 @@ use super::RunTarget;
 use crate::exit::{CommandError, Exit};
 use crate::print;
 
-/// What a source is asked for.
+/// A request to a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceAction {
     /// To read nothing until it is resumed.
@@ -18,7 +18,7 @@ pub enum SourceAction {
     Drain,
 }
 
-/// A request to a source.
+/// A request to a source of a run.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
     /// Its run.

@@ -156,7 +156,9 @@ impl Hash {
     fn matches(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            Hash::Apr1 { salt, hash } => is_same_secret(apr1(password, salt.as_bytes()).as_bytes(), hash.as_bytes()),
+            Hash::Apr1 { salt, hash } => {
+                is_same_secret(apr1(password, salt.as_bytes()).as_bytes(), hash.as_bytes())
+            }
             Hash::Sha1(hash) => is_same_secret(&Sha1::digest(password), hash),
         }
     }

@@ -1,7 +1,7 @@
-//! `thalweg top`: what a run does now, on the whole terminal.
+//! `thalweg top`: rates, latencies and queues of a run, on the whole terminal.
 //!
-//! Lines are plain text with a few escape sequences. A library for user interfaces was rejected: a table
-//! that is drawn anew every second needs none. Where the output is no terminal, one picture is printed.
+//! Lines are plain text with a few escape sequences. A library for user interfaces was rejected: a table that
+//! is drawn again every second needs none. Where the output is no terminal, one picture is printed.
 
 mod terminal;
 mod view;

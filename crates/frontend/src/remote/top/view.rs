@@ -9,7 +9,7 @@ use crate::format::{bytes, bytes_of, clock, count, duration, per_second};
 use crate::paint::Paint;
 use crate::remote::ps::state;
 
-/// What stands for a value that is not known.
+/// The text in place of a value that is not known.
 const UNKNOWN: &str = "–";
 /// The first column is not narrower than this.
 const LEAST: usize = 8;
