@@ -228,6 +228,9 @@ impl Observer for Screen {
     }
 
     fn end(&mut self, _: &Phase, outcome: &Outcome) {
+        if self.stop.is_set() && !self.has_said_stopping {
+            self.say_stopping();
+        }
         self.pulse.end();
         if let Some(manager) = &self.manager {
             manager.end();

@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
     /// Cut texts to this many bytes.
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(0..=32_768))]
     max_bytes: u32,
     /// End after this number of messages.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

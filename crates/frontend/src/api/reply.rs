@@ -68,7 +68,7 @@ pub(super) fn json(status: StatusCode, value: Value) -> Response<Body> {
 }
 
 /// Removes secrets from all texts of a value. Names stay: they are those of components and fields.
-fn without_secrets(value: Value) -> Value {
+pub(super) fn without_secrets(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(redacted(&text).into_owned()),
         Value::Array(values) => Value::Array(values.into_iter().map(without_secrets).collect()),

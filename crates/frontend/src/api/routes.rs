@@ -109,7 +109,7 @@ pub(super) static ROUTES: [Route; 15] = [
             optional(
                 "max_bytes",
                 "integer",
-                "texts are cut to this many bytes, up to 65536; 4096 by default",
+                "texts are cut to this many bytes, up to 32768; 4096 by default",
             ),
             optional("format", "string", "`ndjson`, a line for each message, or `sse`, events for browsers"),
         ],

@@ -26,6 +26,12 @@ const MOST_EDGES: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a line comes if nothing passes.
 const SIGN_EVERY: Duration = Duration::from_secs(15);
+/// The most bytes of a payload, and of all fields together.
+const MOST_BYTES: u32 = 32 << 10;
+/// The bytes that a field counts for beside its name and its text.
+const LEAST: usize = 8;
+/// The name in place of fields that were left out. Its value is their number.
+const MORE: &str = "…";
 /// The number of lines that wait for the connection. The engine has more for a slow client.
 const WAITING: usize = 1;
 
@@ -62,7 +68,7 @@ pub(super) fn tap(run: &Arc<Observed>, given: &Given, streams: &Notify) -> Resul
     if edges.len() > MOST_EDGES {
         return Err(Refusal::bad(format!("a tap may have {MOST_EDGES} edges; `*` is any text in a name")));
     }
-    let max_bytes = given.number("max_bytes", 4096, 0..=65_536)? as usize;
+    let max_bytes = given.number("max_bytes", 4096, 0..=MOST_BYTES)? as usize;
     let rate = given.number("rate", 10, 1..=1000)?;
     // A secret at the cut is recognised only as a whole.
     let request = TapRequest { edges, rate, max_bytes: max_bytes + longest_secret() };
@@ -125,25 +131,38 @@ fn shown(tapped: Tapped, max_bytes: usize) -> Value {
         shown["payload"] = redacted_start(&payload, max_bytes).into();
         shown["payload_is_cut"] = is_cut.into();
     }
-    let fields = fields.into_iter().map(|(name, value)| (name, cut(value, max_bytes)));
-    shown["fields"] = Value::Object(fields.collect::<Map<_, _>>());
+    shown["fields"] = Value::Object(shown_fields(fields, max_bytes));
     if files {
         shown["files"] = true.into();
     }
     shown
 }
 
-/// Cuts the texts of a value, and removes their secrets.
-fn cut(value: Value, max_bytes: usize) -> Value {
-    match value {
-        Value::String(text) => redacted_start(&text, max_bytes).into(),
-        Value::Array(values) => values.into_iter().map(|value| cut(value, max_bytes)).collect(),
-        Value::Object(entries) => {
-            let entries = entries.into_iter().map(|(name, value)| (name, cut(value, max_bytes)));
-            Value::Object(entries.collect::<Map<_, _>>())
+/// The fields of a message, without secrets. Their names and texts have at most `max_bytes` together, counted
+/// as the engine does, so that a part of a secret at its cut is never shown.
+fn shown_fields(fields: Map<String, Value>, max_bytes: usize) -> Map<String, Value> {
+    let mut shown = Map::new();
+    let (mut left, mut left_out) = (max_bytes, 0);
+    for (name, value) in fields {
+        if name == MORE {
+            left_out += value.as_u64().unwrap_or_default();
+            continue;
         }
-        other => other,
+        let Some(rest) = left.checked_sub(name.len() + LEAST) else {
+            left_out += 1;
+            continue;
+        };
+        let (value, length) = match value {
+            Value::String(text) => (redacted_start(&text, rest).into(), text.len()),
+            other => (reply::without_secrets(other), LEAST),
+        };
+        left = rest.saturating_sub(length);
+        shown.insert(name, value);
     }
+    if left_out > 0 {
+        shown.insert(MORE.to_owned(), left_out.into());
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -153,7 +172,8 @@ mod tests {
     #[test]
     fn a_secret_at_the_cut_is_removed_as_a_whole() {
         thalweg_redact::keep("planted-in-a-tap", Some("${TAP}"));
-        let fields = Map::from_iter([("k".to_owned(), json!(["xx planted-in-a-tap", 7]))]);
+        let fields = [("k", json!("xx planted-in-a-tap")), ("late", json!(7)), ("…", json!(2))];
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let tapped = Tapped {
             edge: "in".to_owned(),
             output: "main".to_owned(),
@@ -164,10 +184,10 @@ mod tests {
             reason: None,
             files: false,
         };
-        let shown = shown(tapped, 6);
+        let shown = shown(tapped, 16);
         assert_eq!(shown["payload"], "xx ${TAP}");
         assert_eq!(shown["payload_is_cut"], true);
-        assert_eq!(shown["fields"]["k"], json!(["xx ${TAP}", 7]));
+        assert_eq!(shown["fields"], json!({ "k": "xx ${TAP}", "…": 3 }));
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn shown_line(message: &Value, paint: Paint) -> String {
     let time = text("time");
     let clock = time.split_once('T').map_or(time, |(_, clock)| clock.trim_end_matches('Z'));
     let edge = match text("output") {
-        "" | "main" => text("edge").to_owned(),
+        "" | "main" | "input" => text("edge").to_owned(),
         output => format!("{}.{output}", text("edge")),
     };
     let mut line = format!("{} {}", paint.dim(&foreign(clock)), paint.cyan(&foreign(&edge)));
