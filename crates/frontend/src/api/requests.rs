@@ -1,5 +1,7 @@
 //! Requests that change what a run does.
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use thalweg_engine::UnknownSource;
@@ -8,6 +10,8 @@ use super::Observed;
 use super::reply::Refusal;
 use crate::log;
 
+/// The time between the answer to a request to stop and the stop.
+const BEFORE_STOP: Duration = Duration::from_millis(50);
 /// The longest text that selects log events.
 const LONGEST_LEVEL: usize = 256;
 
@@ -36,10 +40,15 @@ fn status(run: &Observed, source: &str) -> Value {
     json!({ "source": source, "state": found.map(|status| status.state) })
 }
 
-/// Asks the process to stop, as SIGTERM does. Another request changes nothing.
+/// Asks the process to stop, as SIGTERM does. Another request changes nothing. The run may end at once, and
+/// its server with it, so the answer leaves first.
 pub(super) fn stop(run: &Observed) -> Value {
     run.stop.set();
-    run.handle.stop();
+    let handle = run.handle.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(BEFORE_STOP).await;
+        handle.stop();
+    });
     json!({ "stopping": true })
 }
 
