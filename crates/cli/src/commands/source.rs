@@ -38,7 +38,7 @@ struct Source {
     target: Target,
 }
 
-/// Which run a command is for.
+// A doc comment would replace the help of the commands that have this.
 #[derive(Debug, Args)]
 pub struct Target {
     /// The state folder of the run, or its address (`--listen` of `run`). Without it, the only run with a

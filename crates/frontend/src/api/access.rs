@@ -67,7 +67,8 @@ fn check_site(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         }
     }
     let origin = headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-    if origin.is_some_and(|origin| origin.strip_prefix("http://") != host) {
+    let is_own = |origin: &str| host.is_some() && origin.strip_prefix("http://") == host;
+    if origin.is_some_and(|origin| !is_own(origin)) {
         return refusal("the request comes from a page of another site");
     }
     let site = headers.get(SITE).map(|site| site.to_str().unwrap_or_default());
@@ -121,6 +122,7 @@ mod tests {
         for origin in ["http://localhost:2", "https://localhost:1", "null", "http://evil.example"] {
             assert!(!check(&[("host", "localhost:1"), ("origin", origin)]), "{origin}");
         }
+        assert!(!check(&[("origin", "null")]) && !check(&[("origin", "http://localhost:1")]));
         assert!(check(&[("sec-fetch-site", "none")]) && check(&[("sec-fetch-site", "same-origin")]));
         assert!(!check(&[("sec-fetch-site", "cross-site")]) && !check(&[("sec-fetch-site", "same-site")]));
         let uri = Uri::from_static("http://evil.example/api/v1");

@@ -121,7 +121,7 @@ pub(super) static ROUTES: [Route; 15] = [
     change("/api/v1/sources/{name}/drain", Operation::Drain, "a source stops for the rest of the run"),
     change("/api/v1/stop", Operation::Stop, "the run delivers what is in flight, and ends"),
     Route {
-        parameters: &[optional("limit", "integer", "at most this many, up to 1000; 50 by default")],
+        parameters: &[optional("limit", "integer", "at most this many, up to 100; 50 by default")],
         ..read("/api/v1/dead_letters", Operation::DeadLetters, "what could not be processed, oldest first")
     },
     Route {
@@ -184,7 +184,7 @@ async fn answered(
         Operation::Resume => ok(requests::resume(run, &source())?),
         Operation::Drain => ok(requests::drain(run, &source())?),
         Operation::Stop => ok(requests::stop(run)),
-        Operation::DeadLetters => ok(letters::letters(run, given.number("limit", 50, 1..=1000)?).await?),
+        Operation::DeadLetters => ok(letters::letters(run, given.number("limit", 50, 1..=100)?).await?),
         Operation::LogLevel => ok(requests::log_level(&given.body)?),
         Operation::Description => ok(openapi::document()),
     }

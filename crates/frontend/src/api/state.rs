@@ -49,7 +49,7 @@ pub(super) fn stats(run: &Observed) -> Value {
 fn component(counts: &ComponentCounts) -> Value {
     let mut value = json!(counts);
     if let Some(value) = value.as_object_mut() {
-        let gauges = counts.gauges.iter().map(|gauge| (gauge.name.to_owned(), gauge.value.into()));
+        let gauges = counts.gauges.iter().map(|gauge| (gauge.name.to_owned(), Value::from(gauge.value)));
         value.insert("gauges".to_owned(), Value::Object(gauges.collect::<Map<_, _>>()));
     }
     value

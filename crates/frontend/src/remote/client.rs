@@ -109,7 +109,8 @@ impl Client {
             Place::Folder(_) => "localhost",
         };
         let mut head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n");
-        if let Some(token) = &self.token {
+        // A socket needs none, and may be that of a stranger who made a folder here.
+        if let (Place::Address(..), Some(token)) = (&self.place, &self.token) {
             head += &format!("Authorization: Bearer {}\r\n", token.as_str());
         }
         if method == "POST" {

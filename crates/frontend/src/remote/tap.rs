@@ -1,6 +1,6 @@
 //! `thalweg tap`: shows messages of a run as they pass.
 
-use std::io::{BufRead, ErrorKind};
+use std::io::{BufRead, ErrorKind, Read};
 
 use serde_json::Value;
 use thalweg_redact::{foreign, percent_encoded};
@@ -10,6 +10,9 @@ use crate::exit::{CommandError, Exit};
 use crate::format::counted;
 use crate::paint::Paint;
 use crate::print;
+
+/// The longest line that is read, in bytes. Those of a run are shorter.
+const LONGEST_LINE: u64 = 4 << 20;
 
 /// Which messages to show.
 #[derive(Debug, Clone, Default)]
@@ -39,18 +42,12 @@ pub fn tap(options: &TapOptions) -> Result<Exit, CommandError> {
     }
     let edges: String = edges.iter().map(|edge| format!("edge={}&", percent_encoded(edge))).collect();
     let path = format!("/api/v1/tap?{edges}rate={}&max_bytes={}", options.rate, options.max_bytes);
-    let lines = target.client()?.lines(&path)?;
+    let mut lines = target.client()?.lines(&path)?;
     let mut shown = 0;
-    for line in lines.lines() {
-        let line = match line {
-            Ok(line) => line,
-            // The run has ended: nothing is sent after its end.
-            Err(error) if is_end(error.kind()) => break,
-            Err(error) => return Err(CommandError::Failed(format!("the run sends no more: {error}"))),
-        };
+    while let Some(line) = next_line(&mut lines)? {
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
         match message.get("left_out").and_then(Value::as_u64) {
-            _ if options.json => print::out(&format!("{line}\n"))?,
+            _ if options.json => print::out(&line)?,
             Some(0) => {}
             Some(number) => print::err(&format!("{} left out so far\n", counted(number, "message"))),
             None => print::show(&shown_line(&message, Paint::stdout()))?,
@@ -61,6 +58,20 @@ pub fn tap(options: &TapOptions) -> Result<Exit, CommandError> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Reads a line with its end. None if the stream has ended, as it does with the run.
+fn next_line(lines: &mut impl BufRead) -> Result<Option<String>, CommandError> {
+    let mut line = String::new();
+    match lines.by_ref().take(LONGEST_LINE).read_line(&mut line) {
+        Ok(_) if line.ends_with('\n') => Ok(Some(line)),
+        Ok(length) if length as u64 == LONGEST_LINE => {
+            Err(CommandError::Failed(format!("the run sends a line of more than {LONGEST_LINE} bytes")))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if is_end(error.kind()) => Ok(None),
+        Err(error) => Err(CommandError::Failed(format!("the run sends no more: {error}"))),
+    }
 }
 
 fn is_end(kind: ErrorKind) -> bool {
@@ -110,6 +121,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_line_without_an_end_is_not_read_without_end() {
+        let mut lines = &b"one\ntwo"[..];
+        assert_eq!(next_line(&mut lines).unwrap().as_deref(), Some("one\n"));
+        assert_eq!(next_line(&mut lines).unwrap(), None);
+        let mut endless = std::io::BufReader::new(std::io::repeat(b'x'));
+        assert!(matches!(next_line(&mut endless), Err(CommandError::Failed(_))));
+    }
 
     #[test]
     fn a_message_is_one_line() {
