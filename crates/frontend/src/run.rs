@@ -108,6 +108,14 @@ fn once(
     if verbose {
         print::err(&print::event(json, false, "limits", &limits::line(&job, request.options.cores)));
     }
+    // Those of a converted configuration are for its author, who reads them once.
+    if configuration.dialect().is_native() {
+        for remark in job.remarks.iter().map(ToString::to_string) {
+            for line in remark.lines() {
+                print::err(&print::event(json, quiet, "remark", &format!("remark: {line}")));
+            }
+        }
+    }
     let options = RunOptions {
         signals: Some(around.signals.clone()),
         dry_run: request.dry_run.then(|| DryRun::new(Box::new(stdout()))),

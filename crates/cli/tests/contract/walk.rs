@@ -139,6 +139,34 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("syslog", "{ address: 'udp://:1' }", false, false),
 ];
 
+/// The sources whose messages have no positions that grow, by which a sink could know them again. Others may
+/// have them, as far as their options tell.
+const WITHOUT_POSITIONS: &[&str] = &[
+    "exec",
+    "generate",
+    "http",
+    "internal_logs",
+    "journald",
+    "mqtt",
+    "nats",
+    "otlp",
+    "pipe",
+    "prometheus_scrape",
+    "proxy",
+    "redis",
+    "socket",
+    "stdin",
+    "syslog",
+];
+
+#[test]
+fn every_source_says_whether_its_positions_grow() {
+    for &(name, options, ..) in SOURCES {
+        let is_without = WITHOUT_POSITIONS.contains(&name) || options.contains("query:");
+        assert_eq!(source(name, options).has_growing_positions(), !is_without, "{name} {options}");
+    }
+}
+
 fn source(name: &str, options: &str) -> Arc<dyn SourceConfig> {
     let registry = thalweg_components::registry();
     let known = registry.get(Role::Source, name).unwrap();

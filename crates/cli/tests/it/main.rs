@@ -53,6 +53,7 @@ mod postgres;
 mod prometheus;
 #[cfg(feature = "redis")]
 mod redis;
+mod remarks;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]

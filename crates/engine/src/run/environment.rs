@@ -8,6 +8,7 @@ use thalweg_runtime::ConcurrencyLimit;
 use tokio::sync::mpsc;
 
 use super::checkpoints::LazyStore;
+use super::edges::{Place, Port};
 use super::retries::Retries;
 use super::{FileWatcher, Handle, Rehearsal, RunFailure};
 use crate::metrics::ComponentMetrics;
@@ -97,6 +98,11 @@ impl Environment {
     pub(super) fn metrics(&self, name: &Arc<str>) -> Arc<ComponentMetrics> {
         let found = self.metrics.get(name).cloned();
         found.unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
+    }
+
+    /// A port of a component.
+    pub(super) fn port(&self, name: &Arc<str>, place: Place) -> Option<Arc<Port>> {
+        self.handle.taps.ports.get(name, place)
     }
 
     /// The context that a component of a group is built in.

@@ -6,12 +6,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use thalweg_record::{File, Meta, Outcome, Problem};
-use thalweg_runtime::{Sender, Ticket, Worker};
+use thalweg_runtime::{Ticket, Worker};
 
 use super::RunFailure;
 use crate::component::{FileError, FileReader};
-use crate::parcel::{Files, bytes_of};
-use crate::source_output::{OpenFile, SourceOutput, give};
+use crate::parcel::{Files, Parcel, bytes_of};
+use crate::source_output::{OpenFile, Route, SourceOutput, give};
 
 /// One worker of a file reader. It is a stage of its own: like a source, it waits for the budget and for room
 /// while it reads.
@@ -21,7 +21,7 @@ pub(super) struct FileReaderWorker {
     /// The file that `out` sends the messages of.
     pub(super) open: Arc<Mutex<OpenFile>>,
     /// Where files go that cannot be read. The `errors` of a file reader are messages, so it is not there.
-    pub(super) refused: Vec<Sender<Files>>,
+    pub(super) refused: Route,
 }
 
 impl Worker for FileReaderWorker {
@@ -119,9 +119,9 @@ impl FileReaderWorker {
 
     async fn refuse(&mut self, file: File) -> Result<(), RunFailure> {
         self.out.metrics.add_errors(1);
-        let given =
-            give(&self.refused, vec![file], self.out.share.budget(), &self.out.traffic, self.out.name())
-                .await;
+        let (targets, files) = (self.refused.files.as_deref().unwrap_or_default(), vec![file]);
+        self.refused.pass(&files, files.items(), files.bytes());
+        let given = give(targets, files, self.out.share.budget(), &self.out.traffic, self.out.name()).await;
         given.map_err(|error| RunFailure::of(&self.out.metrics, error))
     }
 }

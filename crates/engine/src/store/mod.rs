@@ -107,7 +107,7 @@ impl Store {
             .map_err(|error| faults.opening(error))?;
         let keyspace = |name| database.keyspace(name, of_names).map_err(|error| faults.opening(error));
         let (positions, sinks) = (keyspace("positions")?, keyspace("sinks")?);
-        let journals = keyspace("journals")?;
+        let journals = database.keyspace("journals", of_journals).map_err(|error| faults.opening(error))?;
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
         inventory.begin().map_err(|error| faults.recording(&error))?;
         if let Some(owner) = owner {
@@ -422,6 +422,11 @@ fn of_names() -> KeyspaceCreateOptions {
     options().compaction_strategy(Arc::new(Leveled::default().with_table_target_size(4 << 20)))
 }
 
+/// The options of the keyspace whose memtables [`Unflushed`] bounds.
+fn of_journals() -> KeyspaceCreateOptions {
+    of_names().max_memtable_size(unflushed::KEYSPACE_LIMIT)
+}
+
 #[cfg(test)]
 mod damage;
 
@@ -524,6 +529,18 @@ mod tests {
             drop(store);
             assert_eq!(Store::open(folder.path()).unwrap().sink_state("out").unwrap(), Some(json!(1)));
         }
+    }
+
+    #[test]
+    fn the_database_is_not_asked_for_a_flush_with_each_short_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let note = |number: u32| store.note("out", &format!("a/{number:05}"), Some(&json!(1))).unwrap();
+        // More than the usual limit of a keyspace, and less than that of `Unflushed`.
+        (0..20_000).for_each(note);
+        assert_eq!((store.journals.sealed_memtable_count(), store.journals.disk_space()), (0, 0));
+        (20_000..40_000).for_each(note);
+        assert!(store.journals.sealed_memtable_count() > 0 || store.journals.disk_space() > 0);
     }
 
     #[test]

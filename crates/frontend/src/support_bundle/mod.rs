@@ -147,7 +147,8 @@ enum Place {
     Open,
     /// Below an option that is named like a secret, or below `auth`.
     Secret,
-    /// Below `headers` or `env`, whose names are the user's, or an argument of a program.
+    /// Below `headers` or `env`, whose names are the user's, or below `args` or another argument of a
+    /// program.
     Hidden,
 }
 
@@ -166,7 +167,7 @@ fn without_secrets(node: &Node, place: Place) -> Node {
                 let place = match place {
                     Place::Open if key.name == "command" => return (key.clone(), without_arguments(value)),
                     Place::Hidden => Place::Hidden,
-                    _ if ["headers", "env"].contains(&key.name.as_str()) => Place::Hidden,
+                    _ if ["headers", "env", "args"].contains(&key.name.as_str()) => Place::Hidden,
                     Place::Secret if is_plain => Place::Open,
                     _ if key.name == "auth" || is_named_like_a_secret(&key.name) => Place::Secret,
                     place => place,
@@ -265,13 +266,15 @@ sinks:
 a: { exec: { command: [curl, -H, 'Authorization: Bearer q1', '${ARGUMENT}'], env: { DB_PASS: q2, KEY_FILE: q3 } } }
 b: { http: { headers: { X-Auth: q4, X-Key: q5 } } }
 c: { exec: { command: 'psql -W q6' } }
+d: { exec: { command: gpg, args: ['--passphrase', q7, '${PASSPHRASE}'] } }
+e: { exec: { command: tool, args: q8 } }
 ";
         let document = Document::parse("c.yaml", text).unwrap();
         let shown = write(&without_secrets(document.root(), Place::Open), &Comments::default());
-        for secret in ["q1", "q2", "q3", "q4", "q5", "q6"] {
+        for secret in ["q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8"] {
             assert!(!shown.contains(secret), "{secret}: {shown}");
         }
-        for plain in ["curl", "${ARGUMENT}", "psql", "DB_PASS", "X-Auth"] {
+        for plain in ["curl", "${ARGUMENT}", "psql", "DB_PASS", "X-Auth", "gpg", "${PASSPHRASE}"] {
             assert!(shown.contains(plain), "{plain}: {shown}");
         }
     }

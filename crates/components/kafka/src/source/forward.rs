@@ -226,6 +226,7 @@ fn offset(record: &Incoming) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use thalweg_engine::testing::{Arrived, Bounds, RunningSource};
@@ -301,6 +302,30 @@ mod tests {
         source.stop.request();
         forward(&out, &membership).run(queue(vec![Answer { records: rest, changes }])).await.unwrap();
         assert_eq!((out.unsettled(), membership.is_settled()), (0, true));
+    }
+
+    /// The offset that was saved of the former log was taken for one behind the new records.
+    #[tokio::test]
+    async fn records_of_a_topic_that_was_made_again_are_settled_when_they_are() {
+        let (out, source) = lent_output().await;
+        let membership = membership(&out, None);
+        let mut log = Idle::default();
+        let send = async |log: &Idle, offsets: std::ops::Range<i64>| {
+            membership.assigned(log, vec![partition(0)]).await;
+            let records = records(0, offsets);
+            let changes = membership.note(&records);
+            forward(&out, &membership).run(queue(vec![Answer { records, changes }])).await.unwrap();
+        };
+        send(&log, 5..7).await;
+        taken(&source).await.settle(Outcome::Delivered);
+        assert_eq!(membership.settled(), BTreeMap::from([(partition(0), 7)]));
+        membership.revoked(&log, vec![partition(0)]).await;
+        log.end = Some(3);
+        send(&log, 0..3).await;
+        assert!(!membership.is_settled() && membership.settled().is_empty());
+        taken(&source).await.settle(Outcome::Delivered);
+        assert!(membership.is_settled());
+        assert_eq!(membership.settled(), BTreeMap::from([(partition(0), 3)]));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The partitions that this member of the group reads, and how far they are settled.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -49,8 +50,8 @@ struct State {
     first: BTreeMap<Partition, i64>,
     /// The offset of the first record that was ever read. It may be given up before it is sent.
     begun: BTreeMap<Partition, i64>,
-    /// The saved offsets that are not those of the present logs.
-    foreign: BTreeMap<Partition, i64>,
+    /// The offsets up to which records of former logs may be settled, if nothing of the present log is yet.
+    foreign: BTreeMap<Partition, RangeInclusive<i64>>,
     /// The partitions that were given up. Unused with a ledger, which has its own.
     gone: Gone,
 }
@@ -59,6 +60,12 @@ impl State {
     fn give_up(&mut self, partitions: &[Partition]) {
         self.owned.retain(|partition, _| !partitions.contains(partition));
         self.first.retain(|partition, _| !partitions.contains(partition));
+    }
+
+    /// Returns a saved offset, unless it is one of a former log.
+    fn of_present_log(&self, partition: &Partition, offset: i64) -> Option<i64> {
+        let is_foreign = self.foreign.get(partition).is_some_and(|former| former.contains(&offset));
+        (!is_foreign).then_some(offset)
     }
 }
 
@@ -147,18 +154,22 @@ impl Membership {
     }
 
     /// Returns the offset before which all records of a partition are settled, and covered by a checkpoint if
-    /// checkpoints are saved.
+    /// checkpoints are saved. None if none of its present log is.
     fn settled_in(&self, partition: &Partition) -> Option<i64> {
-        self.positions.committed(&partition.name()).as_ref().and_then(Value::as_i64)
+        let settled = self.committed_in(partition)?;
+        let mut state = self.state.lock();
+        let present = state.of_present_log(partition, settled);
+        if present.is_some() {
+            // Offsets of the former log do not come after one of the present log.
+            state.foreign.remove(partition);
+        }
+        present
     }
 
     /// Returns these offsets for the partitions that the member reads.
     pub(super) fn settled(&self) -> BTreeMap<Partition, i64> {
         let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
-        let known = owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?)));
-        let known: Vec<(Partition, i64)> = known.collect();
-        let state = self.state.lock();
-        known.into_iter().filter(|(partition, offset)| state.foreign.get(partition) != Some(offset)).collect()
+        owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?))).collect()
     }
 
     /// True if all records are settled that were sent of the partitions that the member reads.
@@ -249,14 +260,19 @@ impl Membership {
         self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64)
     }
 
-    /// Forgets where this run would continue a partition: it is the place in another log.
+    fn committed_in(&self, partition: &Partition) -> Option<i64> {
+        self.positions.committed(&partition.name()).as_ref().and_then(Value::as_i64)
+    }
+
+    /// Forgets where this run would continue a partition: it is the place in another log. Records of that log
+    /// may still be on their way.
     fn disown(&self, partition: &Partition) {
-        let saved = self.saved_in(partition);
+        let (saved, committed) = (self.saved_in(partition), self.committed_in(partition));
         let mut state = self.state.lock();
-        state.passed.remove(partition);
-        state.begun.remove(partition);
-        if let Some(saved) = saved {
-            state.foreign.insert(partition.clone(), saved);
+        let (passed, begun) = (state.passed.remove(partition), state.begun.remove(partition));
+        let first = saved.into_iter().chain(committed).min().or(begun);
+        if let (Some(first), Some(last)) = (first, saved.max(passed)) {
+            state.foreign.insert(partition.clone(), first..=last);
         }
     }
 
@@ -267,10 +283,45 @@ impl Membership {
         }
         let saved = self.saved_in(partition);
         let state = self.state.lock();
-        let saved = saved.filter(|saved| state.foreign.get(partition) != Some(saved));
+        let saved = saved.and_then(|saved| state.of_present_log(partition, saved));
         let sent = saved.max(state.passed.get(partition).copied());
         // With `start: latest`, records that were read and not sent would be left out.
         sent.or_else(|| state.begun.get(partition).copied())
+    }
+
+    /// Returns where this run continues a partition, and the offset that the group committed, as far as the
+    /// partition's log has these offsets. It has not if records were deleted, or the topic was made again.
+    async fn places(
+        &self,
+        consumer: &dyn Consumer,
+        partition: &Partition,
+        committed: Option<i64>,
+    ) -> (Option<i64>, Option<i64>) {
+        let known = self.known(partition);
+        let Some(offset) = known.filter(|known| committed.is_none_or(|committed| committed <= *known)) else {
+            return (known, committed);
+        };
+        let Ok((first, end)) = consumer.bounds(partition).await else { return (known, committed) };
+        if (first..=end).contains(&offset) {
+            return (known, committed);
+        }
+        let committed = committed.filter(|committed| (first..=end).contains(committed));
+        let (name, shown) = (self.positions.name(), partition.name());
+        if offset < first {
+            tracing::warn!(
+                "`{name}`: the records {offset} to {} of the partition `{shown}` were deleted before they were read",
+                first - 1
+            );
+            return (Some(first), committed);
+        }
+        tracing::warn!(
+            "`{name}`: the partition `{shown}` has the offsets {first} to {end}, but {offset} is saved: its topic was \
+             made again. It is read from where the group is, or else from its first record, or from the time that \
+             `start` has"
+        );
+        self.disown(partition);
+        // Nothing of the new log was read. `start: latest` would leave out what is in it.
+        (self.start.is_none().then_some(first), committed)
     }
 
     /// Continues a new partition where it is to be continued. Returns the offset that the group committed, if
@@ -279,25 +330,9 @@ impl Membership {
         &self,
         consumer: &dyn Consumer,
         partition: &Partition,
-        mut committed: Option<i64>,
+        committed: Option<i64>,
     ) -> Option<i64> {
-        let mut known = self.known(partition);
-        // A topic that was deleted and made again has another log: what is in it was never read.
-        if let Some(offset) = known
-            && committed.is_none_or(|committed| committed <= offset)
-            && let Ok((first, end)) = consumer.bounds(partition).await
-            && !(first..=end).contains(&offset)
-        {
-            let (name, shown) = (self.positions.name(), partition.name());
-            tracing::warn!(
-                "`{name}`: the partition `{shown}` has the offsets {first} to {end}, but {offset} is saved: its \
-                 topic was made again, or records were deleted. It is read from where the group is, or else from \
-                 `start`"
-            );
-            self.disown(partition);
-            known = None;
-            committed = committed.filter(|committed| (first..=end).contains(committed));
-        }
+        let (known, committed) = self.places(consumer, partition, committed).await;
         let sought = match (known, committed, self.start) {
             (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
                 consumer.seek(partition, known).await
@@ -409,13 +444,19 @@ mod tests {
             value: None,
             headers: Vec::new(),
         };
-        for (end, sought, places) in [(6, vec![9], vec![]), (7, vec![], vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Some(9), Duration::ZERO, None));
+        for (start, first, end, sought, places) in [
+            (Some(9), 0, 6, vec![9], vec![]),
+            (None, 2, 6, vec![], vec![2]),
+            (Some(9), 0, 7, vec![], vec![7]),
+            // The first records of the log were deleted.
+            (Some(9), 8, 20, vec![], vec![8]),
+        ] {
+            let membership = Arc::new(Membership::new(&out, start, Duration::ZERO, None));
             let read = [record.clone()];
             membership.assigned(&Idle::default(), vec![partition.clone()]).await;
             assert!(membership.admit(&read, membership.note(&read)));
             membership.revoked(&Idle::default(), vec![partition.clone()]).await;
-            let consumer = Idle { end: Some(end), ..Idle::default() };
+            let consumer = Idle { first, end: Some(end), ..Idle::default() };
             membership.assigned(&consumer, vec![partition.clone()]).await;
             assert_eq!((&*consumer.sought.lock(), &*consumer.places.lock()), (&sought, &places));
         }

@@ -59,7 +59,8 @@ pub(super) struct Idle {
     pub(super) sought: Mutex<Vec<i64>>,
     /// The offsets that were sought.
     pub(super) places: Mutex<Vec<i64>>,
-    /// The offset behind the last record of each log.
+    /// The offset of the first record of each log, and that behind the last one.
+    pub(super) first: i64,
     pub(super) end: Option<i64>,
 }
 
@@ -112,7 +113,7 @@ impl Consumer for Idle {
     }
 
     async fn bounds(&self, _: &Partition) -> Result<(i64, i64), Failure> {
-        self.answer((0, self.end.unwrap_or(i64::MAX)))
+        self.answer((self.first, self.end.unwrap_or(i64::MAX)))
     }
 
     async fn lag(&self) -> Option<u64> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use thalweg_engine::{Error, Source, SourceOutput};
+use thalweg_stream::unacknowledged;
 use tokio::sync::mpsc;
 
 use super::acknowledgements::{Acknowledgements, News};
@@ -22,12 +23,6 @@ use crate::wire::{self, AckKind, Packet, Publish, Qos, Remedy, SubAck, Version};
 
 /// The number of the subscription.
 const SUBSCRIPTION: u16 = 1;
-/// How long the server may send nothing while it waits for acknowledgements, before the source takes it for
-/// one that has no more.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
-/// As [`UNACKNOWLEDGED`], where that is to be expected of a server that has more: how many times
-/// `end_after_idle`.
-const STALLED: u32 = 5;
 /// The most messages that are sent on together, and that a server may leave without an acknowledgement.
 const MOST: usize = 4096;
 const MOST_OPEN: usize = u16::MAX as usize;
@@ -218,8 +213,8 @@ impl Reading<'_> {
         // It may leave fewer messages without one than it is allowed. With MQTT 3.1.1, it alone knows how
         // many. Not for ever: the source would wait for settlements, and they for the end of the source.
         let is_full = self.writer.version == Version::V3 || open >= self.receive_maximum;
-        let wait = if is_full { idle.duration().saturating_mul(STALLED) } else { Duration::ZERO };
-        active.elapsed() >= UNACKNOWLEDGED.max(wait)
+        let wait = if is_full { unacknowledged::stalled_after(idle) } else { unacknowledged::SHORTEST };
+        active.elapsed() >= wait
     }
 
     /// Takes a packet. Returns a message that is to be sent on.

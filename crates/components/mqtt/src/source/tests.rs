@@ -4,13 +4,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
-use thalweg_engine::Component;
 use thalweg_engine::testing::{self, RunningSource, messages, numbers, options, payloads, rows};
+use thalweg_engine::{Component, SinkConfig, SourceConfig};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Mqtt, Patience};
 
 use super::MqttSource;
 use crate::scripted::{Scripted, message};
+use crate::sink::MqttSink;
 use crate::wire::Qos;
 
 fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
@@ -28,12 +29,39 @@ async fn numbered(count: u32, topics: &str, more: &str) -> (Mqtt, String) {
 }
 
 #[test]
+fn two_sessions_of_one_name_claim_the_same() {
+    let claim = |servers: &str| {
+        let yaml = format!("{{ servers: {servers}, topics: a, client_id: c }}");
+        options::<MqttSource>(&yaml).claims().remove(0)
+    };
+    let sink = options::<MqttSink>("{ servers: 'mqtt://h:1883', topic: b, client_id: c }").claims().remove(0);
+    assert!(claim("h").meets(&sink) && !claim("i").meets(&sink));
+    assert!(options::<MqttSource>("{ servers: h, topics: a, qos: 0 }").claims().is_empty());
+}
+
+#[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h, topics: [], client_id: c }", "There is no topic to read."),
         ("{ servers: h, topics: 'a/#/b', client_id: c }", "`a/#/b` is no topic."),
         ("{ servers: h, topics: a }", "A session has a name, so that a later run continues it."),
         ("{ servers: h, topics: a, client_id: c, fields: [key] }", "A message has no `key`."),
+        (
+            "{ servers: h, topics: a, qos: 0, session_timeout: 1h }",
+            "With `qos: 0`, the server keeps no session and waits for no answer.",
+        ),
+        (
+            "{ servers: h, topics: a, client_id: c, protocol: mqtt3.1.1, session_timeout: 1h }",
+            "MQTT 3.1.1 has no `session_timeout`.",
+        ),
+        (
+            "{ servers: h, topics: a, client_id: c, protocol: mqtt3.1.1, receive_maximum: 5 }",
+            "MQTT 3.1.1 has no `receive_maximum`.",
+        ),
+        (
+            "{ servers: h, topics: a, client_id: c, max_message_bytes: 0B }",
+            "`max_message_bytes` is 0B, but must be between 1 and 1GiB.",
+        ),
         (
             "{ servers: h, topics: a, client_id: c, session_timeout: 500ms }",
             "The server would lose messages when a connection breaks.",

@@ -303,9 +303,13 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// True if the consumer has nothing to deliver, and no message that is not acknowledged.
-pub(super) fn is_done(info: &Info) -> bool {
-    info.num_pending == 0 && info.num_ack_pending == 0
+/// True if a source that is to end need not wait for the consumer: all messages without an acknowledgement
+/// are the `open` ones of the source, and there are no others. If nothing has moved for long (`has_stalled`),
+/// also if there are others, which the consumer delivers only after acknowledgements.
+pub(super) fn is_done(info: &Info, open: usize, has_stalled: bool) -> bool {
+    let most = usize::try_from(info.config.max_ack_pending).unwrap_or_default();
+    let is_full = most > 0 && info.num_ack_pending >= most;
+    info.num_ack_pending <= open && (info.num_pending == 0 || is_full && has_stalled)
 }
 
 #[cfg(test)]

@@ -127,6 +127,11 @@ impl Deliveries {
         self.settle(&unsent)
     }
 
+    /// Returns the number of messages that are not acknowledged.
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+
     /// Returns the subjects of all messages that are not acknowledged.
     pub(super) fn replies(&self) -> Vec<Subject> {
         self.open.values().map(|open| open.reply.clone()).collect()

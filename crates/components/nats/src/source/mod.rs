@@ -112,8 +112,8 @@ pub struct NatsSource {
     /// may be in memory.
     #[serde(default)]
     fetch_size: Option<ByteSize>,
-    /// End the source after this time without messages: with `stream`, when the consumer has delivered all
-    /// and all is acknowledged. By default it reads until the run is stopped.
+    /// End the source after this time without messages: with `stream`, when the consumer has delivered all,
+    /// and no other run has messages that are not acknowledged. By default it reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -273,6 +273,14 @@ impl SourceConfig for NatsSource {
     // The consumer goes on where it is.
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty()
     }
 
     // It acknowledges only what a saved checkpoint covers.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use async_nats::Message;
 use parking_lot::Mutex;
 use thalweg_engine::{Checkpoint, Error, SourceOutput};
+use thalweg_stream::unacknowledged;
 use tokio::sync::mpsc;
 
 use super::NatsSource;
@@ -164,7 +165,7 @@ impl Passing<'_> {
                 self.deliveries.lock().interrupt();
             }
             if arrived.is_empty() {
-                if self.is_idle(active).await {
+                if self.is_idle(active, out).await {
                     return Ok(());
                 }
             } else {
@@ -181,13 +182,19 @@ impl Passing<'_> {
     }
 
     /// True if the source is to end because the consumer has nothing for it.
-    async fn is_idle(&self, active: Instant) -> bool {
-        match self.of.config.end_after_idle {
-            Some(idle) if active.elapsed() >= idle.duration() => {
-                self.consumer.get_info().await.is_ok_and(|info| consumer::is_done(&info))
-            }
-            _ => false,
+    async fn is_idle(&self, active: Instant, out: &SourceOutput) -> bool {
+        let Some(idle) = self.of.config.end_after_idle else { return false };
+        if active.elapsed() < idle.duration() {
+            return false;
         }
+        let Ok(info) = self.consumer.get_info().await else { return false };
+        let open = self.deliveries.lock().open();
+        if open > 0 {
+            // Some messages are settled after a checkpoint, and others only when the input has ended.
+            out.save_soon();
+        }
+        let has_stalled = active.elapsed() >= unacknowledged::stalled_after(idle);
+        consumer::is_done(&info, open, has_stalled)
     }
 
     async fn pass_on(&self, arrived: Vec<Message>, out: &mut SourceOutput) -> Result<(), Error> {

@@ -6,11 +6,15 @@ use serde_json::json;
 use tokio::task::block_in_place;
 
 use thalweg_engine::Component;
-use thalweg_engine::testing::{self, RunningSource, messages, numbers, options, payloads, refused, rows};
+use thalweg_engine::testing::{
+    self, Arrived, RunningSource, messages, numbers, options, payloads, refused, rows,
+};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{ConsumerState, Nats, NatsMessage, Patience};
 
-use super::NatsSource;
+use super::messages::Messages;
+use super::stream::Stream;
+use super::{JetStream, NatsSource};
 
 const DONE: (u64, u64) = (0, 0);
 
@@ -120,7 +124,7 @@ async fn parts_of_messages_are_fields_and_a_later_run_continues_where_the_consum
 async fn only_what_is_settled_is_acknowledged_however_long_that_takes() {
     let nats = numbered(100);
     let yaml = format!(
-        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 600ms, end_after_idle: 300ms }}",
+        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 600ms, end_after_idle: 5s }}",
         nats.address()
     );
     let source = testing::start::<NatsSource>(&yaml, 20, BTreeMap::new());
@@ -139,6 +143,42 @@ async fn only_what_is_settled_is_acknowledged_however_long_that_takes() {
     let sent = source.finish().await;
     assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
     until(&nats, DONE).await;
+}
+
+/// The source waited for the acknowledgements, and they for the end of the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_may_end_does_so_if_messages_are_settled_only_at_the_end() {
+    for (max_ack_pending, first) in [(1000, 100), (40, 40)] {
+        let nats = numbered(100);
+        let yaml =
+            format!("{{ servers: '{}', stream: S, consumer: c, end_after_idle: 300ms }}", nats.address());
+        let config = options::<NatsSource>(&yaml);
+        let stream = Stream {
+            stream: "S".to_owned(),
+            consumer: "c".to_owned(),
+            messages: Messages::new(&config.fields, config.max_message_bytes, "S"),
+            fetch_bytes: 64 << 10,
+            max_ack_pending,
+            lag: Arc::default(),
+            kept: None,
+            config,
+        };
+        let source = testing::start_source(Box::new(JetStream(stream)), 20, BTreeMap::new());
+        let mut open = Vec::new();
+        let next = || tokio::time::timeout(Duration::from_secs(60), source.main.take());
+        while let Some((_, Arrived::Messages(batch))) = next().await.expect("the source ends") {
+            open.push(batch);
+        }
+        let mut seen: Vec<u32> = open.iter().flat_map(numbers).collect();
+        assert_eq!(seen.len(), first);
+        open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+        let sent = source.finish().await;
+        assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+        seen.extend(testing::read_all::<NatsSource>(&yaml, 1 << 16).await.main.iter().flat_map(numbers));
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<u32>>());
+        until(&nats, DONE).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,6 +33,7 @@ mod stream;
 mod stream_reader;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unmeant;
 
 pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
@@ -45,3 +46,4 @@ pub use places::{FAREWELL, Peer, Place, Places, Standing};
 pub use serve::{Activity, Client, Limits, Owner, UnderWay, serve, serve_beside};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};
+pub use unmeant::{check_fetch_size, check_timeout, long_time};

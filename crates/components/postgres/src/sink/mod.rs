@@ -24,6 +24,7 @@ use thalweg_config::{List, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, InFlight, Journal, Mistake, Rejects, Sink, SinkConfig, WriteOutcome,
 };
+use thalweg_net::net::long_time;
 use thalweg_record::{Batch, Share, is_same_payload};
 use tokio::time::Instant;
 
@@ -184,10 +185,11 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.server.check();
         for (option, table) in [("table", &self.table), ("positions_table", &self.positions_table)] {
-            if TableName::new(table).is_empty() {
-                let mistake = Mistake::new(option, format!("`{table}` is no table."));
-                mistakes.push(mistake.help("It is `TABLE` or `SCHEMA.TABLE`."));
-            }
+            mistakes.extend(TableName::mistake(option, table));
+        }
+        if self.exactly_once && self.table == self.positions_table {
+            let mistake = Mistake::new("positions_table", "Rows and positions need a table each.");
+            mistakes.push(mistake.help("Leave it out: the default is `thalweg_positions`."));
         }
         mistakes.extend(self.mistake_of_mode());
         mistakes
@@ -205,6 +207,10 @@ impl SinkConfig for PostgresSink {
 
     fn knows_positions(&self) -> bool {
         self.exactly_once
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        long_time("timeout", self.server.timeout).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -16,6 +16,7 @@ use thalweg_runtime::Stage;
 
 use super::channels::Channels;
 use super::checkpoints::{Checkpoints, ComponentPositions, SavedState, SharedTransform, StateSlot};
+use super::edges::Place;
 use super::environment::{Environment, Input};
 use super::flushes::Flushes;
 use super::groups::Groups;
@@ -90,6 +91,8 @@ impl<'a> Wiring<'a> {
 
     fn wired(self) -> Wired {
         let Self { plan, environment, tasks, channels, groups, .. } = self;
+        // A run is wired once.
+        let _ = environment.handle.queues.set(channels.queues(plan));
         let checkpoints = groups.into_iter().enumerate().map(|(number, group)| {
             Arc::new(Checkpoints {
                 store: environment.store.clone(),
@@ -136,7 +139,10 @@ impl<'a> Wiring<'a> {
             let metrics = self.environment.metrics(&stage.name);
             let channels = &mut self.channels;
             let group = channels.groups().of_stage(Destination::Failover(number));
-            let ways = stage.ways.iter().map(|(_, stages)| channels.message_senders(stages, group));
+            let ways = stage.ways.iter().enumerate().map(|(way, (_, stages))| {
+                let port = self.environment.port(&stage.name, Place::Way(way));
+                (channels.message_senders(stages, group), port)
+            });
             let Some(first) = failover::Way::first_of(ways, &metrics) else { continue };
             let worker = failover::Failover { first, timeout: stage.timeout, has_waited: false };
             let input = self.channels.message_receiver(Destination::Failover(number));
