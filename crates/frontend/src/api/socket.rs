@@ -36,7 +36,7 @@ impl SocketFile {
         let (path, new) = (folder.join(NAME), folder.join(NEW));
         // It may be there from a run that was killed between two steps.
         remove(&new)?;
-        let listener = at(folder, NEW, |address| UnixListener::bind(address))?;
+        let listener = UnixListener::bind(&Address::of(folder, NEW)?.path)?;
         fs::set_permissions(&new, Permissions::from_mode(MODE))?;
         let identity = identity(&new)?;
         fs::rename(&new, &path)?;
@@ -56,7 +56,7 @@ impl Drop for SocketFile {
 
 /// Connects to the run that uses a state directory.
 pub(crate) fn connect(folder: &Path) -> io::Result<UnixStream> {
-    at(folder, NAME, |address| UnixStream::connect(address))
+    UnixStream::connect(&Address::of(folder, NAME)?.path)
 }
 
 /// True if a directory has a socket, perhaps one of a killed run.
@@ -65,19 +65,28 @@ pub(crate) fn is_in(folder: &Path) -> bool {
     fs::symlink_metadata(folder.join(NAME)).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Calls a function with the path of a file in a folder, or with a short path that leads there.
-fn at<T>(folder: &Path, name: &str, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    let path = folder.join(name);
-    if path.as_os_str().len() <= LONGEST {
-        return call(&path);
+/// The path of a file in a folder, or a short one that leads there.
+struct Address {
+    path: PathBuf,
+    /// The folder, if the path leads through its descriptor.
+    _folder: Option<File>,
+}
+
+impl Address {
+    fn of(folder: &Path, name: &str) -> io::Result<Self> {
+        let path = folder.join(name);
+        if path.as_os_str().len() <= LONGEST {
+            return Ok(Self { path, _folder: None });
+        }
+        if cfg!(not(target_os = "linux")) {
+            let reason =
+                format!("the path of the socket may have {LONGEST} bytes: choose a shorter state directory");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let folder = File::open(folder)?;
+        let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+        Ok(Self { path, _folder: Some(folder) })
     }
-    if cfg!(not(target_os = "linux")) {
-        let reason =
-            format!("the path of the socket may have {LONGEST} bytes: choose a shorter state directory");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-    }
-    let folder = File::open(folder)?;
-    call(&Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
 }
 
 fn remove(path: &Path) -> io::Result<()> {
