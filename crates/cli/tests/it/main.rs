@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod api;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod as_capyfile;
 mod as_gollum;
