@@ -194,7 +194,7 @@ mod tests {
         let (out, _main, _errors) = testing::file_output(&Budget::new(1 << 20), 1 << 10, &file);
         let Upstream::File(open) = out.upstream.clone() else { panic!("it is that of a file reader") };
         let reader = Box::new(Ending(out.stop.clone(), error));
-        let mut worker = FileReaderWorker { reader, out, open, refused: Vec::new() };
+        let mut worker = FileReaderWorker { reader, out, open, refused: Route::default() };
         let read = worker.read(file).await;
         read.err().map(|failure| failure.error.full())
     }

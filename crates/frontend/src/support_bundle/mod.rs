@@ -25,7 +25,7 @@ use crate::check::{CheckOptions, described};
 use crate::exit::{CommandError, Exit};
 use crate::format::{bytes, counted};
 use crate::print;
-use crate::remote::client::{Client, Place, TIMEOUT};
+use crate::remote::client::{self, Client, TIMEOUT};
 use archive::Archive;
 
 /// At most this many files of a state are listed.
@@ -97,7 +97,7 @@ fn files(options: &BundleOptions) -> Vec<(String, String)> {
         }
     }
     if let Some(address) = options.metrics {
-        let run = Client { place: Place::Address(address.to_string(), vec![address]), token: None };
+        let run = Client { place: client::Place::Address(address.to_string(), vec![address]), token: None };
         for name in ["metrics", "health", "ready"] {
             let answer = run.ask("GET", &format!("/{name}"), TIMEOUT);
             let text = answer.map_or_else(|error| format!("no answer: {error}\n"), |answer| answer.body);

@@ -234,7 +234,7 @@ mod tests {
     use thalweg_record::{Batch, Outcome};
 
     use super::*;
-    use crate::client::{Changes, Partition};
+    use crate::client::{Changes, Partition, Place};
     use crate::source::Start;
     use crate::source::tests::{Idle, bounded_output, lent_output, unconnected_ledger};
 
@@ -320,14 +320,15 @@ mod tests {
         };
         send(&log, 5..7).await;
         taken(&source).await.settle(Outcome::Delivered);
-        assert_eq!(membership.settled(), BTreeMap::from([(partition(0), 7)]));
+        let settled = |offset| BTreeMap::from([(partition(0), Place { offset, topic: None })]);
+        assert_eq!(membership.settled(), settled(7));
         membership.revoked(&log, vec![partition(0)]).await;
         log.end = Some(3);
         send(&log, 0..3).await;
         assert!(!membership.is_settled() && membership.settled().is_empty());
         taken(&source).await.settle(Outcome::Delivered);
         assert!(membership.is_settled());
-        assert_eq!(membership.settled(), BTreeMap::from([(partition(0), 3)]));
+        assert_eq!(membership.settled(), settled(3));
     }
 
     #[tokio::test]

@@ -250,10 +250,11 @@ mod tests {
             })
         };
         let source = json!({ "name": "in", "role": "source", "kind": "file", "rows_in": read, "bytes_in": read * 100 });
+        let components: Vec<Value> = [source].into_iter().chain((0..components).map(transform)).collect();
         json!({
             "uptime_s": uptime, "started": true, "stopping": false,
             "budget": { "limit": 256 << 20, "used": 12 << 20, "peak": 20 << 20 },
-            "components": [source].into_iter().chain((0..components).map(transform)).collect::<Vec<_>>(),
+            "components": components,
             "queues": [{ "to": "main.transform_with_a_long_name_0", "bytes": 4096, "limit_bytes": 65536 }],
             "latencies": [{
                 "source": "in", "count": 5, "p50_us": 1500, "p99_us": 12_345, "oldest_unsettled_ms": 2_500,

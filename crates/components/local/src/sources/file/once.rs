@@ -38,7 +38,7 @@ impl Files {
                 {
                     Ok(mut tail) => {
                         out.add_progress(found.size.saturating_sub(tail.expected()));
-                        self.note_sequences(&mut tail, out)?;
+                        self.note_next_sequences(&mut tail, out)?;
                         self.current = Some(tail);
                     }
                     Err(error) if is_link_out(&error) => {
@@ -81,7 +81,7 @@ impl Files {
 
     /// Notes what the sequence of a file was begun for that is about to be read, and those of the files after
     /// it: many files cost one write.
-    fn note_sequences(&mut self, tail: &mut Tail, out: &SourceOutput) -> Result<(), Error> {
+    fn note_next_sequences(&mut self, tail: &mut Tail, out: &SourceOutput) -> Result<(), Error> {
         let Some(sequences) = &mut self.sequences else { return Ok(()) };
         if !sequences.is_due() && !tail.is_unnoted() {
             return Ok(());
