@@ -11,6 +11,7 @@ pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod give_up;
+mod json_path;
 pub mod net;
 pub mod progress;
 mod replies;

@@ -20,6 +20,7 @@
 //! See docs/decisions/042-connections-send-by-themselves.md.
 
 mod address;
+mod bodies;
 mod connection;
 mod datagrams;
 pub mod defaults;
@@ -35,6 +36,7 @@ mod stream_reader;
 pub(crate) mod testing;
 
 pub use address::Address;
+pub use bodies::cuts_of;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
 #[doc(hidden)]

@@ -2,6 +2,7 @@
 
 thalweg_engine::components! {
     source http::HttpSource;
+    source http_client::HttpClient;
     source http_upload::HttpUpload;
     source otlp::OtlpSource;
     source prometheus_scrape::PrometheusScrape;
