@@ -8,5 +8,6 @@ thalweg_engine::components! {
     source prometheus_scrape::PrometheusScrape;
     source proxy::ProxySource;
     source socket::SocketSource;
+    source sse::SseSource;
     source syslog::SyslogSource;
 }
