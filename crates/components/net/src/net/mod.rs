@@ -34,6 +34,7 @@ mod stream;
 mod stream_reader;
 #[cfg(test)]
 pub(crate) mod testing;
+mod until;
 
 pub use address::Address;
 pub use bodies::cuts_of;
@@ -47,3 +48,4 @@ pub use places::{FAREWELL, Peer, Place, Places, Standing};
 pub use serve::{Activity, Client, Limits, Owner, UnderWay, serve, serve_beside};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};
+pub use until::until;

@@ -10,4 +10,5 @@ thalweg_engine::components! {
     source socket::SocketSource;
     source sse::SseSource;
     source syslog::SyslogSource;
+    source websocket_client::WebsocketClientSource;
 }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::event_stream::EventStream;
 use super::{Part, SseSource};
+use crate::net::until;
 use crate::requests::{Compression, Failure, Request, Verdict};
 
 /// The bytes of the stream that are read into events at once. Even if all events in them are empty, they take
@@ -124,6 +125,7 @@ impl Listening {
                 biased;
                 () = out.stopping() => return Ok(()),
                 connected = self.connect() => connected,
+                () = until(self.end()) => return Ok(()),
             };
             let end = match connected {
                 Ok(Some(response)) => self.listen(response, out).await?,
@@ -292,14 +294,6 @@ impl Listening {
 /// Returns the pause before the source connects again: that of the server, or the default.
 pub(super) fn pause(stream: &EventStream, default: Duration) -> Duration {
     stream.retry().unwrap_or(default).clamp(PAUSES[0], PAUSES[1])
-}
-
-/// Waits until a time, if there is one.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Returns a part of each event.
