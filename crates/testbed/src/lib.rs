@@ -6,7 +6,7 @@
 //! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
 //! [`WebDav`] is wsgidav, [`Etcd`] is etcd, [`Kafka`] is a broker, [`Nats`] is nats-server, [`Mqtt`] is
 //! mosquitto, [`Redis`] is redis-server, [`Postgres`] is PostgreSQL. [`WebFiles`] is a folder over plain
-//! HTTP, in this process. A [`Server`] is one of those that can fail on request. Each runs on a free port of
+//! HTTP, and [`WebRecords`] answers with records, both in this process. A [`Server`] is one of those that can fail on request. Each runs on a free port of
 //! loopback while its value lives. Dropping the value stops the process and removes its folder. Keep the
 //! value in a test, not in a `static`: statics are never dropped, and the program would keep running.
 //!
@@ -42,6 +42,7 @@ mod s3;
 mod server;
 mod tools;
 mod web;
+mod web_records;
 mod webdav;
 
 pub use async_nats::jetstream::stream::{Config as StreamConfig, DiscardPolicy};
@@ -59,4 +60,5 @@ pub use s3::S3;
 pub use server::Server;
 pub use tools::Tools;
 pub use web::WebFiles;
+pub use web_records::WebRecords;
 pub use webdav::WebDav;

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::net::testing::within;
-use crate::requests::testing::{numbered, open, write};
+use crate::requests::testing::{open, write};
 use crate::websocket::testing::Server;
 
 /// A server that keeps what it reads, and answers each message with the same one. It ends the connections
@@ -79,7 +79,7 @@ async fn messages_are_text_if_they_can_be() {
 async fn a_server_that_answers_everything_is_read_while_a_batch_is_written() {
     let (server, kept) = recorder(&[]).await;
     let mut sink = open::<WebsocketClientSink>(&format!("{{ url: '{}' }}", server.address)).await;
-    let large: Vec<String> = (0..64).map(|number| format!("{number:0>500000}")).collect();
+    let large: Vec<String> = (0..64).map(|number| format!("{number:0>200000}")).collect();
     let (rejected, errors) = write(&mut sink, &batch(large.iter())).await;
     assert!(rejected.is_empty() && errors.is_empty(), "{errors:?}");
     assert_eq!(until_there_are(&kept, 64).await.len(), 64);
@@ -87,14 +87,17 @@ async fn a_server_that_answers_everything_is_read_while_a_batch_is_written() {
 
 #[tokio::test]
 async fn a_connection_that_ended_is_opened_again() {
-    let (server, kept) = recorder(&[0, 1]).await;
+    let (server, _) = recorder(&[0, 1]).await;
     let mut sink = open::<WebsocketClientSink>(&format!("{{ url: '{}' }}", server.address)).await;
-    for text in numbered(3) {
-        // What was written just before the connection ended may be written again.
-        write(&mut sink, &batch([&text])).await;
-    }
+    // What is written just before the end of a connection is known may be lost.
+    within(async {
+        while server.got().len() < 3 {
+            write(&mut sink, &batch(["a"])).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
     sink.finish().await.unwrap();
-    assert!(server.got().len() >= 2);
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn pings_are_sent_and_answered() {
             match socket.next().await.unwrap().unwrap() {
                 Message::Pong(data) if &*data == b"there?" => answers += 1,
                 Message::Ping(_) => pings += 1,
-                other => panic!("{other} came"),
+                other => panic!("{other:?} came"),
             }
         }
         socket.send(Message::text("alive")).await.unwrap();
