@@ -289,8 +289,8 @@ impl Socket {
         self.heard = (self.heard + span).min(Instant::now());
     }
 
-    /// Writes messages until the system has all of them. What the server sends meanwhile is read and dropped:
-    /// a server that is not heard may stop listening.
+    /// Writes messages until the system has all of them. Messages of the server are read and dropped
+    /// meanwhile: a server that is not heard may stop listening.
     ///
     /// # Errors
     /// A temporary error if the connection has ended. Some of the messages may have been sent.

@@ -35,9 +35,9 @@ const MOST_HEARD: usize = 1 << 20;
 /// Sends messages to a WebSocket server.
 ///
 /// Each message is one of the server. WebSocket has no acknowledgements: a message counts as delivered when
-/// the system has taken it. What the server had not read when the connection broke is lost without a sign.
-/// When the connection ends during a write, the sink connects again and sends the whole batch again. What the
-/// server sends is ignored.
+/// the system has taken it. Messages that the server had not read when the connection broke are lost without
+/// a sign. When the connection ends during a write, the sink connects again and sends the whole batch again.
+/// Messages of the server are ignored.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebsocketClientSink {

@@ -89,7 +89,7 @@ async fn a_server_that_answers_everything_is_read_while_a_batch_is_written() {
 async fn a_connection_that_ended_is_opened_again() {
     let (server, _) = recorder(&[0, 1]).await;
     let mut sink = open::<WebsocketClientSink>(&format!("{{ url: '{}' }}", server.address)).await;
-    // What is written just before the end of a connection is known may be lost.
+    // Messages that are written just before the end of a connection is known may be lost.
     within(async {
         while server.got().len() < 3 {
             write(&mut sink, &batch(["a"])).await;

@@ -131,7 +131,7 @@ impl Asker {
         if self.config.is_conditional() {
             let validators = [(IF_NONE_MATCH, &place.etag), (IF_MODIFIED_SINCE, &place.last_modified)];
             for (name, value) in validators {
-                // What a server sent in a header can be sent in one.
+                // A value that came in a header can be sent in one.
                 if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
                     built = built.header(name, value);
                 }

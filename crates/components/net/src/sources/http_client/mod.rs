@@ -37,9 +37,9 @@ use crate::requests::{Auth, Endpoint};
 use crate::tls::TlsClient;
 use pages::{By, Pages};
 
-/// What stands for the cursor in `body`.
+/// The placeholder of the cursor in `body`.
 const CURSOR: &str = "{cursor}";
-/// What stands for the number, offset or token of the page in `body`.
+/// The placeholder of the number, offset or token of the page in `body`.
 const PAGE: &str = "{page}";
 
 /// Fetches messages from a web server, with GET or POST: once, or at times.
@@ -48,8 +48,9 @@ const PAGE: &str = "{page}";
 /// with gzip or zstd (`Content-Encoding`). `meta.path` is the URL without its query.
 ///
 /// Without `every`, the source fetches all pages once, and ends. With it, each poll fetches what the server
-/// then has. With `cursor`, a poll asks only for what came after the last one. With GET and without
-/// `pages`, the source sends the `ETag` and the `Last-Modified` of the last answer back, and an answer 304 has no messages.
+/// then has. With `cursor`, a poll asks only for what came after the last one. With GET and without `pages`,
+/// the source sends the `ETag` and the `Last-Modified` of the last answer back, and an answer 304 has no
+/// messages.
 ///
 /// Without an answer, and after 408, 429, 500 and above, a request is repeated, with growing pauses, or after
 /// the time that the server asks for (`Retry-After`, at most 5 minutes). Any other status ends the run with

@@ -51,7 +51,7 @@ pub(super) enum By {
     Offset,
 }
 
-/// What an answer says of the next page.
+/// The parts of an answer that may name the next page.
 pub(super) struct Said<'a> {
     /// The URL that answered.
     pub(super) url: &'a Url,

@@ -235,7 +235,7 @@ mod tests {
         events_of(&mut stream, b"id: a\0b\nretry: 250\ndata: x\n\nretry: soon\nid: 6\n", 1);
         assert_eq!((&**stream.last_id(), stream.retry()), ("5", Some(Duration::from_millis(250))));
         stream.restart();
-        // What had not ended is gone.
+        // The event that had not ended is gone.
         assert_eq!(events_of(&mut stream, b"data: y\n\n", 3), [event("y", "message", "5")]);
     }
 

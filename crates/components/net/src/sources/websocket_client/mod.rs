@@ -39,8 +39,8 @@ const MOST: usize = 4096;
 /// answer to the handshake that is not for now (429, 408, 500 and above) is repeated too; any other one ends
 /// the run with an error. Redirections are not followed.
 ///
-/// WebSocket has no acknowledgements. What the server sends while the source is not connected is lost, and so
-/// is what is on its way when the run is killed.
+/// WebSocket has no acknowledgements. Messages are lost that the server sends while the source is not
+/// connected, or that are on their way when the run is killed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebsocketClientSource {
