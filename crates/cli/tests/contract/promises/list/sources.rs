@@ -207,7 +207,10 @@ pub(super) const PROMISES: &[Promise] = &[
             "net: an_answer_that_has_not_changed_has_no_messages",
         ],
     ),
-    shown("| `http_client` with `every` and without `cursor` | what was fetched and not written is lost | - |", &["cli: every_source_says_whether_its_messages_come_again"]),
+    shown(
+        "| `http_client` with `every` and without `cursor` | what was fetched and not written is lost | - |",
+        &["cli: every_source_says_whether_its_messages_come_again"],
+    ),
     shown(
         "| `sse` with `replays` | The server sends the events again that came after the last id of the checkpoint. | the same |",
         &[
