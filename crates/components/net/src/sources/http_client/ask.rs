@@ -54,7 +54,7 @@ impl Body {
     }
 
     /// Returns a header that a later request sends back.
-    pub(super) fn validator(&self, name: &HeaderName) -> Option<String> {
+    pub(super) fn validator(&self, name: HeaderName) -> Option<String> {
         Some(self.headers.get(name)?.to_str().ok()?.to_owned())
     }
 }

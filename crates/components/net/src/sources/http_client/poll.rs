@@ -315,7 +315,7 @@ impl Polling {
         }
         let is_same = next_cursor.is_none() || next_cursor == cursor;
         let (etag, last_modified) = match is_same && config.is_conditional() {
-            true => (body.validator(&ETAG), body.validator(&LAST_MODIFIED)),
+            true => (body.validator(ETAG), body.validator(LAST_MODIFIED)),
             // The next poll asks for something else.
             false => (None, None),
         };
