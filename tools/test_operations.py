@@ -18,8 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGING = ROOT / "packaging"
 CHART = PACKAGING / "kubernetes/chart"
 PAGE = (ROOT / "docs/operating/metrics.md").read_text()
-METRICS = set(re.findall(r"^\| `(thalweg_\w+)` \|", PAGE, re.MULTILINE))
-LABELS = set(re.findall(r"`(component|kind|role|version)`", PAGE)) | {"instance", "job"}
+HISTOGRAMS = re.findall(r"^\| `(thalweg_\w+)` \| histogram \|", PAGE, re.MULTILINE)
+METRICS = set(re.findall(r"^\| `(thalweg_\w+)` \|", PAGE, re.MULTILINE)) | {
+    f"{name}_{part}" for name in HISTOGRAMS for part in ("bucket", "sum", "count")
+}
+# `le` is the bound of a bucket of a histogram.
+LABELS = set(re.findall(r"`(component|kind|role|version|from|output|to)`", PAGE)) | {"instance", "job", "le"}
 RELEASE = "orders"
 
 
@@ -36,7 +40,7 @@ class Monitoring(unittest.TestCase):
 
     def test_the_page_has_metrics_and_labels(self):
         self.assertGreater(len(METRICS), 15)
-        self.assertEqual(LABELS, {"component", "kind", "role", "version", "instance", "job"})
+        self.assertEqual(LABELS, {"component", "kind", "role", "version", "from", "output", "to", "instance", "job", "le"})
 
     def test_alerts_use_metrics_that_exist_and_say_what_to_do(self):
         page = (ROOT / "docs/operating/monitoring.md").read_text()
@@ -69,6 +73,8 @@ class Monitoring(unittest.TestCase):
         shown = {name for panel in panels for target in panel["targets"] for name in re.findall(r"\bthalweg_\w+", target["expr"])}
         for important in ("received_messages_total", "sent_messages_total", "retrying", "buffer_oldest_seconds", "lag"):
             self.assertIn(f"thalweg_component_{important}", shown)
+        for important in ("latency_seconds_bucket", "oldest_unsettled_seconds"):
+            self.assertIn(f"thalweg_source_{important}", shown)
 
 
 class Kubernetes(unittest.TestCase):
@@ -115,8 +121,8 @@ class Kubernetes(unittest.TestCase):
             self.assertEqual(sorted(volumes), sorted(mount["name"] for mount in pod["containers"][0]["volumeMounts"]))
 
     def test_probes_ask_for_paths_that_are_served(self):
-        source = (ROOT / "crates/frontend/src/metrics_server.rs").read_text()
-        served = set(re.findall(r'^ +"(/\w*)" => ', source, re.MULTILINE))
+        source = (ROOT / "crates/frontend/src/api/routes.rs").read_text()
+        served = set(re.findall(r'\bread\("(/[^"]*)", ', source))
         self.assertLessEqual({"/", "/metrics", "/health", "/ready"}, served)
         container = self.container()
         names = {port["name"] for port in container["ports"]}

@@ -92,6 +92,7 @@ sinks: {{ out: {{ file: {{ path: {tmp_path}/out.jsonl }} }} }}
         ("run", "c --repeat --iterations -1", "argument -i/--iterations: it must be 1 or more"),
         ("run", "c --iterations 2", "--sleep and --iterations need --repeat"),
         ("run", "c --sleep 1s", "--sleep and --iterations need --repeat"),
+        ("run", "c --api-token-file t", "--api-token-file needs --listen"),
         ("check", "c --threads 1025", "argument --threads: it must be a number from 1 to 1024"),
         ("copy", "a b --threads 0", "argument --threads: it must be a number from 1 to 1024"),
         ("copy", "a b --readers 0", "argument --readers: it must be 1 or more"),

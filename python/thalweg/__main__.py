@@ -18,7 +18,7 @@ from thalweg._copy import written
 #: The largest number that the compiled part accepts.
 MOST = 2**63 - 1
 
-EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema, sparse, completions."
+EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema, sparse, top, tap, completions."
 
 #: Options of `copy` with a value, each with its metavariable and help.
 VALUES = {
@@ -95,6 +95,8 @@ def _names(text: str) -> list[str]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.api_token_file is not None and arguments.listen is None:
+        arguments.reject("--api-token-file needs --listen")
     if not arguments.repeat and (arguments.sleep is not None or arguments.iterations is not None):
         arguments.reject("--sleep and --iterations need --repeat")
     return _thalweg.run_command(vars(arguments))
@@ -135,7 +137,10 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--drain-timeout", metavar="TIME", help="how long a stopped run may deliver what is in flight (60s)"
     )
-    command.add_argument("--listen", metavar="ADDRESS:PORT", help="serve /metrics, /health and /ready here")
+    command.add_argument("--listen", metavar="ADDRESS:PORT", help="serve /metrics, /health, /ready and the API here")
+    command.add_argument(
+        "--api-token-file", type=Path, metavar="FILE", help="the token that clients of the API must send (--listen)"
+    )
     command.add_argument("--limit", type=_number(1), metavar="N", help="end each source after N messages or files")
     command.add_argument(
         "--dry-run", action="store_true", help="show what would be written, and write, remove and acknowledge nothing"

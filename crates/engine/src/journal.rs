@@ -12,7 +12,7 @@ use crate::store::Store;
 
 /// Records the progress of long work, such as the uploaded parts of a file, so that a later run resumes it.
 /// Entries survive `kill -9`. The system decides whether they survive a loss of power, so it must be harmless
-/// to repeat recorded work.
+/// to repeat recorded work. Those of [`note_durably`](Self::note_durably) survive it.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<Store>,
@@ -56,6 +56,11 @@ impl Journal {
         self.store.note(&self.component, name, Some(value))
     }
 
+    /// Writes entries in one step, and deletes those without a value. When this returns, the disk has it.
+    pub fn note_durably(&self, entries: &[(String, Option<Value>)]) -> Result<(), Error> {
+        self.store.note_durably(&self.component, entries)
+    }
+
     /// Deletes all entries whose names start with a prefix.
     pub fn forget(&self, prefix: &str) -> Result<(), Error> {
         self.names(prefix)?.iter().try_for_each(|name| self.store.note(&self.component, name, None))
@@ -85,6 +90,19 @@ mod tests {
         );
         journal.forget("a/").unwrap();
         assert_eq!(journal.entries("").unwrap(), [("b/1".to_owned(), 3.into())]);
+    }
+
+    #[test]
+    fn entries_are_written_and_deleted_in_one_step() {
+        let folder = tempfile::tempdir().unwrap();
+        {
+            let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "out");
+            journal.note("a", &1.into()).unwrap();
+            let entries = [("a".to_owned(), None), ("b".to_owned(), Some(2.into()))];
+            journal.note_durably(&entries).unwrap();
+        }
+        let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "out");
+        assert_eq!(journal.entries("").unwrap(), [("b".to_owned(), 2.into())]);
     }
 
     #[test]

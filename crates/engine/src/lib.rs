@@ -41,10 +41,10 @@ pub mod testing;
 
 pub use buffer::{FoundBuffer, FoundSegment, Part, find_buffers};
 pub use component::{
-    Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader, FileReaderConfig,
-    FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link, Mistake, Naming,
-    OneName, Reads, Sink, SinkConfig, Source, SourceConfig, Step, TransactionPlace, Transform,
-    TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
+    Claim, Component, Context, Cost, Disposition, FieldMistake, FieldUse, FileError, FileReader,
+    FileReaderConfig, FileSink, FileTransform, FileTransformConfig, Flow, InFlight, KnownFields, Link,
+    Membership, Mistake, Naming, NeededField, OneName, Reads, Sink, SinkConfig, Source, SourceConfig, Step,
+    TransactionPlace, Transform, TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
 };
 pub use details::{Details, Gauge};
 pub use error::{Error, ErrorKind};
@@ -56,11 +56,15 @@ pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use missing::MissingField;
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
-pub use read::{advice, check_fields, check_memory, is_name, read, read_checked};
+pub use read::{advice, check_fields, check_memory, is_name, read, read_checked, remarks};
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;
-pub use run::{FileEvent, FileWatcher, Handle, Rehearsal, Run, RunFailure, StateDir, Summary, Undrained};
+pub use run::{
+    EdgeCounts, FileEvent, FileWatcher, Handle, LatencyCounts, QueueCounts, Rehearsal, Run, RunFailure,
+    SourceState, SourceStatus, StateDir, Summary, Tap, TapError, TapRequest, Tapped, Undrained,
+    UnknownSource,
+};
 pub use schema::schema;
 pub use settings::{
     BufferLimits, BufferSettings, ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError,

@@ -9,17 +9,18 @@
 //! docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Ack, Outcome, Passage, Settlement};
 use tokio::sync::mpsc;
 
+use crate::run::latency::Latency;
 use crate::{Error, Role, RunFailure};
 
 /// Where a source resumes once everything before it is settled.
@@ -57,6 +58,8 @@ pub struct Positions {
     is_left: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
     guard: Mutex<Option<LiveGuard>>,
+    /// Measures the time until batches are settled.
+    latency: OnceLock<Arc<Latency>>,
 }
 
 /// Keeps its receiver waiting: the receiver ends when the last guard is dropped.
@@ -141,12 +144,19 @@ impl Positions {
             has_failed: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             guard: Mutex::default(),
+            latency: OnceLock::new(),
         })
     }
 
     /// Notes that positions are saved: see [`committed`](Self::committed).
     pub(crate) fn keep(&self) {
         self.keeps.store(true, Relaxed);
+    }
+
+    /// Measures how long batches take until they are settled.
+    pub(crate) fn measure(&self, latency: Arc<Latency>) {
+        // A source is wired once.
+        let _ = self.latency.set(latency);
     }
 
     /// Lets no position move from here on.
@@ -253,11 +263,14 @@ impl Positions {
     fn ack(self: &Arc<Self>, items: usize, settle: impl FnOnce(Outcome) + Send + 'static) -> Ack {
         let this = self.clone();
         let guard = self.guard.lock().clone();
+        // Without items, it is a checkpoint alone.
+        let timing = self.latency.get().filter(|_| items > 0).map(Latency::begin);
         let items = items as u64;
         self.unsettled.fetch_add(items, Relaxed);
         Ack::new(self.source.clone(), move |settlement| {
             settle(settlement.outcome);
             this.note_settled(&settlement, items);
+            drop(timing);
             drop(guard);
         })
     }

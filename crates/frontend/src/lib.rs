@@ -1,5 +1,5 @@
-//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer` and `support-bundle`, without a parser.
-//! The program `thalweg` and `python -m thalweg` share them.
+//! The commands `run`, `check`, `convert`, `copy`, `errors`, `buffer`, `support-bundle`, and those for a run
+//! in another process, without a parser. The program `thalweg` and `python -m thalweg` share them.
 //!
 //! Each command takes plain options, prints text for people or JSON for programs, and returns an exit code or
 //! a [`CommandError`]. The program parses its command line with clap, Python with argparse. Progress,
@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod api;
 pub mod buffer;
 mod check;
 mod convert;
@@ -24,11 +25,11 @@ pub mod format;
 mod health;
 mod limits;
 pub mod log;
-mod metrics_server;
 mod paint;
 pub mod print;
 mod progress;
 mod pulse;
+pub mod remote;
 mod repeat;
 mod repeats;
 mod run;

@@ -17,17 +17,18 @@ use std::time::Instant;
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
 use thalweg_engine::Graph;
-use thalweg_job::{LoadError, LogCollector, LogEvent};
+use thalweg_job::{LoadError, LogCollector, LogEvent, is_for_users};
 use thalweg_local::report;
 use thalweg_local::sources::internal_logs::LOG_VARIABLE;
 use thalweg_redact::for_terminal;
 pub use tracing::Level;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::reload;
 
 use crate::paint::Paint;
 use crate::print::now;
@@ -71,6 +72,18 @@ static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 const SUMMARY: &str = "thalweg_frontend::repeats";
 
 static DIVERSION: OnceLock<Diversion> = OnceLock::new();
+
+/// Selects the log events that are printed, once there is a log.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// True if events that are not for users are printed too.
+static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
+
+/// All events are shown at the levels below, and if a filter names a library.
+fn show_all(filter: &EnvFilter, wanted: &str) {
+    let is_detailed = filter.max_level_hint().is_none_or(|most| most >= LevelFilter::DEBUG);
+    SHOWS_ALL.store(is_detailed || wanted.contains("::") || wanted.contains('='), Ordering::Relaxed);
+}
 
 /// Passes the log events of this process on, for programs that embed the engine and have a log of their own.
 /// It is called before the first [`begin`]. Only the first call has an effect.
@@ -117,6 +130,9 @@ fn begin_as(
             "`{LOG_VARIABLE}` is wrong: {error}; write for example `{LOG_VARIABLE}=debug`"
         ))
     })?;
+    show_all(&filter, wanted.as_deref().unwrap_or_default());
+    let (filter, changes): (_, reload::Handle<EnvFilter, Registry>) = reload::Layer::new(filter);
+    let filter = filter.and(filter_fn(|of| SHOWS_ALL.load(Ordering::Relaxed) || is_for_users(of.target())));
     let printed = || {
         tracing_subscriber::fmt::layer()
             .with_writer(AroundBars)
@@ -126,8 +142,19 @@ fn begin_as(
     let shown = DIVERSION.get().map_or_else(printed, |&to| Diverted(to).boxed()).with_filter(filter);
     let subscriber = tracing_subscriber::registry().with(shown).with(collects.then(LogCollector::layer));
     // It fails only if a subscriber was already set.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = FILTER.set(changes);
+    }
     Ok(())
+}
+
+/// Changes which log events are printed, from now on and until the end of the process.
+pub(crate) fn set_level(wanted: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(wanted).map_err(|error| format!("`{wanted}` is no level: {error}"))?;
+    let changes = FILTER.get().ok_or("this process does not print its log itself")?;
+    // Before the reload, which makes each place in the code ask its filters again.
+    show_all(&filter, wanted);
+    changes.reload(filter).map_err(|error| error.to_string())
 }
 
 /// Prints how many warnings were only counted: see [`Repeats`].

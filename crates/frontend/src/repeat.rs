@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thalweg_job::{Signals, pause};
 
+use crate::api::StopRequest;
 use crate::exit::{CommandError, Exit, tell};
 
 /// How to repeat a run.
@@ -22,11 +23,12 @@ impl Repeat {
 
 /// Runs a function once, or as often as `repeat` says. A failed run is reported, and the next one still takes
 /// place: its input may exist by then. The repetition has then failed too. Mistakes in the configuration and
-/// signals to end stop the repetition, whatever the outcome of the current run.
+/// requests to end, by signals or clients, stop the repetition, whatever the outcome of the current run.
 pub(crate) fn repeated(
     repeat: Option<Repeat>,
     json: bool,
     signals: &Signals,
+    stop: &StopRequest,
     mut run: impl FnMut() -> Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
     let Repeat { pause: time, iterations } = repeat.unwrap_or_default();
@@ -36,7 +38,7 @@ pub(crate) fn repeated(
     loop {
         iteration += 1;
         let ended = run();
-        let is_last = repeat.is_none() || signals.has_end();
+        let is_last = repeat.is_none() || signals.has_end() || stop.is_set();
         match ended {
             Ok(Exit::Done) => {}
             Ok(exit) => worst = exit,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_job::{Configuration, DryRun, JobRun, Outcome, Overrides, RunOptions, Signals};
 use thalweg_redact::for_terminal;
 
+use crate::api::StopRequest;
 use crate::exit::{CommandError, Exit};
 use crate::limits;
 use crate::paint::Paint;
@@ -51,8 +52,9 @@ pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, 
     let signals = Signals::new()?;
     let pulse = Pulse::default();
     let manager = ServiceManager::of_the_environment(&pulse, request.show.json).map(Arc::new);
-    let around = Around { signals: &signals, manager: manager.as_ref(), pulse: &pulse };
-    repeated(request.repeat, request.show.json, &signals, || {
+    let stop = StopRequest::default();
+    let around = Around { signals: &signals, manager: manager.as_ref(), pulse: &pulse, stop: &stop };
+    repeated(request.repeat, request.show.json, &signals, &stop, || {
         let ended = once(configuration, request, &around);
         // A run that could not begin has not said that it ended.
         around.pulse.end();
@@ -68,6 +70,7 @@ struct Around<'a> {
     signals: &'a Signals,
     manager: Option<&'a Arc<ServiceManager>>,
     pulse: &'a Pulse,
+    stop: &'a StopRequest,
 }
 
 fn once(
@@ -100,9 +103,18 @@ fn once(
     // Progress would garble the lines of file events.
     let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
     let screen = Screen::new(show).with_events(events.clone()).reporting(report);
-    let mut screen = screen.managed(around.manager.cloned(), around.pulse);
+    let screen = screen.managed(around.manager.cloned(), around.pulse);
+    let mut screen = screen.controlled(configuration.name(), around.stop);
     if verbose {
         print::err(&print::event(json, false, "limits", &limits::line(&job, request.options.cores)));
+    }
+    // Those of a converted configuration are for its author, who reads them once.
+    if configuration.dialect().is_native() {
+        for remark in job.remarks.iter().map(ToString::to_string) {
+            for line in remark.lines() {
+                print::err(&print::event(json, quiet, "remark", &format!("remark: {line}")));
+            }
+        }
     }
     let options = RunOptions {
         signals: Some(around.signals.clone()),

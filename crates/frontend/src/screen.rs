@@ -1,14 +1,18 @@
 //! Shows a job on a terminal or line by line: progress, log, notices, summaries.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use thalweg_engine::{FileWatcher, Handle};
 use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
+use thalweg_redact::redacted;
 use tokio::task::AbortHandle;
 
+use crate::api::socket::{NAME, SocketFile};
+use crate::api::{Observed, Server, StopRequest, Token, serve_socket};
 use crate::log;
-use crate::metrics_server::MetricsServer;
 use crate::print;
 use crate::progress::{Progress, Watching};
 use crate::pulse::Pulse;
@@ -22,8 +26,10 @@ pub struct Show {
     pub json: bool,
     /// True if only errors are printed.
     pub quiet: bool,
-    /// The addresses at which metrics are served over HTTP.
+    /// The addresses at which metrics and the API are served over HTTP.
     pub listen: Vec<SocketAddr>,
+    /// The file with the token that clients of the API must have.
+    pub api_token_file: Option<PathBuf>,
     /// True if warnings are printed even with `quiet`.
     pub warns: bool,
     /// True if the summary also has what only developers of thalweg need.
@@ -39,8 +45,14 @@ pub struct Screen {
     watching: Option<Watching>,
     pulse: Pulse,
     manager: Option<Arc<ServiceManager>>,
-    /// The servers of metrics, which end with the run. Its runtime may last longer.
+    /// The name of the configuration, if clients may control the run.
+    configuration: Option<String>,
+    stop: StopRequest,
+    /// True once it was said that the run stops.
+    has_said_stopping: bool,
+    /// The servers of metrics and the API, which end with the run. Its runtime may last longer.
     servers: Vec<AbortHandle>,
+    socket: Option<SocketFile>,
 }
 
 impl Screen {
@@ -55,7 +67,11 @@ impl Screen {
             watching: None,
             pulse: Pulse::default(),
             manager: None,
+            configuration: None,
+            stop: StopRequest::default(),
+            has_said_stopping: false,
             servers: Vec::new(),
+            socket: None,
         }
     }
 
@@ -81,8 +97,65 @@ impl Screen {
         self
     }
 
+    /// Lets clients control the run of this configuration. `stop` is set when one asks the process to stop.
+    #[must_use]
+    pub(crate) fn controlled(mut self, configuration: &str, stop: &StopRequest) -> Self {
+        self.configuration = Some(redacted(configuration).into_owned());
+        self.stop = stop.clone();
+        self
+    }
+
+    /// Starts the servers of a phase.
+    fn serve(&mut self, phase: &Phase, handle: &Handle) -> Result<(), LoadError> {
+        let token = self.show.api_token_file.as_deref().map(Token::read).transpose()?;
+        let run = Arc::new(Observed {
+            handle: handle.clone(),
+            pulse: self.pulse.clone(),
+            begun: Instant::now(),
+            configuration: self.configuration.clone().unwrap_or_default(),
+            state: phase.state_dir.folder.clone(),
+            token,
+            stop: self.stop.clone(),
+            letters: Arc::default(),
+        });
+        for &address in &self.show.listen {
+            let server = Server::bind(address, run.clone())?;
+            self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
+            self.servers.push(tokio::spawn(server.run()).abort_handle());
+        }
+        if self.configuration.is_some() && phase.state_dir.positions {
+            self.serve_socket(&run);
+        }
+        Ok(())
+    }
+
+    /// Starts the server of the state directory. Without it, the run works as well.
+    fn serve_socket(&mut self, run: &Arc<Observed>) {
+        let created = SocketFile::create(&run.state)
+            .and_then(|(file, listener)| Ok((file, tokio::net::UnixListener::from_std(listener)?)));
+        match created {
+            Ok((file, listener)) => {
+                self.socket = Some(file);
+                self.servers.push(tokio::spawn(serve_socket(listener, run.clone())).abort_handle());
+            }
+            Err(error) => tracing::warn!(
+                "`{}` cannot be made: {error}. Commands such as `thalweg top` need `--listen`",
+                run.state.join(NAME).display()
+            ),
+        }
+    }
+
+    fn say_stopping(&mut self) {
+        self.has_said_stopping = true;
+        if let Some(manager) = &self.manager {
+            manager.stopping();
+        }
+        self.tell("stopping", "stopping: data in flight is delivered first; signal again to stop at once");
+    }
+
     fn end_progress(&mut self) {
         self.servers.drain(..).for_each(|server| server.abort());
+        self.socket = None;
         if let Some(watching) = self.watching.take() {
             watching.end();
         }
@@ -126,41 +199,38 @@ impl Observer for Screen {
         self.events.clone().map(|events| -> Arc<dyn FileWatcher> { events })
     }
 
-    fn begin(&mut self, _: &Phase, handle: &Handle) -> Result<(), LoadError> {
+    fn begin(&mut self, phase: &Phase, handle: &Handle) -> Result<(), LoadError> {
         self.pulse.begin();
         if let Some(manager) = &self.manager {
             manager.begin(handle);
         }
         self.watching = self.progress.take().map(|progress| progress.watch(handle.clone()));
-        for &address in &self.show.listen {
-            let server = MetricsServer::bind(address, handle.clone(), self.pulse.clone())?;
-            self.tell("listening", &format!("listening: http://{}/metrics", server.address()?));
-            self.servers.push(tokio::spawn(server.run()).abort_handle());
+        if self.stop.is_set() {
+            // The request came at the end of the last phase.
+            handle.stop();
         }
-        Ok(())
+        self.serve(phase, handle)
     }
 
     fn tick(&mut self, _: &Handle) {
         self.pulse.tick();
+        if self.stop.is_set() && !self.has_said_stopping {
+            self.say_stopping();
+        }
     }
 
     fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Stopping => {
-                if let Some(manager) = &self.manager {
-                    manager.stopping();
-                }
-                self.tell(
-                    "stopping",
-                    "stopping: data in flight is delivered first; signal again to stop at once",
-                );
-            }
+            Notice::Stopping => self.say_stopping(),
             Notice::Reopening => self.tell("reopening", "reopening: sinks continue in new files"),
             Notice::Abandoned => self.end_progress(),
         }
     }
 
     fn end(&mut self, _: &Phase, outcome: &Outcome) {
+        if self.stop.is_set() && !self.has_said_stopping {
+            self.say_stopping();
+        }
         self.pulse.end();
         if let Some(manager) = &self.manager {
             manager.end();

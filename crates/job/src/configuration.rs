@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thalweg_config::{Diagnostics, Document, Span};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, foreign, gollum, recognise};
-use thalweg_engine::{Graph, Registry, StateDir, check_memory, read, read_checked};
+use thalweg_engine::{Graph, Registry, StateDir, check_memory, read, read_checked, remarks};
 use thalweg_net::fetch::{Fetch, Redirects};
 use thalweg_redact::without_secrets;
 
@@ -249,6 +249,7 @@ impl Configuration {
         let converted =
             self.converted(selection).map_err(|error| self.with_other_mistakes(error, registry))?;
         let identity = self.identity()?;
+        let mut found_remarks = converted.remarks;
         let mut phases = Vec::new();
         for (number, found) in converted.phases.into_iter().enumerate() {
             // In a converted configuration, a step without effect is none of the user's mistakes.
@@ -261,6 +262,9 @@ impl Configuration {
                 None => Limits::of_this_process().usual_memory(),
             };
             check_memory(&found.document, &graph)?;
+            if self.dialect.is_native() {
+                found_remarks.extend(remarks(&found.document, &graph));
+            }
             let (configured, given) = (graph.state.as_deref(), overrides.state.as_deref());
             let mut state_dir = identity.state_dir(&self.folder, configured, given);
             if let Some(processor) = &found.processor {
@@ -270,7 +274,8 @@ impl Configuration {
             let (processor, operations) = (found.processor, found.operations);
             phases.push(Phase { graph, state_dir, processor, operations });
         }
-        let remarks: Option<Diagnostics> = (!self.dialect.is_native()).then_some(converted.remarks);
+        let is_shown = |found: &Diagnostics| !self.dialect.is_native() || !found.is_empty();
+        let remarks = Some(found_remarks).filter(is_shown);
         Ok(Job { name: self.name().to_owned(), service, processor: None, phases, remarks })
     }
 

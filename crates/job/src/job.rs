@@ -19,7 +19,8 @@ pub struct Job {
     pub processor: Option<String>,
     /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// Settings without effect, or with another meaning; `None` of a configuration in thalweg's own form.
+    /// Settings without effect, or with another meaning. Of a configuration in thalweg's own form, what is
+    /// probably not meant so; `None` if there is nothing.
     pub remarks: Option<Diagnostics>,
 }
 

@@ -52,7 +52,7 @@ pub use events::{FileEvents, steps};
 pub use identity::{HIDDEN, Identity};
 pub use job::{Job, Overrides, Phase};
 pub use limits::Limits;
-pub use logs::{LogCollector, LogEvent};
+pub use logs::{LogCollector, LogEvent, is_for_users};
 pub use memory::{peak_memory, process_memory};
 pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
 pub use pipe::PipeOptions;

@@ -19,8 +19,19 @@ pub struct LogCollector;
 impl LogCollector {
     /// Returns the layer. Sources select levels when they start, so the filter decides for each event.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
-        Self.with_filter(dynamic_filter_fn(|of, _| wants(level(of.level()))))
+        Self.with_filter(dynamic_filter_fn(|of, _| wants(level(of.level())) && is_for_users(of.target())))
     }
+}
+
+/// True if events of this target are for users. Those of the client of Kafka name its functions and its
+/// options: components say in their own words what users must know. It alone knows of records that it skips
+/// because they were deleted or are damaged.
+#[must_use]
+pub fn is_for_users(target: &str) -> bool {
+    let is_in = |module: &str| {
+        target.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    !is_in("krafka") || is_in("krafka::consumer::fetcher") || is_in("krafka::consumer::offsets")
 }
 
 impl<S: Subscriber> Layer<S> for LogCollector {
@@ -69,5 +80,20 @@ impl Visit for LogEvent {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_the_client_of_kafka_are_for_users_only_if_records_are_skipped() {
+        for target in ["thalweg_kafka::source", "krafkaesque", "krafka::consumer::fetcher::decode"] {
+            assert!(is_for_users(target), "{target}");
+        }
+        for target in ["krafka", "krafka::consumer::group::classic", "krafka::network::pool"] {
+            assert!(!is_for_users(target), "{target}");
+        }
     }
 }

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod compared;
 mod foreign;
 mod known;
 mod percent;
@@ -33,9 +34,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
+pub use compared::is_same_secret;
 pub use foreign::{for_terminal, foreign, in_place, is_unseen};
 pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address, keep_credential, longest_secret};
-pub use percent::percent_decoded;
+pub use percent::{percent_decoded, percent_encoded};
 
 /// Replaces what must not be shown.
 pub(crate) const HIDDEN: &str = "…";

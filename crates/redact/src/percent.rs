@@ -1,7 +1,8 @@
 //! Percent escapes of addresses.
 
 /// Encodes every character that has a meaning in a URL.
-pub(crate) fn percent_encoded(text: &str) -> String {
+#[must_use]
+pub fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -1,13 +1,14 @@
 //! The request to stop a run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// A request to stop, shared by all tasks that may make it and all tasks that obey it. It is made once and is
-/// never withdrawn.
+/// never withdrawn. It may be a [part](Self::join) of a larger one.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<Shared>);
 
@@ -16,18 +17,42 @@ struct Shared {
     requested: watch::Sender<bool>,
     /// True if a task ended early because of the request.
     was_heeded: AtomicBool,
+    /// The requests that are made together with this one.
+    parts: Mutex<Vec<Weak<Shared>>>,
+    /// The request that this one is a part of.
+    whole: OnceLock<Stop>,
 }
 
 impl Default for Stop {
     fn default() -> Self {
-        Self(Arc::new(Shared { requested: watch::Sender::new(false), was_heeded: AtomicBool::new(false) }))
+        Self(Arc::new(Shared {
+            requested: watch::Sender::new(false),
+            was_heeded: AtomicBool::new(false),
+            parts: Mutex::default(),
+            whole: OnceLock::new(),
+        }))
     }
 }
 
 impl Stop {
-    /// Makes the request.
+    /// Makes the request, and those that are parts of it.
     pub fn request(&self) {
         self.0.requested.send_replace(true);
+        let parts: Vec<_> = self.0.parts.lock().iter().filter_map(Weak::upgrade).collect();
+        parts.into_iter().for_each(|part| Self(part).request());
+    }
+
+    /// Makes this request a part of a larger one, once: it is made when `whole` is, and may be made without
+    /// it. Heeding it heeds `whole`.
+    pub fn join(&self, whole: &Stop) {
+        if self.0.whole.set(whole.clone()).is_err() {
+            return;
+        }
+        whole.0.parts.lock().push(Arc::downgrade(&self.0));
+        // Added first: a request that comes meanwhile finds the part, or is seen here.
+        if whole.is_requested() {
+            self.request();
+        }
     }
 
     /// True if the request was made.
@@ -39,6 +64,9 @@ impl Stop {
     /// changes nothing: what the run writes is whole.
     pub fn heed(&self) {
         self.0.was_heeded.store(true, Ordering::Release);
+        if let Some(whole) = self.0.whole.get() {
+            whole.heed();
+        }
     }
 
     /// True if a task ended early because of the request.
@@ -55,5 +83,26 @@ impl Stop {
     /// Waits for `duration`, or until the request is made. Returns true if it was made.
     pub async fn sleep(&self, duration: Duration) -> bool {
         tokio::time::timeout(duration, self.requested()).await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_is_requested_with_the_whole_and_also_alone() {
+        let (whole, alone, other) = (Stop::default(), Stop::default(), Stop::default());
+        alone.join(&whole);
+        other.join(&whole);
+        alone.request();
+        assert_eq!([&whole, &alone, &other].map(Stop::is_requested), [false, true, false]);
+        alone.heed();
+        assert_eq!([&whole, &alone, &other].map(Stop::was_heeded), [true, true, false]);
+        whole.request();
+        other.requested().await;
+        let late = Stop::default();
+        late.join(&whole);
+        assert!(late.is_requested());
     }
 }

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use krafka::admin::{DeleteTopicsOptions, ListTopicsOptions};
 use krafka::consumer::{AutoOffsetReset, IsolationLevel};
 use krafka::{ConsumerRecord, Record};
 
-use crate::Tools;
 use crate::relay::Relay;
 use crate::server::{Recipe, Server};
+use crate::{Patience, Tools};
 
 /// A Kafka broker.
 pub type Kafka = Server<Ports>;
@@ -111,6 +112,25 @@ impl Kafka {
                 let _ = handle.await?;
             }
             producer.close().await
+        })
+    }
+
+    /// Deletes a topic.
+    ///
+    /// # Errors
+    /// If the broker refuses it.
+    pub fn delete(&self, topic: &str) -> io::Result<()> {
+        self.block_on(async |kafka| {
+            let admin = kafka.admin();
+            for (_, deleted) in admin.delete_topics([topic], DeleteTopicsOptions::default()).await? {
+                deleted?;
+            }
+            let patience = Patience::begin();
+            while admin.list_topics(ListTopicsOptions::default()).await?.iter().any(|known| known == topic) {
+                patience.check(|| format!("the topic `{topic}` is still there"));
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Ok(())
         })
     }
 

@@ -14,13 +14,17 @@ mod functions;
 mod gollum;
 mod new;
 mod pipe;
+mod ps;
 mod reference;
 mod run;
 mod schema;
 mod serve;
+mod source;
 #[cfg(feature = "stores")]
 mod sparse;
 mod support_bundle;
+mod tap;
+mod top;
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -88,6 +92,10 @@ enum Command {
     Capyworker(capyfile::Capyworker),
     Errors(errors::Arguments),
     Buffer(buffer::Arguments),
+    Ps(ps::Arguments),
+    Top(top::Arguments),
+    Tap(tap::Arguments),
+    Source(source::Arguments),
     #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
     Schema(schema::Arguments),
@@ -143,6 +151,10 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
         Command::Capyworker(arguments) => capyfile::run(capyfile::Program::Capyworker, &arguments.options),
         Command::Errors(arguments) => errors::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
+        Command::Ps(arguments) => ps::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
+        Command::Tap(arguments) => tap::run(arguments),
+        Command::Source(arguments) => source::run(arguments),
         #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),

@@ -64,9 +64,14 @@ pub struct Arguments {
     drain_timeout: Duration,
     /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus; `/health`, which
     /// answers 503 with the reason while a component cannot work; `/ready`, which answers 200 while the run
-    /// takes input. May be given several times.
+    /// takes input; and the API below `/api/v1`, which shows messages and controls sources. May be given
+    /// several times.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Vec<SocketAddr>,
+    /// The file with the token that clients of the API must send, of at least 16 characters. Without it, the
+    /// API answers only at addresses of this machine, such as 127.0.0.1, where it answers every user.
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    api_token_file: Option<PathBuf>,
     /// End each source after this number of messages, or of files if it reads files. The rest is not read,
     /// and not acknowledged: with `--state`, the next run continues there.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -160,7 +165,8 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         show: Show {
             json,
             quiet: arguments.quiet,
-            listen: arguments.listen.clone(),
+            listen: arguments.listen,
+            api_token_file: arguments.api_token_file,
             warns: false,
             verbose: arguments.verbose,
         },

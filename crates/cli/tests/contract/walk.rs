@@ -152,6 +152,37 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("websocket_client", "{ url: x }", false, false),
 ];
 
+/// The sources whose messages have no positions that grow, by which a sink could know them again. Others may
+/// have them, as far as their options tell.
+const WITHOUT_POSITIONS: &[&str] = &[
+    "exec",
+    "generate",
+    "http",
+    "http_client",
+    "internal_logs",
+    "journald",
+    "mqtt",
+    "nats",
+    "otlp",
+    "pipe",
+    "prometheus_scrape",
+    "proxy",
+    "redis",
+    "socket",
+    "sse",
+    "stdin",
+    "syslog",
+    "websocket_client",
+];
+
+#[test]
+fn every_source_says_whether_its_positions_grow() {
+    for &(name, options, ..) in SOURCES {
+        let is_without = WITHOUT_POSITIONS.contains(&name) || options.contains("query:");
+        assert_eq!(source(name, options).has_growing_positions(), !is_without, "{name} {options}");
+    }
+}
+
 fn source(name: &str, options: &str) -> Arc<dyn SourceConfig> {
     let registry = thalweg_components::registry();
     let known = registry.get(Role::Source, name).unwrap();

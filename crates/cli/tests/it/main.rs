@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod api;
 #[cfg(all(feature = "images", feature = "stores"))]
 mod as_capyfile;
 mod as_gollum;
@@ -52,6 +53,7 @@ mod postgres;
 mod prometheus;
 #[cfg(feature = "redis")]
 mod redis;
+mod remarks;
 mod running;
 mod secrets;
 #[cfg(target_os = "linux")]

@@ -210,3 +210,33 @@ fn a_file_that_is_replaced_or_renamed_between_runs_is_stored_once() {
     house.write("a.log", b"five\n");
     assert_eq!(stored(), "five four one three two");
 }
+
+#[test]
+fn a_file_that_is_rewritten_after_a_kill_before_its_first_checkpoint_is_stored_as_a_whole() {
+    let server = Postgres::start().unwrap();
+    server.run("CREATE TABLE lines (line text)").unwrap();
+    let configuration = format!(
+        "sources: {{ in: {{ file: {{ path: in.log }} }} }}\n\
+         pipelines: {{ main: {{ from: in, to: out }} }}\n\
+         sinks: {{ out: {{ postgres: {{ server: '{}', table: lines, columns: {{ line: payload }}, \
+         exactly_once: true }} }} }}\n",
+        server.address()
+    );
+    let house = House::with(&[("in.log", "one\ntwo\n"), ("store.yaml", &configuration)]);
+    let arguments = ["run", "store.yaml", "--state", "state", "--quiet"];
+    let stored = || server.value("SELECT string_agg(line, ' ' ORDER BY line) FROM lines").unwrap();
+    let killed = |expected: &str| {
+        let mut command = house.command(&arguments);
+        command.env("THALWEG_FAILPOINTS", "checkpoint.before=kill@1");
+        let ended = common::said(command.output().unwrap());
+        assert_eq!((ended.code, stored()), (None, expected.to_owned()), "{}", ended.err);
+    };
+    killed("one two");
+    // Messages that come again are not stored twice.
+    killed("one two");
+    // The same file, with other lines at the same places.
+    house.write("in.log", b"six\nten\n");
+    killed("one six ten two");
+    house.run_well(&arguments);
+    assert_eq!(stored(), "one six ten two");
+}

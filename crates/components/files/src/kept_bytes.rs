@@ -31,7 +31,7 @@ impl KeptBytes {
     pub(crate) fn add(&mut self, journal: &Journal, name: &str, bytes: &[u8]) -> Result<(), Error> {
         for bytes in bytes.chunks(ENTRY) {
             let (page, entry) = (self.entries / PAGE, self.entries % PAGE);
-            journal.note(&format!("{name}{page}/{entry:02}"), &STANDARD.encode(bytes).into())?;
+            journal.note(&format!("{}{entry:02}", page_name(name, page)), &STANDARD.encode(bytes).into())?;
             self.entries += 1;
             self.size += bytes.len() as u64;
         }
@@ -50,7 +50,7 @@ impl KeptBytes {
     ) -> Result<(), Error> {
         let (mut entries, mut size) = (0, 0);
         for page in 0..self.entries.div_ceil(PAGE) {
-            for (_, value) in journal.entries(&format!("{name}{page}/"))? {
+            for (_, value) in journal.entries(&page_name(name, page))? {
                 let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok());
                 if let Some(bytes) = bytes.filter(|_| entries < self.entries) {
                     (entries, size) = (entries + 1, size + bytes.len() as u64);
@@ -67,6 +67,12 @@ impl KeptBytes {
             self.size
         )))
     }
+}
+
+/// Returns the beginning of the names of a page's entries. Names grow with the entries: the database then
+/// moves the tables that it writes of them. Tables that overlap it would merge, and write most bytes again.
+fn page_name(name: &str, page: u64) -> String {
+    format!("{name}{page:010}/")
 }
 
 #[cfg(test)]
@@ -105,6 +111,21 @@ mod tests {
             }
             prop_assert_eq!(kept.size(), expected.len() as u64);
             prop_assert!(read(kept, &journal).unwrap() == expected);
+        }
+    }
+
+    #[test]
+    fn the_names_of_entries_grow() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+        let mut kept = KeptBytes::default();
+        let mut last = String::new();
+        // The page after the tenth one has a number with another digit.
+        for _ in 0..11 {
+            kept.add(&journal, "a/", &vec![0; ENTRY * 16]).unwrap();
+            let greatest = journal.names("a/").unwrap().pop().unwrap();
+            assert!(greatest > last, "{greatest} after {last}");
+            last = greatest;
         }
     }
 

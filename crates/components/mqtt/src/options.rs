@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{List, TimeSpan};
-use thalweg_engine::{Error, Mistake};
+use thalweg_engine::{Claim, Error, Mistake, TransactionPlace};
 use thalweg_net::net::{Address, Dial};
 use thalweg_net::tls::TlsClient;
 
@@ -131,6 +131,15 @@ impl ServerOptions {
         let wrong = client_id.filter(|id| id.is_empty() || !is_text(id))?;
         let message = if wrong.is_empty() { "The session has no name." } else { "This is no name." };
         Some(Mistake::new("client_id", message).help("For example `archive-1`."))
+    }
+
+    /// Returns what only one component can have with this session: the server would end the connection of the
+    /// other.
+    pub(crate) fn claim(&self, client_id: &str) -> Claim {
+        let servers = self.servers.iter().map(|server| self.address(server));
+        let place = TransactionPlace::new("mqtt", servers);
+        let outcome = "each would take the session of the other, without end";
+        Claim::name("client_id", place, client_id, outcome, "Give each component a session of its own.")
     }
 
     pub(crate) fn version(&self) -> Version {

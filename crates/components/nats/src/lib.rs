@@ -1,12 +1,19 @@
-//! The source and the sink `nats`.
+//! The source and the sink `nats`, and the client that they share.
 //!
-//! [`connection`] opens connections and keeps them; [`options`] are those that both components share. No
-//! other component lives here.
+//! [`wire`] has the protocol, [`connection`] a connection to one of the servers, and [`jetstream`] the
+//! requests about streams and consumers; [`options`] are those that both components share. No other component
+//! lives here.
 //!
-//! See docs/decisions/088-nats-by-its-own-client.md.
+//! See docs/decisions/088-nats-by-a-client-of-ours.md.
 
 mod connection;
+#[doc(hidden)]
+pub mod fuzzing;
+mod jetstream;
 mod options;
+#[cfg(test)]
+mod scripted;
+mod wire;
 
 thalweg_engine::components! {
     source source::NatsSource;

@@ -75,7 +75,7 @@ impl ServerOptions {
             let mistake = Mistake::new("servers", "There is no server to connect to.");
             mistakes.push(mistake.help("For example `servers: nats-1.example.com`."));
         }
-        if !self.servers.iter().all(|server| is_server(server)) {
+        if !self.servers.iter().all(|server| host_and_port(server).is_some()) {
             // The text is not shown: it may be a URL with a password.
             let mistake = Mistake::new("servers", "A server is a host, or a host with a port.");
             mistakes
@@ -93,17 +93,23 @@ impl ServerOptions {
         mistakes
     }
 
+    /// True if connections are encrypted, whatever the server requires.
+    pub(crate) fn requires_tls(&self) -> bool {
+        self.tls.is_some() || self.servers.iter().any(|server| server.starts_with("tls://"))
+    }
+
     /// Returns the servers as one text, for messages.
     pub(crate) fn shown(&self) -> String {
         self.servers.join(", ")
     }
 }
 
-/// True for `HOST` and `HOST:PORT`, also with the scheme that other programs write.
-fn is_server(text: &str) -> bool {
+/// Returns a server as `HOST:PORT`, of a text that may have the scheme that other programs write. `None` if
+/// it is no server.
+pub(crate) fn host_and_port(text: &str) -> Option<String> {
     let address =
         ["nats://", "tls://"].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
-    Address::split(address, 4222).is_some()
+    Address::split(address, 4222).map(|(host, port)| format!("{host}:{port}"))
 }
 
 /// Whether a subject may have the wildcards `*` and `>`.
@@ -159,7 +165,7 @@ mod tests {
             assert_eq!(messages(options::<ServerOptions>(yaml).check()), [expected], "{yaml}");
         }
         for good in ["h", "h:4222", "nats://h:1", "tls://h", "[::1]", "[::1]:4222", "127.0.0.1"] {
-            assert!(is_server(good), "{good}");
+            assert!(host_and_port(good).is_some(), "{good}");
         }
     }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::Mistake;
-use thalweg_net::net::Address;
+use thalweg_net::net::{Address, check_timeout};
 use thalweg_net::tls::TlsClient;
 
 /// The port of servers.
@@ -61,10 +61,7 @@ impl ServerOptions {
                         database in `database`.";
             mistakes.push(mistake.help(help));
         }
-        if self.timeout.duration().is_zero() {
-            let mistake = Mistake::new("timeout", "No server can answer in no time.");
-            mistakes.push(mistake.help("For example `30s`."));
-        }
+        mistakes.extend(check_timeout("timeout", self.timeout));
         mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
         mistakes
     }

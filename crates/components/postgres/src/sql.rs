@@ -1,5 +1,7 @@
 //! Names and texts as SQL has them.
 
+use thalweg_engine::Mistake;
+
 /// The name of a table, with its schema if it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableName {
@@ -16,9 +18,22 @@ impl TableName {
         }
     }
 
-    /// True if a part is empty.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.table.is_empty() || self.schema.as_ref().is_some_and(String::is_empty)
+    /// Returns the mistake in the option with the name, if no table has it.
+    pub(crate) fn mistake(option: &'static str, text: &str) -> Option<Mistake> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let is_part = |part: &&str| !part.is_empty() && part.trim() == *part;
+        let message = if text.contains(['"', '\'', '`']) {
+            format!("`{text}` has quotation marks.")
+        } else if !parts.iter().all(is_part) {
+            format!("`{text}` is no table.")
+        } else if parts.len() > 2 {
+            format!("`{text}` has more than a schema and a table.")
+        } else {
+            return None;
+        };
+        let help = "Write `TABLE` or `SCHEMA.TABLE`, for example `audit.Events`, without quotation marks: upper and \
+                    lower case differ. The database has its place in `database`.";
+        Some(Mistake::new(option, message).help(help))
     }
 
     /// Returns the name as SQL has it.
@@ -55,6 +70,12 @@ mod tests {
         assert_eq!(literal(r"it's \ here"), r"E'it''s \\ here'");
         assert_eq!(TableName::new("s.t").quoted(), "\"s\".\"t\"");
         assert_eq!(TableName::new("T").quoted(), "\"T\"");
-        assert!(TableName::new("s.").is_empty() && TableName::new("").is_empty());
+        let mistake = |text: &str| TableName::mistake("table", text).map(|mistake| mistake.message);
+        for text in ["s.", "", ".t", "s .t", " t"] {
+            assert_eq!(mistake(text), Some(format!("`{text}` is no table.")));
+        }
+        assert_eq!(mistake("\"s\".\"t\"").as_deref(), Some("`\"s\".\"t\"` has quotation marks."));
+        assert_eq!(mistake("d.s.t").as_deref(), Some("`d.s.t` has more than a schema and a table."));
+        assert_eq!((mistake("s.T"), mistake("t-1"), mistake("my table")), (None, None, None));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{List, TimeSpan};
-use thalweg_engine::{Error, Mistake};
-use thalweg_net::net::{Address, Dial};
+use thalweg_engine::{Error, Mistake, TransactionPlace};
+use thalweg_net::net::{Address, Dial, check_timeout};
 use thalweg_net::tls::TlsClient;
 
 /// The port of Redis.
@@ -102,12 +102,15 @@ impl ServerOptions {
             let mistake = Mistake::new("client_id", "This is no name of a client.");
             mistakes.push(mistake.help("It has printable ASCII characters without spaces."));
         }
-        if self.timeout.duration().is_zero() {
-            let mistake = Mistake::new("timeout", "No server can answer in no time.");
-            mistakes.push(mistake.help("For example `30s`."));
-        }
+        mistakes.extend(check_timeout("timeout", self.timeout));
         mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
         mistakes
+    }
+
+    /// Returns the database, as far as its addresses tell: two with an address in common are one.
+    pub(crate) fn place(&self) -> TransactionPlace {
+        let servers = self.servers.iter().filter_map(|text| Server::read(text));
+        TransactionPlace::new("redis", servers.map(|server| format!("{}/{}", server.address, self.database)))
     }
 
     /// How long the server may take for an answer.

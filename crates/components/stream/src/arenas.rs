@@ -24,11 +24,11 @@ impl Arenas {
     }
 
     /// Returns memory for `carried` bytes and the bytes that are read after them. Waits until the budget has
-    /// capacity.
+    /// capacity, and while the source is paused: an arena that is kept is then given back.
     pub async fn take(&mut self, carried: usize, out: &SourceOutput) -> Arena {
         // The carried bytes fill at most half of the arena, so that a long message is copied few times.
         let capacity = self.batch_bytes.max(carried.saturating_mul(2));
-        match self.kept.take().filter(|arena| arena.len() >= capacity) {
+        match self.kept.take().filter(|arena| arena.len() >= capacity && !out.is_paused()) {
             Some(arena) => arena,
             None => out.arena(capacity).await,
         }

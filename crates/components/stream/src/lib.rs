@@ -11,6 +11,7 @@
 //! - [`encode`]: the transform that encodes messages for a sink.
 //! - [`pieces`]: batches whose output is larger than they are.
 //! - [`table`]: Parquet tables, the format of `encode` that is one of whole files.
+//! - [`unacknowledged`]: the end of sources whose servers wait for acknowledgements.
 //! - [`whole`]: messages that need no cutting, as those of brokers.
 //!
 //! No component must live here, except `encode`, which is also an option of sinks in three families.
@@ -28,6 +29,7 @@ pub mod table;
 #[cfg(not(feature = "parquet"))]
 #[path = "no_table.rs"]
 pub mod table;
+pub mod unacknowledged;
 pub mod whole;
 
 /// Errors of the operating system, as sentences about a file.

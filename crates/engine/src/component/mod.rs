@@ -20,9 +20,12 @@
 //!
 //! See docs/decisions/064-one-trait-per-role.md.
 
+mod claim;
 mod files;
 mod known_fields;
 mod link;
+mod membership;
+mod needed;
 mod reads;
 mod sink;
 mod source;
@@ -38,12 +41,15 @@ use crate::{Details, Journal, Temporaries};
 
 pub use thalweg_config::Mistake;
 
+pub use claim::Claim;
 pub use files::{
     Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig,
 };
 pub use known_fields::{FieldMistake, FieldUse, KnownFields};
 pub(crate) use known_fields::{has, is_intrinsic, similar};
 pub use link::{Link, TransactionPlace};
+pub use membership::Membership;
+pub use needed::NeededField;
 pub use reads::Reads;
 pub(crate) use reads::normalised;
 pub use sink::{InFlight, Naming, OneName, Sink, SinkConfig, WriteOutcome};
@@ -111,6 +117,10 @@ pub struct Context {
     pub details: Details,
     /// Records unfinished work, if the run saves checkpoints.
     pub journal: Option<Journal>,
+    /// True if a sink that takes messages of the group knows them by their sequences and positions, also
+    /// those of a killed run: see [`SinkConfig::knows_positions`]. Before a source sends messages of a new
+    /// sequence, it notes in the journal what the sequence was begun for, and waits until the disk has it.
+    pub keeps_sequences: bool,
     /// Connects a sink with the source whose positions its transactions move: see
     /// [`SourceConfig::positions_place`].
     pub link: Option<Link>,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use thalweg_config::{ByteSize, Mistake};
 use thalweg_record::Batch;
 
-use super::{Context, FileSink, TransactionPlace, TransformConfig};
+use super::{Claim, Context, FileSink, NeededField, TransactionPlace, TransformConfig};
 use crate::{Error, Rejects};
 
 /// The result of a [`Sink::write`].
@@ -232,10 +232,21 @@ pub trait SinkConfig: Send + Sync {
         None
     }
 
-    /// Returns the option with the id of its transactions, and the id. Of two sinks with one id in one
-    /// system, each would end the transactions of the other: the graph is checked for them.
-    fn transaction_id(&self) -> Option<(&'static str, &str)> {
-        None
+    /// Returns what only one component can have: the addresses on which it listens, the name of its session,
+    /// the id of its transactions. The graph is checked for two components with the same one.
+    fn claims(&self) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    /// Returns the fields without which a message leaves by `errors`. Where the fields of the messages are
+    /// known and have none of them, that is a mistake.
+    fn needed_fields(&self) -> Vec<NeededField> {
+        Vec::new()
+    }
+
+    /// Returns remarks on options that work, but are probably not meant so. A check and a run show them.
+    fn remarks(&self) -> Vec<Mistake> {
+        Vec::new()
     }
 
     /// True if the sink knows the messages that it has stored by their positions, which must not go back: no

@@ -1,8 +1,9 @@
 //! Sources.
 
 use async_trait::async_trait;
+use thalweg_config::ByteSize;
 
-use super::{Context, Flow, KnownFields, Mistake, Reads, TransactionPlace};
+use super::{Claim, Context, Flow, KnownFields, Membership, Mistake, Reads, TransactionPlace};
 use crate::{Error, SourceOutput};
 
 /// Reads messages or files. One instance runs as one task.
@@ -72,6 +73,41 @@ pub trait SourceConfig: Send + Sync {
     /// Returns an option with which transactions cannot move its positions, if there is one.
     fn transaction_mistake(&self) -> Option<Mistake> {
         None
+    }
+
+    /// False if its messages have no positions that grow ([`Batch::positions`](thalweg_record::Batch)), by
+    /// which a sink could know those again that it has stored: see
+    /// [`SinkConfig::knows_positions`](super::SinkConfig::knows_positions).
+    fn has_growing_positions(&self) -> bool {
+        true
+    }
+
+    /// Returns what only one component can have: the addresses on which it listens, the name of its session.
+    /// The graph is checked for two components with the same one.
+    fn claims(&self) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    /// Returns the group that the source is a member of, if its members should all read the same.
+    fn membership(&self) -> Option<Membership> {
+        None
+    }
+
+    /// True if it has [fields](Self::fields), and they only describe the message: nothing of the payload is
+    /// in them. A sink that writes fields then loses the payload, unless a transform makes fields of it.
+    fn describes_payload(&self) -> bool {
+        false
+    }
+
+    /// Returns the mistakes in options that need more memory than the process has for data in flight.
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        let _ = memory;
+        Vec::new()
+    }
+
+    /// Returns remarks on options that work, but are probably not meant so. A check and a run show them.
+    fn remarks(&self) -> Vec<Mistake> {
+        Vec::new()
     }
 
     /// Returns the local files that the source reads, as far as its options say it.

@@ -13,6 +13,7 @@
 //! See docs/decisions/010-a-transform-that-waits-begins-a-segment.md,
 //! docs/decisions/011-sequential-transforms.md and docs/decisions/012-errors-lead-through-a-channel.md.
 
+mod edges;
 mod pace;
 mod shown;
 
@@ -31,6 +32,7 @@ use crate::index::Index;
 use crate::pairs::Pair;
 use crate::router::{Router, Way};
 use crate::settings::{BufferLimits, DeadLetterLimits, OnError};
+pub(crate) use edges::output_name;
 use pace::Pace;
 pub(crate) use pace::{MOST_ROWS, SPAN};
 use thalweg_record::Output;

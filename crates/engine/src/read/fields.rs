@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_config::{Diagnostics, Document, FormatError, Node};
+use thalweg_config::{Diagnostic, Diagnostics, Document, FormatError, Node};
 
 use super::list;
 use super::sections::Section;
-use crate::component::{FieldMistake, FieldUse, KnownFields, Step, similar};
-use crate::graph::{Feed, Graph, Pipeline, TransformNode};
+use crate::component::{FieldMistake, FieldUse, KnownFields, NeededField, Step, similar};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, TransformNode};
 use crate::index::Index;
 use crate::settings::UnknownFields;
 
@@ -49,10 +49,42 @@ pub(super) fn check(document: &Document, graph: &Graph, diagnostics: &mut Diagno
     }
     let sinks = Section::of(document.root(), "sinks");
     for sink in &graph.sinks {
-        let (Some(encoder), Some(item)) = (sink.config.encoder(), sinks.node(&sink.name)) else { continue };
+        let Some(item) = sinks.node(&sink.name) else { continue };
+        let (encoder, needed) = (sink.config.encoder(), sink.config.needed_fields());
+        if encoder.is_none() && needed.is_empty() {
+            continue;
+        }
         let known = reaching(&sink.name, &written, &index, &entering);
-        report(parts(&Step::Messages(encoder.into()), &sink.name, &known), item, document, diagnostics);
+        if let Some(encoder) = encoder {
+            report(parts(&Step::Messages(encoder.into()), &sink.name, &known), item, document, diagnostics);
+        }
+        for needed in needed {
+            if let Some(mut mistake) = missing(&needed, sink, &known, &sinks) {
+                mistake.help(needed.help);
+                diagnostics.push(mistake);
+            }
+        }
     }
+}
+
+/// Returns the mistake of a sink if no message has one of the fields that it needs.
+fn missing(
+    needed: &NeededField,
+    sink: &SinkNode,
+    known: &KnownFields,
+    sinks: &Section<'_>,
+) -> Option<Diagnostic> {
+    let NeededField { option, names, .. } = needed;
+    if names.is_empty() || !names.iter().all(|name| known.lacks(name)) {
+        return None;
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let message = format!(
+        "No message has a field {} at `{}`, which needs it for `{option}`: all would be rejected.",
+        list(&names),
+        sink.name
+    );
+    Some(Diagnostic::new(sinks.option_span(&sink.name, sink.kind, option)?, message))
 }
 
 /// Adds the mistakes in the fields that a component names.
@@ -65,7 +97,7 @@ fn report(found: Vec<FieldMistake>, item: &Node, document: &Document, diagnostic
 }
 
 /// Returns what is known of the fields of the messages that a sink receives.
-fn reaching(
+pub(super) fn reaching(
     sink: &str,
     written: &Section<'_>,
     index: &Index<'_>,
@@ -78,7 +110,7 @@ fn reaching(
 }
 
 /// Returns what is known of the fields of the messages that enter each pipeline.
-fn entering(written: &Section<'_>, index: &Index<'_>) -> BTreeMap<Arc<str>, KnownFields> {
+pub(super) fn entering(written: &Section<'_>, index: &Index<'_>) -> BTreeMap<Arc<str>, KnownFields> {
     let mut known = BTreeMap::new();
     index.settle(|pipeline| {
         let fed: Option<Vec<KnownFields>> =

@@ -7,10 +7,12 @@
 //! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 mod buffers;
+mod claims;
 mod connections;
 mod fields;
 mod memory;
 mod positions;
+mod remarks;
 mod sections;
 mod shared_files;
 mod terms;
@@ -30,6 +32,7 @@ use buffers::{BUFFER, Buffered, without};
 
 pub use fields::check_fields;
 pub use memory::check_memory;
+pub use remarks::remarks;
 pub use terms::advice;
 
 const SECTIONS: [&str; 9] = [

@@ -11,6 +11,40 @@ use crate::pairs::Reached;
 use crate::settings::BufferSettings;
 
 impl Reader<'_> {
+    /// Checks that the messages of each source that leads to such a sink have positions that grow, and keep
+    /// their order. The first other message would end the run.
+    pub(super) fn growing_positions(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
+        for sink in index.graph.sinks.iter().filter(|sink| sink.config.knows_positions()) {
+            let span = sections.sinks.span(&sink.name).unwrap_or(root.span);
+            let sources = index.graph.sources.iter().filter(|source| !source.config.has_growing_positions());
+            for source in sources.filter(|source| index.reaches(&source.name, &sink.name)) {
+                let message = format!(
+                    "`{}` knows stored messages by their positions, but those of `{}` have none that grow.",
+                    sink.name, source.name
+                );
+                let help = "Remove the option of the sink (`exactly_once`) that needs positions, or let another \
+                            run store these messages in a file or in Kafka, and read them from there.";
+                self.diagnostics.error(span, message).help(help);
+            }
+            let unordered = index.graph.pipelines.iter().filter(|pipeline| pipeline.ordered == Some(false));
+            for pipeline in unordered {
+                let leads = pipeline.to.names().contains(&sink.name)
+                    || Reached::from(index, &pipeline.name).sinks.contains(&&sink.name);
+                if !leads {
+                    continue;
+                }
+                let span = sections.pipelines.node(&pipeline.name).and_then(|node| node.get("ordered"));
+                let span = span.map_or(root.span, |node| node.span);
+                let message = format!(
+                    "`{}` knows stored messages by their positions, so it needs them in order.",
+                    sink.name
+                );
+                let help = "Leave `ordered` out: messages keep their order by default.";
+                self.diagnostics.error(span, message).help(help);
+            }
+        }
+    }
+
     /// Checks that no buffer on disk is before such a sink. After a kill, what the source sends again is in
     /// the buffer twice, and its positions go back.
     pub(super) fn positions_through_buffers(

@@ -48,6 +48,13 @@ impl<'n> Section<'n> {
         self.entries.get(self.number(name)?).map(|(key, _)| key.span)
     }
 
+    /// Returns the position of an option of a component, or that of its name if the option is not written.
+    pub(super) fn option_span(&self, name: &str, kind: &str, option: &str) -> Option<Span> {
+        let options = self.node(name).and_then(|node| node.get(kind));
+        let written = options.and_then(|options| options.get(option)).map(|node| node.span);
+        written.or_else(|| self.span(name))
+    }
+
     /// Returns the value of a name.
     pub(super) fn node(&self, name: &str) -> Option<&'n Node> {
         self.entries.get(self.number(name)?).map(|(_, node)| node)

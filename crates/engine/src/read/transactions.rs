@@ -2,8 +2,7 @@
 //!
 //! A transaction is either committed, with all output of the messages that its positions cover, or aborted,
 //! and then these messages come again. So they may leave nothing outside of it: no output in another sink, no
-//! memory in a transform. A graph in which that does not hold is refused, and so are two sinks whose
-//! transactions have one id.
+//! memory in a transform. A graph in which that does not hold is refused.
 //!
 //! See docs/decisions/093-offsets-are-committed-in-transactions.md.
 
@@ -21,7 +20,6 @@ use crate::pairs::{Pair, Reached};
 impl Reader<'_> {
     /// Checks each pair of a source and a sink whose transactions move its positions.
     pub(super) fn transactions(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
-        self.transaction_ids(root, sections, index);
         for pair in &Pair::of(index.graph) {
             let reached = Reached::from(index, &pair.source);
             self.other_sinks(root, sections, pair, &reached);
@@ -35,28 +33,6 @@ impl Reader<'_> {
                 let span = sections.sinks.span(&pair.sink).unwrap_or(root.span);
                 self.buffer_between(span, pair, &pair.sink);
             }
-        }
-    }
-
-    /// No two sinks may have one id: a producer with it ends the transaction of the last one, so they would
-    /// take turns without end.
-    fn transaction_ids(&mut self, root: &Node, sections: &Sections<'_>, index: &Index<'_>) {
-        let sinks = index.graph.sinks.iter();
-        let known: Vec<_> = sinks
-            .filter_map(|sink| Some((sink, sink.config.transaction_place()?, sink.config.transaction_id()?)))
-            .collect();
-        for (at, (sink, place, (option, id))) in known.iter().enumerate() {
-            let earlier = &known[..at];
-            let same = earlier.iter().find(|(_, other, (_, used))| used == id && other.is(place));
-            let Some((first, ..)) = same else { continue };
-            let options = sections.sinks.node(&sink.name).and_then(|node| node.get(sink.kind));
-            let span = options.and_then(|options| options.get(option)).map(|node| node.span);
-            let span = span.or_else(|| sections.sinks.span(&sink.name)).unwrap_or(root.span);
-            let message = format!(
-                "`{}` has the `{option}` of `{}`: each would end the transactions of the other.",
-                sink.name, first.name
-            );
-            self.diagnostics.error(span, message).help("Give each sink an id of its own.");
         }
     }
 
@@ -94,9 +70,8 @@ impl Reader<'_> {
     fn options_of_source(&mut self, root: &Node, sections: &Sections<'_>, pair: &Pair, index: &Index<'_>) {
         let Some(source) = index.source(&pair.source) else { return };
         let Some(mistake) = source.config.transaction_mistake() else { return };
-        let options = sections.sources.node(&pair.source).and_then(|node| node.get(source.kind));
-        let option = options.and_then(|options| options.get(mistake.option)).map(|node| node.span);
-        let span = option.or_else(|| sections.sources.span(&pair.source)).unwrap_or(root.span);
+        let span = sections.sources.option_span(&pair.source, source.kind, mistake.option);
+        let span = span.unwrap_or(root.span);
         let reported = self.diagnostics.error(span, mistake.message);
         if let Some(help) = mistake.help {
             reported.help(help);

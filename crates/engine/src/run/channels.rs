@@ -7,6 +7,7 @@ use thalweg_record::Batch;
 use thalweg_runtime::{HandOver, Receiver, Sender, Traffic, channel};
 
 use super::groups::Groups;
+use super::queues::Queue;
 use crate::Flow;
 use crate::parcel::{Files, Parcel};
 use crate::plan::{Destination, Plan, Segment};
@@ -64,6 +65,21 @@ impl Channels {
 
     fn files(&mut self, to: Destination) -> &(Sender<Files>, Receiver<Files>) {
         self.files.entry(to).or_insert_with(|| channel(self.limit))
+    }
+
+    /// The channels for those who look into them. They are not kept alive for them.
+    pub(super) fn queues(&self, plan: &Plan) -> Vec<Queue> {
+        let messages = self.messages.iter().map(|(to, (_, receiver))| Queue {
+            to: plan.entrance(*to),
+            limit: self.others.get(to).copied().unwrap_or(self.limit),
+            waiting: Box::new(receiver.gauge()),
+        });
+        let files = self.files.iter().map(|(to, (_, receiver))| Queue {
+            to: plan.entrance(*to),
+            limit: self.limit,
+            waiting: Box::new(receiver.gauge()),
+        });
+        messages.chain(files).collect()
     }
 
     /// A sender for a component of a group.

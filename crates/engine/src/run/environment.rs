@@ -8,6 +8,7 @@ use thalweg_runtime::ConcurrencyLimit;
 use tokio::sync::mpsc;
 
 use super::checkpoints::LazyStore;
+use super::edges::{Place, Port};
 use super::retries::Retries;
 use super::{FileWatcher, Handle, Rehearsal, RunFailure};
 use crate::metrics::ComponentMetrics;
@@ -99,6 +100,11 @@ impl Environment {
         found.unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
     }
 
+    /// A port of a component.
+    pub(super) fn port(&self, name: &Arc<str>, place: Place) -> Option<Arc<Port>> {
+        self.handle.taps.ports.get(name, place)
+    }
+
     /// The context that a component of a group is built in.
     pub(super) fn context(&self, name: &Arc<str>, input: Input) -> Context {
         Context {
@@ -111,6 +117,7 @@ impl Environment {
             temporary: self.temporary.clone(),
             details: self.metrics(name).details.clone(),
             journal: self.checkpoints.as_ref().map(|store| Journal::new(store.clone(), name)),
+            keeps_sequences: false,
             link: None,
         }
     }

@@ -14,6 +14,7 @@ use thalweg_record::{Ack, Batch, Outcome};
 use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 
 use super::RunFailure;
+use super::edges::Port;
 use crate::metrics::ComponentMetrics;
 use crate::parcel::shares;
 
@@ -23,15 +24,19 @@ pub(super) struct Way {
     stages: Vec<Sender<Batch>>,
     next: Option<Arc<Way>>,
     metrics: Arc<ComponentMetrics>,
+    /// Counts and shows what goes this way.
+    port: Option<Arc<Port>>,
 }
 
 impl Way {
-    /// The first of these ways, each of which leads to some stages.
+    /// The first of these ways, each of which leads to some stages through a port.
     pub(super) fn first_of(
-        ways: impl DoubleEndedIterator<Item = Vec<Sender<Batch>>>,
+        ways: impl DoubleEndedIterator<Item = (Vec<Sender<Batch>>, Option<Arc<Port>>)>,
         metrics: &Arc<ComponentMetrics>,
     ) -> Option<Arc<Self>> {
-        ways.rev().fold(None, |next, stages| Some(Arc::new(Way { stages, next, metrics: metrics.clone() })))
+        ways.rev().fold(None, |next, (stages, port)| {
+            Some(Arc::new(Way { stages, next, metrics: metrics.clone(), port }))
+        })
     }
 
     fn has_room(&self) -> bool {
@@ -69,6 +74,9 @@ impl Way {
     /// A stage that has ended drops the batch, which thereby fails: the run is ending, or the batch goes the
     /// next way.
     fn give(&self, batch: Batch, give: impl Fn(&Sender<Batch>, Batch, usize)) {
+        if let Some(port) = &self.port {
+            port.pass(&batch, batch.rows(), batch.payload_bytes());
+        }
         let batch = self.guard(batch);
         for (stage, batch) in self.stages.iter().zip(shares(batch, self.stages.len())) {
             let bytes = batch.payload_bytes();
@@ -166,7 +174,7 @@ mod tests {
     async fn a_batch_of_which_a_way_rejects_a_part_has_that_many_rejected_messages() {
         let ((to, sink), (other, _)) = (channel(usize::MAX), channel(usize::MAX));
         let metrics = ComponentMetrics::new("failover".into(), Role::Transform, "test");
-        let first = Way::first_of([vec![to], vec![other]].into_iter(), &metrics).unwrap();
+        let first = Way::first_of([(vec![to], None), (vec![other], None)].into_iter(), &metrics).unwrap();
         let settled: Arc<Mutex<Option<Settlement>>> = Arc::default();
         let noted = settled.clone();
         let ack = Ack::new("in".into(), move |settlement| *noted.lock() = Some(settlement));

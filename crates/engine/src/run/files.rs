@@ -8,6 +8,7 @@ use thalweg_record::{File, Outcome, Problem};
 use thalweg_runtime::{ConcurrencyLimit, Failpoint, HandOver, Sequencer, Ticket, Worker};
 
 use super::channels::Exits;
+use super::edges::Port;
 use super::{Retries, RunFailure};
 use crate::Error;
 use crate::component::{Disposition, FileError, FileTransform};
@@ -60,6 +61,10 @@ pub(super) struct FileOperator {
     /// True if it is a sink: what went through is delivered.
     pub(super) delivers: bool,
     pub(super) outputs: BTreeMap<Output, Arc<[Target]>>,
+    /// Count and show what leaves by its outputs.
+    pub(super) ports: BTreeMap<Output, Arc<Port>>,
+    /// Shows what it receives, if it is a sink.
+    pub(super) input: Option<Arc<Port>>,
 }
 
 /// One worker of a segment of files.
@@ -139,6 +144,9 @@ impl FileSegmentWorker {
                     continue;
                 }
             };
+            if let Some(port) = operator.ports.get(&output) {
+                port.pass(&file, 1, bytes_of(&file));
+            }
             let targets = operator.outputs.get(&output).cloned().unwrap_or_default();
             for (&target, mut file) in targets.iter().zip(shares(file, targets.len())) {
                 match target {
@@ -188,6 +196,9 @@ impl FileOperator {
             return Ok(Next::Output(Output::Main));
         }
         self.metrics.add_in(1, bytes_of(file));
+        if let Some(port) = &self.input {
+            port.show(&*file);
+        }
         watch(file, FileEvent::Started);
         match self.transform(file, since, retries).await {
             Ok(disposition) => {

@@ -1,12 +1,18 @@
 //! A run as seen from outside: its counters, and the requests that can be made to it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use thalweg_record::Budget;
 use thalweg_runtime::Stop;
 
+use super::control::{SourceControl, SourceStatus, UnknownSource};
+use super::edges::{EdgeCounts, Ports};
+use super::latency::LatencyCounts;
+use super::queues::{self, Queue, QueueCounts};
+use super::tap::{Tap, TapError, TapRequest, Taps};
 use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::plan::Plan;
 use crate::{Flow, Role, Step};
@@ -24,6 +30,12 @@ pub struct Handle {
     pub(super) started: Arc<AtomicBool>,
     /// How often the sinks were asked to reopen their files.
     pub(super) reopens: Arc<AtomicU64>,
+    /// In the order of the plan.
+    pub(super) sources: Arc<[Arc<SourceControl>]>,
+    pub(super) taps: Arc<Taps>,
+    /// The channels, once they are made.
+    pub(super) queues: Arc<OnceLock<Vec<Queue>>>,
+    graph: Arc<Value>,
     item: &'static str,
 }
 
@@ -42,6 +54,10 @@ impl Handle {
             retries: Arc::default(),
             started: Arc::default(),
             reopens: Arc::default(),
+            sources: plan.sources.iter().map(SourceControl::of).collect(),
+            taps: Arc::new(Taps::new(Ports::of(plan))),
+            queues: Arc::default(),
+            graph: Arc::new(plan.described()),
             item: if are_files { "file" } else { "message" },
         }
     }
@@ -113,6 +129,93 @@ impl Handle {
     /// Takes the descriptions of all retries since the last call.
     pub fn take_retries(&self) -> Vec<String> {
         std::mem::take(&mut self.retries.lock())
+    }
+}
+
+/// The graph while it runs.
+impl Handle {
+    /// The plan as JSON, without the options of components: `sources`, `segments`, `failovers`, `sinks`,
+    /// `memory` (in bytes) and `cores`.
+    pub fn graph(&self) -> &Value {
+        &self.graph
+    }
+
+    /// The traffic of each edge, sorted by the names of the components.
+    pub fn edges(&self) -> Vec<EdgeCounts> {
+        self.taps.ports.counts()
+    }
+
+    /// The bytes that wait before each stage, sorted by the names of the components. Empty until all of them
+    /// are built.
+    pub fn queues(&self) -> Vec<QueueCounts> {
+        queues::counts(self.queues.get().map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// How long the batches of each source take until they are settled.
+    pub fn latencies(&self) -> Vec<LatencyCounts> {
+        self.sources.iter().map(|source| source.latency.counts(&source.name)).collect()
+    }
+
+    /// Shows messages that pass. Nothing waits for the tap: what it is too slow for is left out.
+    ///
+    /// # Errors
+    /// If nothing has a name that the request contains, or 16 taps are open.
+    pub fn tap(&self, request: TapRequest) -> Result<Tap, TapError> {
+        self.taps.open(request, &self.budget)
+    }
+
+    pub(super) fn end_of_taps(&self) -> EndOfTaps {
+        EndOfTaps(self.taps.clone())
+    }
+}
+
+/// Single sources.
+impl Handle {
+    /// The state of each source.
+    pub fn sources(&self) -> Vec<SourceStatus> {
+        self.sources.iter().map(|source| source.status(self.is_started())).collect()
+    }
+
+    /// Gives a source no memory to read into until it is resumed. The messages that it has read go on. A run
+    /// that is asked to stop ends as if the source were not paused. Pausing it again changes nothing.
+    ///
+    /// # Errors
+    /// If there is no such source.
+    pub fn pause(&self, source: &str) -> Result<(), UnknownSource> {
+        self.source(source).map(|source| source.pause())
+    }
+
+    /// Lets a source that was paused read again. Otherwise it changes nothing.
+    ///
+    /// # Errors
+    /// If there is no such source.
+    pub fn resume(&self, source: &str) -> Result<(), UnknownSource> {
+        self.source(source).map(|source| source.resume())
+    }
+
+    /// Asks a source alone to stop, paused or not. It is not read again in this run, and a later run with the
+    /// same state continues there. No deadline applies to what it has sent.
+    ///
+    /// # Errors
+    /// If there is no such source.
+    pub fn drain(&self, source: &str) -> Result<(), UnknownSource> {
+        self.source(source).map(|source| source.stop.request())
+    }
+
+    fn source(&self, name: &str) -> Result<&Arc<SourceControl>, UnknownSource> {
+        self.sources.iter().find(|source| &*source.name == name).ok_or_else(|| UnknownSource {
+            name: name.to_owned(),
+            known: self.sources.iter().map(|source| source.name.to_string()).collect(),
+        })
+    }
+}
+
+/// Ends the taps of a run when it is dropped.
+pub(super) struct EndOfTaps(Arc<Taps>);
+
+impl Drop for EndOfTaps {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

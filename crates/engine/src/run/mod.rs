@@ -20,6 +20,8 @@
 mod auxiliaries;
 mod channels;
 mod checkpoints;
+mod control;
+pub(crate) mod edges;
 mod environment;
 mod failover;
 mod failure;
@@ -28,8 +30,10 @@ mod files;
 mod flushes;
 mod groups;
 mod handle;
+pub(crate) mod latency;
 mod leaving;
 mod letters;
+mod queues;
 mod rehearsal;
 mod retries;
 pub(crate) mod saves;
@@ -38,6 +42,7 @@ mod sink;
 mod source;
 mod summary;
 mod supervisor;
+pub(crate) mod tap;
 mod threads;
 mod wiring;
 
@@ -57,14 +62,20 @@ use crate::replay::Replayed;
 use crate::store::Store;
 use crate::{Error, Owner, Role, Temporaries};
 
+pub use control::{SourceState, SourceStatus, UnknownSource};
+pub use edges::EdgeCounts;
 pub use failure::RunFailure;
 pub use files::{FileEvent, FileWatcher};
 pub use handle::Handle;
+pub use latency::LatencyCounts;
+pub use queues::QueueCounts;
 pub use rehearsal::Rehearsal;
 pub use summary::{Summary, Undrained};
+pub use tap::{Tap, TapError, TapRequest, Tapped};
 
 use checkpoints::{ComponentPositions, LazyStore};
 use environment::{Environment, RunSettings};
+use handle::EndOfTaps;
 use retries::Retries;
 use summary::Ended;
 use supervisor::Supervisor;
@@ -100,6 +111,8 @@ pub struct Run {
     rehearsal: Option<Arc<dyn Rehearsal>>,
     store: Arc<LazyStore>,
     handle: Handle,
+    /// Ends the taps with the run, also if it never begins.
+    _taps: EndOfTaps,
 }
 
 impl Run {
@@ -124,8 +137,10 @@ impl Run {
             Some(owner) => Store::check_letters(&state_dir.folder, owner)?,
             None => {}
         }
+        let handle = Handle::new(&plan);
         Ok(Self {
-            handle: Handle::new(&plan),
+            _taps: handle.end_of_taps(),
+            handle,
             continues: state_dir.positions,
             plan,
             state_dir,

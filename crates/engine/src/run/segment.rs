@@ -10,6 +10,8 @@ use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Traffic, Wo
 use super::RunFailure;
 use super::channels::Exits;
 use super::checkpoints::SharedTransform;
+use super::edges::Port;
+use super::tap::Tappable;
 use crate::Error;
 use crate::component::{Step, Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
@@ -43,6 +45,7 @@ pub(super) struct Operator {
     names_intrinsic: bool,
     out: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
+    ports: BTreeMap<Output, Arc<Port>>,
 }
 
 impl Operator {
@@ -52,7 +55,21 @@ impl Operator {
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
         let out = Outputs::new(metrics.name.clone());
-        Self { work, metrics, fields: FieldWatch::default(), names_intrinsic: false, out, outputs }
+        Self {
+            work,
+            metrics,
+            fields: FieldWatch::default(),
+            names_intrinsic: false,
+            out,
+            outputs,
+            ports: BTreeMap::new(),
+        }
+    }
+
+    /// Counts and shows what leaves by these outputs.
+    pub(super) fn through(mut self, ports: BTreeMap<Output, Arc<Port>>) -> Self {
+        self.ports = ports;
+        self
     }
 
     /// Watches for the fields that the transform reads.
@@ -68,6 +85,13 @@ impl Operator {
             Work::Calls(transform) => transform.apply(batch, &mut self.out),
             Work::Kept(transform) => transform.lock().apply(batch, &mut self.out),
             Work::Waits(_) => Err(Error::permanent("it waits within a segment; this is a bug of thalweg")),
+        }
+    }
+
+    /// Notes content that leaves by an output.
+    fn pass(&self, output: Output, content: &impl Tappable, items: usize, bytes: usize) {
+        if let Some(port) = self.ports.get(&output) {
+            port.pass(content, items, bytes);
         }
     }
 
@@ -224,11 +248,13 @@ impl SegmentWorker {
     fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), RunFailure> {
         for (output, batch) in self.operators[at].out.take() {
             let operator = &self.operators[at];
+            let (rows, bytes) = (batch.rows(), batch.payload_bytes());
             if output == Output::Errors {
-                operator.metrics.add_errors(batch.rows());
+                operator.metrics.add_errors(rows);
             } else {
-                operator.metrics.add_out(batch.rows(), batch.payload_bytes());
+                operator.metrics.add_out(rows, bytes);
             }
+            operator.pass(output, &batch, rows, bytes);
             let targets = operator.targets(output);
             for (&target, batch) in targets.iter().zip(shares(batch, targets.len())) {
                 self.give(target, batch, results)?;
@@ -248,6 +274,7 @@ impl SegmentWorker {
         let stages: Vec<Destination> = targets.iter().filter_map(|target| target.stage()).collect();
         for file in files {
             operator.metrics.add_out(1, bytes_of(&file));
+            operator.pass(Output::Main, &file, 1, bytes_of(&file));
             let shares = stages.iter().zip(shares(file, stages.len()));
             results.files.extend(shares.map(|(&stage, file)| (stage, vec![file])));
         }

@@ -6,16 +6,18 @@ use crate::positions::{LiveGuard, Positions};
 use crate::source_output::SourceOutput;
 use crate::{ErrorKind, Source};
 
+use super::control::SourceTask;
 use super::{Retries, RunFailure};
 
-/// Runs a source until it ends, with retries after temporary errors. Then drops `guard`.
+/// Runs a source until it ends, with retries after temporary errors. Then drops `guard` and `task`.
 pub(super) async fn run(
     source: Box<dyn Source>,
     output: SourceOutput,
     retries: Retries,
     guard: Option<LiveGuard>,
+    task: Option<SourceTask>,
 ) -> Result<(), RunFailure> {
-    let _guards = Guards { positions: output.positions().cloned(), _running: guard };
+    let _guards = Guards { positions: output.positions().cloned(), _running: guard, _task: task };
     let mut output = output;
     let read = read(source, &mut output, retries).await;
     if output.is_stopping() {
@@ -29,6 +31,7 @@ pub(super) async fn run(
 struct Guards {
     positions: Option<Arc<Positions>>,
     _running: Option<LiveGuard>,
+    _task: Option<SourceTask>,
 }
 
 impl Drop for Guards {
@@ -112,7 +115,7 @@ mod tests {
             "the stages after `source` have ended"
         );
         let retries = Retries { stop: Stop::default(), log: Arc::default() };
-        run(Box::new(One), output, retries, None).await.unwrap();
+        run(Box::new(One), output, retries, None, None).await.unwrap();
     }
 
     /// Ends with an error while the run stops and its rest is left to the next one.
@@ -135,7 +138,7 @@ mod tests {
                 testing::source_output(Stop::default(), &budget, 1 << 10, BTreeMap::new());
             let output = SourceOutput { rows: Some(Rows::new(16)), leaves_rest: true, ..output };
             let retries = Retries { stop: Stop::default(), log: Arc::default() };
-            run(Box::new(Stopped(error)), output, retries, None).await
+            run(Box::new(Stopped(error)), output, retries, None, None).await
         };
         let failed = ended(|_| Error::permanent("the table is gone")).await.unwrap_err();
         assert_eq!(failed.to_string(), "the source `source` failed: the table is gone");

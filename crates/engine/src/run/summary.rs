@@ -31,7 +31,7 @@ pub struct Summary {
     pub dead_letters_dropped: u64,
     /// The folder of the dead letters.
     pub state_folder: PathBuf,
-    /// True if the run was asked to stop before its sources ended, and drained.
+    /// True if the run, or a source of it, was asked to stop before the sources ended, and drained.
     pub stopped: bool,
     /// How far each source got, by partition.
     pub positions: BTreeMap<String, BTreeMap<String, Value>>,

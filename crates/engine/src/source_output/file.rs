@@ -29,6 +29,8 @@ pub(crate) struct OpenFile {
     resumes_before_last: bool,
     /// True if a later run could resume after the last batch.
     resumes_after_last: bool,
+    /// True if a batch was refused because the run is stopping.
+    is_left: bool,
 }
 
 impl OpenFile {
@@ -48,6 +50,7 @@ impl OpenFile {
             comes_again: false,
             resumes_before_last: true,
             resumes_after_last: true,
+            is_left: false,
         }
     }
 
@@ -72,6 +75,7 @@ impl OpenFile {
         let known = file.passage().and_then(|passage| Some((passage, file.origin().identity()?)));
         self.comes_again = known.is_some();
         (self.resumes_before_last, self.resumes_after_last) = (true, true);
+        self.is_left = false;
         self.partition = None;
         if let (Some(positions), Some((passage, identity))) = (&self.positions, known) {
             let partition: Arc<str> = format!("{} {identity}", file.origin().source).into();
@@ -91,6 +95,16 @@ impl OpenFile {
     /// offset covers.
     pub(crate) fn may_be_left(&self) -> bool {
         self.comes_again && (self.partition.is_none() || self.resumes_before_last)
+    }
+
+    /// Leaves the open file to a later run: a batch of it was refused.
+    pub(super) fn leave(&mut self) {
+        self.is_left = true;
+    }
+
+    /// True if the open file was left to a later run.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left
     }
 
     /// All of the file was sent.

@@ -21,7 +21,7 @@ impl Limit {
     }
 
     /// Counts items that are about to be sent. Returns how many of them may be.
-    pub(super) fn take(&self, items: usize) -> usize {
+    pub(crate) fn take(&self, items: usize) -> usize {
         let mut taken = 0;
         self.left.send_if_modified(|left| {
             taken = (*left).min(items as u64);
@@ -41,12 +41,12 @@ impl Limit {
         usize::try_from(*self.left.borrow()).unwrap_or(usize::MAX)
     }
 
-    pub(super) fn is_reached(&self) -> bool {
+    pub(crate) fn is_reached(&self) -> bool {
         *self.left.borrow() == 0
     }
 
     /// Waits until nothing is left.
-    pub(super) async fn reached(&self) {
+    pub(crate) async fn reached(&self) {
         // The sender lives as long as `self`, so this cannot end with an error.
         let _ = self.left.subscribe().wait_for(|left| *left == 0).await;
     }

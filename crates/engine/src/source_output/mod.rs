@@ -100,6 +100,12 @@ impl SourceOutput {
         &self.share
     }
 
+    /// True while the source is paused: [`arena`](Self::arena) and [`reserve`](Self::reserve) then wait. A
+    /// source that reads into the same memory again and again gives it back.
+    pub fn is_paused(&self) -> bool {
+        self.share.is_held_back()
+    }
+
     /// Claims memory of the budget without waiting: for what is in hand and must continue.
     pub fn claim(&self, bytes: usize) -> Lease {
         self.budget().claim(bytes)
@@ -420,30 +426,37 @@ impl SourceOutput {
         let (rejected, rest) =
             thalweg_record::split_rejected(batch, (0..).zip(reasons).collect(), self.name())?;
         for batch in rejected.into_iter().chain(rest) {
-            self.give_batch(&self.errors, batch).await?;
+            let bytes = batch.payload_bytes();
+            self.give_batch(&self.errors, batch, bytes).await?;
         }
         Ok(())
     }
 
     async fn send_batch(&self, batch: Batch) -> Result<(), Error> {
-        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+        let bytes = batch.payload_bytes();
+        self.metrics.add_out(batch.rows(), bytes);
         if let Some(rows) = &self.rows {
             let began = Instant::now();
             self.main.room().await;
             rows.note(batch.rows(), began.elapsed());
         }
-        self.give_batch(&self.main, batch).await
+        self.give_batch(&self.main, batch, bytes).await
     }
 
-    async fn give_batch(&self, route: &Route, batch: Batch) -> Result<(), Error> {
+    /// Gives a batch of `bytes` to the targets of a route.
+    async fn give_batch(&self, route: &Route, batch: Batch, bytes: usize) -> Result<(), Error> {
         let targets = route.messages.as_ref().ok_or_else(|| self.does_not_give(Flow::Messages))?;
-        if let Upstream::File(file) = &self.upstream
-            && self.may_stop(&file.lock())
-        {
-            batch.settle(Outcome::Unfinished);
-            return Err(Error::permanent("the run is stopping"));
+        if let Upstream::File(file) = &self.upstream {
+            let mut file = file.lock();
+            if self.may_stop(&file) {
+                file.leave();
+                drop(file);
+                batch.settle(Outcome::Unfinished);
+                return Err(Error::permanent("the run is stopping"));
+            }
         }
         Failpoint::SourceSend.pass();
+        route.pass(&batch, batch.rows(), bytes);
         give(targets, batch, self.budget(), &self.traffic, self.name()).await
     }
 
@@ -568,6 +581,7 @@ impl SourceOutput {
 
     async fn give_files(&self, route: &Route, files: Files) -> Result<(), Error> {
         let targets = route.files.as_ref().ok_or_else(|| self.does_not_give(Flow::Files))?;
+        route.pass(&files, files.items(), files.bytes());
         give(targets, files, self.budget(), &self.traffic, self.name()).await
     }
 }

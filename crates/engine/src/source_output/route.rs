@@ -7,21 +7,37 @@ use thalweg_runtime::{HandOver, Sender, Traffic};
 
 use crate::Error;
 use crate::parcel::{Files, Parcel, shares};
+use crate::run::edges::Port;
+use crate::run::tap::Tappable;
 
 /// The channels that an output leads to: each gets a copy. None for the flow that the output does not have.
 #[derive(Clone, Default)]
 pub(crate) struct Route {
     pub(crate) messages: Option<Vec<Sender<Batch>>>,
     pub(crate) files: Option<Vec<Sender<Files>>>,
+    /// Counts and shows what goes this way.
+    pub(crate) port: Option<Arc<Port>>,
 }
 
 impl Route {
     pub(crate) fn messages(targets: Vec<Sender<Batch>>) -> Self {
-        Self { messages: Some(targets), files: None }
+        Self { messages: Some(targets), files: None, port: None }
     }
 
     pub(crate) fn files(targets: Vec<Sender<Files>>) -> Self {
-        Self { messages: None, files: Some(targets) }
+        Self { messages: None, files: Some(targets), port: None }
+    }
+
+    /// Counts and shows what goes this way.
+    pub(crate) fn through(self, port: Option<Arc<Port>>) -> Self {
+        Self { port, ..self }
+    }
+
+    /// Notes content that is about to go this way: the number of its messages or files, and their bytes.
+    pub(crate) fn pass(&self, content: &impl Tappable, items: usize, bytes: usize) {
+        if let Some(port) = &self.port {
+            port.pass(content, items, bytes);
+        }
     }
 
     /// Waits until all targets of messages have room.

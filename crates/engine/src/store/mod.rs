@@ -107,7 +107,7 @@ impl Store {
             .map_err(|error| faults.opening(error))?;
         let keyspace = |name| database.keyspace(name, of_names).map_err(|error| faults.opening(error));
         let (positions, sinks) = (keyspace("positions")?, keyspace("sinks")?);
-        let journals = keyspace("journals")?;
+        let journals = database.keyspace("journals", of_journals).map_err(|error| faults.opening(error))?;
         let letters = Letters::open(&database, keyspace("tallies")?, faults.clone(), inventory.clone())?;
         inventory.begin().map_err(|error| faults.recording(&error))?;
         if let Some(owner) = owner {
@@ -148,6 +148,37 @@ impl Store {
     /// If it cannot be written.
     pub(crate) fn note(&self, component: &str, name: &str, value: Option<&Value>) -> Result<(), Error> {
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        let bytes = self.put_note(&mut batch, component, name, value);
+        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
+        self.unflushed.add(&self.journals, bytes).map_err(|error| self.faults.writing(error))
+    }
+
+    /// As [`note`](Self::note), for several entries in one atomic write, which is synced to the disk.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(crate) fn note_durably(
+        &self,
+        component: &str,
+        entries: &[(String, Option<Value>)],
+    ) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let mut bytes = 0;
+        for (name, value) in entries {
+            bytes += self.put_note(&mut batch, component, name, value.as_ref());
+        }
+        self.commit(batch)?;
+        self.unflushed.add(&self.journals, bytes).map_err(|error| self.faults.writing(error))
+    }
+
+    /// Adds an entry of a journal to a write, or its deletion. Returns its size in bytes.
+    fn put_note(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        component: &str,
+        name: &str,
+        value: Option<&Value>,
+    ) -> u64 {
         let key = format!("{component}\0{name}");
         let text = value.map(Value::to_string);
         let bytes = key.len() + text.as_ref().map_or(0, String::len);
@@ -155,8 +186,7 @@ impl Store {
             Some(text) => batch.insert(&self.journals, key, text),
             None => batch.remove(&self.journals, key),
         }
-        self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
-        self.unflushed.add(&self.journals, bytes as u64).map_err(|error| self.faults.writing(error))
+        bytes as u64
     }
 
     /// Returns the names of the entries in the journal of a component that start with a prefix, at most
@@ -422,6 +452,11 @@ fn of_names() -> KeyspaceCreateOptions {
     options().compaction_strategy(Arc::new(Leveled::default().with_table_target_size(4 << 20)))
 }
 
+/// The options of the keyspace whose memtables [`Unflushed`] bounds.
+fn of_journals() -> KeyspaceCreateOptions {
+    of_names().max_memtable_size(unflushed::KEYSPACE_LIMIT)
+}
+
 #[cfg(test)]
 mod damage;
 
@@ -524,6 +559,18 @@ mod tests {
             drop(store);
             assert_eq!(Store::open(folder.path()).unwrap().sink_state("out").unwrap(), Some(json!(1)));
         }
+    }
+
+    #[test]
+    fn the_database_is_not_asked_for_a_flush_with_each_short_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let note = |number: u32| store.note("out", &format!("a/{number:05}"), Some(&json!(1))).unwrap();
+        // More than the usual limit of a keyspace, and less than that of `Unflushed`.
+        (0..20_000).for_each(note);
+        assert_eq!((store.journals.sealed_memtable_count(), store.journals.disk_space()), (0, 0));
+        (20_000..40_000).for_each(note);
+        assert!(store.journals.sealed_memtable_count() > 0 || store.journals.disk_space() > 0);
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub fn context() -> Context {
         temporary: TEMPORARY.with(Clone::clone),
         details: Details::default(),
         journal: None,
+        keeps_sequences: false,
         link: None,
     }
 }
@@ -241,7 +242,7 @@ impl OutputReceiver {
     fn new() -> (Route, Self) {
         let (messages, messages_out) = channel(usize::MAX);
         let (files, files_out) = channel(usize::MAX);
-        let route = Route { messages: Some(vec![messages]), files: Some(vec![files]) };
+        let route = Route { files: Some(vec![files]), ..Route::messages(vec![messages]) };
         (route, Self { messages: messages_out, files: files_out })
     }
 

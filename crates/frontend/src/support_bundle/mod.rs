@@ -11,11 +11,10 @@ mod host;
 mod words;
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use thalweg_config::{Comments, Node, Value, write};
@@ -26,12 +25,9 @@ use crate::check::{CheckOptions, described};
 use crate::exit::{CommandError, Exit};
 use crate::format::{bytes, counted};
 use crate::print;
+use crate::remote::client::{Client, Place, TIMEOUT};
 use archive::Archive;
 
-/// How long the process of a run may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// At most this much of an answer is kept, in bytes.
-const LONGEST_ANSWER: usize = 16 << 20;
 /// At most this many files of a state are listed.
 const MOST_FILES: usize = 10_000;
 /// Only this user may read the bundle.
@@ -101,9 +97,11 @@ fn files(options: &BundleOptions) -> Vec<(String, String)> {
         }
     }
     if let Some(address) = options.metrics {
+        let run = Client { place: Place::Address(address.to_string(), vec![address]), token: None };
         for name in ["metrics", "health", "ready"] {
-            let answer = ask(address, name, TIMEOUT).unwrap_or_else(|error| format!("no answer: {error}\n"));
-            files.push((format!("{name}.txt"), answer));
+            let answer = run.ask("GET", &format!("/{name}"), TIMEOUT);
+            let text = answer.map_or_else(|error| format!("no answer: {error}\n"), |answer| answer.body);
+            files.push((format!("{name}.txt"), text));
         }
     }
     // After all configurations are read: a secret of one may be in a text about another.
@@ -149,7 +147,8 @@ enum Place {
     Open,
     /// Below an option that is named like a secret, or below `auth`.
     Secret,
-    /// Below `headers` or `env`, whose names are the user's, or an argument of a program.
+    /// Below `headers` or `env`, whose names are the user's, or below `args` or another argument of a
+    /// program.
     Hidden,
 }
 
@@ -168,7 +167,7 @@ fn without_secrets(node: &Node, place: Place) -> Node {
                 let place = match place {
                     Place::Open if key.name == "command" => return (key.clone(), without_arguments(value)),
                     Place::Hidden => Place::Hidden,
-                    _ if ["headers", "env"].contains(&key.name.as_str()) => Place::Hidden,
+                    _ if ["headers", "env", "args"].contains(&key.name.as_str()) => Place::Hidden,
                     Place::Secret if is_plain => Place::Open,
                     _ if key.name == "auth" || is_named_like_a_secret(&key.name) => Place::Secret,
                     place => place,
@@ -236,29 +235,6 @@ fn sizes(folder: &Path) -> Json {
     json!({ "folder": folder.to_string_lossy(), "exists": folder.is_dir(), "bytes": total, "files": files })
 }
 
-/// Asks the process of a run. The whole answer may take `timeout`: another process may have the port, and
-/// send a byte now and then.
-fn ask(address: SocketAddr, name: &str, timeout: Duration) -> io::Result<String> {
-    let end = Instant::now() + timeout;
-    let left = || match end.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::Error::from(ErrorKind::TimedOut)),
-        left => Ok(Some(left)),
-    };
-    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
-    stream.set_write_timeout(left()?)?;
-    stream.write_all(format!("GET /{name} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
-    let (mut answer, mut part) = (Vec::new(), [0; 8 << 10]);
-    while answer.len() < LONGEST_ANSWER {
-        stream.set_read_timeout(left()?)?;
-        match stream.read(&mut part)? {
-            0 => break,
-            length => answer.extend_from_slice(part.get(..length).unwrap_or_default()),
-        }
-    }
-    let answer = String::from_utf8_lossy(&answer);
-    Ok(answer.split_once("\r\n\r\n").map_or(&*answer, |(_, body)| body).to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use thalweg_config::Document;
@@ -290,13 +266,15 @@ sinks:
 a: { exec: { command: [curl, -H, 'Authorization: Bearer q1', '${ARGUMENT}'], env: { DB_PASS: q2, KEY_FILE: q3 } } }
 b: { http: { headers: { X-Auth: q4, X-Key: q5 } } }
 c: { exec: { command: 'psql -W q6' } }
+d: { exec: { command: gpg, args: ['--passphrase', q7, '${PASSPHRASE}'] } }
+e: { exec: { command: tool, args: q8 } }
 ";
         let document = Document::parse("c.yaml", text).unwrap();
         let shown = write(&without_secrets(document.root(), Place::Open), &Comments::default());
-        for secret in ["q1", "q2", "q3", "q4", "q5", "q6"] {
+        for secret in ["q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8"] {
             assert!(!shown.contains(secret), "{secret}: {shown}");
         }
-        for plain in ["curl", "${ARGUMENT}", "psql", "DB_PASS", "X-Auth"] {
+        for plain in ["curl", "${ARGUMENT}", "psql", "DB_PASS", "X-Auth", "gpg", "${PASSPHRASE}"] {
             assert!(shown.contains(plain), "{plain}: {shown}");
         }
     }
@@ -331,20 +309,5 @@ c: { exec: { command: 'psql -W q6' } }
                 assert!(!text.contains("Unparsed-1a") && !text.contains("q9Z"), "{name}: {text}");
             }
         }
-    }
-
-    #[test]
-    fn an_answer_without_an_end_is_no_answer() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let drips = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            while stream.write_all(b"x").is_ok() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let error = ask(address, "metrics", Duration::from_millis(100)).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
-        drips.join().unwrap();
     }
 }

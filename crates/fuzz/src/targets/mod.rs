@@ -50,6 +50,7 @@ targets! {
     mime,
     mqtt_packets,
     multipart,
+    nats_operations,
     otlp,
     patterns,
     pem,

@@ -74,7 +74,19 @@ impl Share {
     /// client. If incomplete messages hold the memory, the oldest of them are dropped meanwhile. `message` is
     /// the incomplete one that the bytes are for, if it has begun.
     pub async fn reserve_for(&self, bytes: usize, message: Option<&Incomplete>) -> Lease {
-        let mut reserved = pin!(self.reserve(bytes));
+        loop {
+            // No message is dropped for a share that is held back.
+            self.opened().await;
+            let lease = self.granted_for(bytes, message).await;
+            if !self.is_held_back() {
+                return lease;
+            }
+        }
+    }
+
+    /// As [`reserve_for`](Self::reserve_for), whatever the gate says.
+    async fn granted_for(&self, bytes: usize, message: Option<&Incomplete>) -> Lease {
+        let mut reserved = pin!(self.granted(bytes));
         loop {
             tokio::select! {
                 biased;

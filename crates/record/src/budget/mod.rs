@@ -22,6 +22,7 @@
 //! See docs/decisions/001-a-lease-lives-in-its-buffer.md and
 //! docs/decisions/002-sources-wait-downstream-never-does.md.
 
+mod gate;
 mod incomplete;
 
 use std::collections::{HashSet, VecDeque};
@@ -34,6 +35,7 @@ use arrow_data::ArrayData;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
+pub use gate::{Gate, Opening};
 pub use incomplete::Incomplete;
 
 /// The bytes beside a buffer: its owner, its reservation, and its part of the array. Thousands of columns
@@ -132,7 +134,7 @@ impl Budget {
 
     /// Creates a share: the account of one source.
     pub fn share(&self) -> Share {
-        Share { budget: self.clone(), held: Arc::default(), incomplete: Arc::default() }
+        Share { budget: self.clone(), held: Arc::default(), incomplete: Arc::default(), gate: None }
     }
 
     /// Counts bytes that a downstream stage holds already or is about to hold. Never waits, never refuses.
@@ -313,13 +315,27 @@ pub struct Share {
     held: Arc<AtomicUsize>,
     /// The bytes that the incomplete messages of the source hold.
     incomplete: Arc<AtomicUsize>,
+    /// Holds its reservations back.
+    gate: Option<Arc<dyn Gate>>,
 }
 
 impl Share {
     /// Waits until `bytes` are available, and holds them. Requests are granted in order, but a request of a
     /// share that holds nothing is granted at once, even beyond the limit. Dropping the future withdraws the
-    /// request.
+    /// request. While the [gate](Self::behind) of the share is closed, nothing is granted.
     pub async fn reserve(&self, bytes: usize) -> Lease {
+        loop {
+            self.opened().await;
+            let lease = self.granted(bytes).await;
+            // Closed during the wait: others use the memory until it opens.
+            if !self.is_held_back() {
+                return lease;
+            }
+        }
+    }
+
+    /// As [`reserve`](Self::reserve), whatever the gate says.
+    async fn granted(&self, bytes: usize) -> Lease {
         let granted = {
             let mut state = self.budget.0.state.lock();
             let fits = state.waiting.is_empty() && state.used + bytes <= self.budget.ceiling();

@@ -6,7 +6,7 @@
 
 pub(crate) mod rust;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,6 +163,16 @@ impl Partition {
     }
 }
 
+/// The id of a topic, in hexadecimal. A topic that is deleted and created again has another one.
+pub(crate) type TopicId = Arc<str>;
+
+/// An offset in a partition, and the topic that it is of, if brokers tell its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) offset: i64,
+    pub(crate) topic: Option<TopicId>,
+}
+
 /// A record that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming {
@@ -192,11 +202,17 @@ pub(crate) trait Consumer: Send + Sync {
     /// While it is paused, [`poll`](Self::poll) returns nothing and only keeps the membership.
     async fn pause(&self, is_paused: bool);
 
-    /// Commits these offsets: those of the first records that are not settled.
-    async fn commit(&self, offsets: &BTreeMap<Partition, i64>) -> Result<(), Failure>;
+    /// Commits these places: those of the first records that are not settled.
+    async fn commit(&self, places: &BTreeMap<Partition, Place>) -> Result<(), Failure>;
 
     /// Returns the offsets that the group committed, without the partitions for which it never did.
     async fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure>;
+
+    /// Returns the id of the topic with which the offset of a partition was committed, if it is known.
+    async fn committed_topic(&self, partition: &Partition) -> Result<Option<TopicId>, Failure>;
+
+    /// Returns the ids of topics, without those that have none, or that are not there.
+    async fn topic_ids(&self, topics: &BTreeSet<Arc<str>>) -> Result<BTreeMap<Arc<str>, TopicId>, Failure>;
 
     /// Returns the present proof of the membership, if the member has one.
     async fn generation(&self) -> Option<Generation>;

@@ -31,10 +31,11 @@ use serde::Deserialize;
 use thalweg_codec::template::Template;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransactionPlace,
+    Claim, Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransactionPlace,
     TransformConfig, WriteOutcome,
 };
 use thalweg_net::give_up::GiveUp;
+use thalweg_net::net::long_time;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
@@ -311,8 +312,16 @@ impl SinkConfig for KafkaSink {
         self.transactional_id.as_ref().map(|_| self.cluster.place())
     }
 
-    fn transaction_id(&self) -> Option<(&'static str, &str)> {
-        self.transactional_id.as_deref().map(|id| ("transactional_id", id))
+    fn claims(&self) -> Vec<Claim> {
+        let outcome = "each would end the transactions of the other";
+        let help = "Give each sink an id of its own.";
+        let claim =
+            |id: &String| Claim::name("transactional_id", self.cluster.place(), id.as_str(), outcome, help);
+        self.transactional_id.iter().map(claim).collect()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        long_time("timeout", self.timeout).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

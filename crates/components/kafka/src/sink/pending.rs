@@ -11,7 +11,7 @@ use thalweg_engine::Error;
 use thalweg_record::{Batch, Lease, is_same_payload};
 
 use super::records::Records;
-use super::refusals::Refusals;
+use super::refusals::Suspicion;
 use crate::client::{Failure, Outgoing, Producer};
 
 /// How long a closed producer may take to give each record its outcome.
@@ -124,9 +124,9 @@ impl<D: Future<Output = Result<(), Failure>> + Send + Unpin> Pending<D> {
                 continue;
             }
             let queued = match made.record(number) {
-                Ok(record) => match made.suspicion(&record) {
+                Ok(record) => match made.suspicion(number, &record) {
                     None => self.missing.queue(producer, record, waits_for_topic).await,
-                    Some(refusals) => cleared(producer, record, refusals, timeout).await,
+                    Some(suspicion) => cleared(producer, record, suspicion, timeout).await,
                 },
                 Err(reason) => Ok(Row::Refused(reason)),
             };
@@ -327,12 +327,12 @@ async fn alone<P: Producer>(
 async fn cleared<P: Producer>(
     producer: &P,
     record: Outgoing,
-    refusals: &Refusals,
+    suspicion: Suspicion<'_>,
     timeout: Duration,
 ) -> Result<Row<P::Delivery>, Failure> {
     let row = alone(producer, record.clone(), timeout).await?;
     if matches!(row, Row::Delivered) {
-        refusals.clear(&record);
+        suspicion.clear(&record);
     }
     Ok(row)
 }

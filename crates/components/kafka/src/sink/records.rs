@@ -10,7 +10,7 @@ use thalweg_codec::values::Values;
 use thalweg_record::Batch;
 
 use super::KafkaSink;
-use super::refusals::Refusals;
+use super::refusals::{Origin, Refusals, Suspicion};
 use crate::client::Outgoing;
 
 /// The records of a transaction that a broker refused.
@@ -55,12 +55,12 @@ impl Records {
         {
             let mut made = self.bind(batch);
             for (row, reason) in rows {
-                records.extend(made.record(row).ok().map(|record| (record, reason)));
+                records.extend(made.record(row).ok().map(|record| (record, origin(batch, row), reason)));
             }
         }
         let mut refused = if records.is_empty() { Refused::None } else { Refused::Known };
-        for (record, reason) in records {
-            if self.refusals.as_ref().is_some_and(|refusals| refusals.note(&record, reason)) {
+        for (record, origin, reason) in records {
+            if self.refusals.as_ref().is_some_and(|refusals| refusals.note(&record, origin, reason)) {
                 refused = Refused::New;
             }
         }
@@ -76,6 +76,7 @@ impl Records {
     pub(super) fn bind<'a>(&'a mut self, batch: &'a Batch) -> Bound<'a> {
         let column = |name: &Option<String>| name.as_ref().and_then(|name| bytes_of(batch, name));
         Bound {
+            batch,
             payload: batch.payload(),
             // Values of up to twelve bytes are in their views; all others are slices of these.
             buffers: batch
@@ -119,6 +120,7 @@ impl AsRef<[u8]> for Shared {
 
 /// A batch of which records are made.
 pub(super) struct Bound<'a> {
+    batch: &'a Batch,
     payload: &'a BinaryViewArray,
     buffers: Vec<Bytes>,
     topic: BoundTemplate<'a>,
@@ -154,15 +156,15 @@ impl Bound<'_> {
             timestamp: self.timestamp.as_ref().and_then(|times| times.milliseconds(row)),
             headers,
         };
-        match self.refusals.and_then(|refusals| refusals.reason(&record)) {
+        match self.refusals.and_then(|refusals| refusals.reason(&record, origin(self.batch, row))) {
             Some(reason) => Err(reason),
             None => Ok(record),
         }
     }
 
-    /// Returns the refusals, if one says that a record must be sent by itself.
-    pub(super) fn suspicion(&self, record: &Outgoing) -> Option<&Refusals> {
-        self.refusals.filter(|refusals| refusals.is_suspect(record))
+    /// Returns the suspicion that says that the record of a message must be sent by itself, if there is one.
+    pub(super) fn suspicion(&self, row: usize, record: &Outgoing) -> Option<Suspicion<'_>> {
+        self.refusals?.suspicion(record, origin(self.batch, row))
     }
 
     fn partition(&self, row: usize) -> Result<Option<i32>, String> {
@@ -187,6 +189,16 @@ impl Bound<'_> {
         });
         in_buffer.unwrap_or_else(|| bytes_at(self.payload, row))
     }
+}
+
+/// Returns the place of a message in its source. None if it has none, or if others beside it have the same: a
+/// transform has made several messages of one.
+fn origin(batch: &Batch, row: usize) -> Option<Origin<'_>> {
+    let (meta, positions) = (batch.meta(), batch.positions()?);
+    let position = |row: usize| positions.values().get(row);
+    let own = position(row)?;
+    let is_alone = position(row + 1) != Some(own) && row.checked_sub(1).and_then(position) != Some(own);
+    is_alone.then(|| (&*meta.source, meta.sequence.as_deref().unwrap_or_default(), *own))
 }
 
 fn bytes_at(column: &BinaryViewArray, row: usize) -> Bytes {

@@ -1,12 +1,12 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, UInt64Array};
 use parking_lot::Mutex;
 use thalweg_engine::testing::{self, batch, messages, open_sink, options, write_until_durable};
-use thalweg_engine::{Component, ErrorKind, Sink};
+use thalweg_engine::{Component, ErrorKind, Rejects, Sink};
 use thalweg_record::Batch;
 use thalweg_testbed::{Kafka, Secured};
 use tokio::sync::oneshot;
@@ -355,6 +355,36 @@ async fn a_batch_may_have_more_refused_records_than_transactions_are_aborted_in_
     let (rejected, _) = written(&mut sink, batch(texts.iter().map(String::as_str)), 1000).await;
     assert_eq!(rejected.len(), 60);
     assert_eq!(broker.stored(), (0..60).map(|n| format!("good {n}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_message_is_rejected_of_which_another_record_is_refused_each_time() {
+    let broker = Arc::new(Broker::default());
+    let config = options::<KafkaSink>("{ brokers: 'a:1', topic: t, transactional_id: x }");
+    let session = session(&broker, Duration::from_secs(9));
+    let mut sink = super::testing::transactional(&config, session.clone());
+    sink.open(None).await.unwrap();
+    let mut rejected = Vec::new();
+    for attempt in 0..9 {
+        let texts = [format!("good {attempt}"), format!("bad {attempt}"), format!("fine {attempt}")];
+        let batch = batch(texts.iter().map(String::as_str));
+        let batch = batch.with_positions(UInt64Array::from(vec![5, 6, 7])).unwrap();
+        let mut rejects = Rejects::default();
+        match sink.write(&batch, &mut rejects).await {
+            Ok(_) => {
+                session.commit(&BTreeMap::new(), None).await.unwrap();
+                rejected.push((attempt, rejects.take()));
+                break;
+            }
+            Err(error) => assert!(error.kind().is_temporary(), "{}", error.full()),
+        }
+        // As the source does.
+        session.renew().await.unwrap();
+        session.mend();
+    }
+    // It was refused with others first, and then three times by itself.
+    assert_eq!(rejected, [(4, vec![(1, "it is bad".to_owned())])]);
+    assert_eq!(broker.stored(), ["good 4", "fine 4"]);
 }
 
 #[tokio::test]

@@ -24,8 +24,8 @@ use crate::client::{Connector, Failure, Fault, Producer, Transactions};
 use crate::session::{NotCommitted, Session};
 
 /// The number of transactions that may be aborted in vain, one after another, because of refused records.
-/// More of them find no end: none is recognised because a transform makes it different each time, for
-/// example.
+/// More of them find no end: none is recognised, because a transform makes several different messages of one
+/// each time, for example.
 ///
 /// If the source commits, each of them counts. It makes them smaller until they have one record, so one of
 /// them is committed soon. If the sink commits, it has the same batch each time, and a transaction was not in

@@ -175,12 +175,13 @@ impl Forward {
     /// before its transaction is committed, and a saved position would outlive one that is aborted.
     fn checkpoint(&self, records: &[Incoming]) -> Option<Checkpoint> {
         let last = records.last().filter(|_| self.ledger().is_none())?;
-        Some(Checkpoint { partition: last.partition.name().into(), offset: (last.offset + 1).into() })
+        let place = self.membership.place_of(&last.partition, last.offset + 1);
+        Some(Checkpoint { partition: last.partition.name().into(), offset: place.value() })
     }
 
     async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
-        self.out.set_sequence(Some(first.partition.name().into()));
+        self.out.set_sequence(Some(self.membership.sequence(&first.partition)));
         let values: Vec<&[u8]> = records.iter().map(value).collect();
         let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(records)));
         let fields = whole::fields(columns, records.len())?;
@@ -226,6 +227,7 @@ fn offset(record: &Incoming) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use thalweg_engine::testing::{Arrived, Bounds, RunningSource};
@@ -233,6 +235,7 @@ mod tests {
 
     use super::*;
     use crate::client::{Changes, Partition};
+    use crate::source::Start;
     use crate::source::tests::{Idle, bounded_output, lent_output, unconnected_ledger};
 
     fn partition(number: i32) -> Partition {
@@ -249,7 +252,7 @@ mod tests {
     }
 
     fn membership(out: &SourceOutput, ledger: Option<Arc<Ledger<RustConnector>>>) -> Arc<Membership> {
-        Arc::new(Membership::new(out, None, Duration::ZERO, ledger))
+        Arc::new(Membership::new(out, Start::Earliest, Duration::ZERO, ledger))
     }
 
     fn forward(out: &SourceOutput, membership: &Arc<Membership>) -> Forward {
@@ -301,6 +304,30 @@ mod tests {
         source.stop.request();
         forward(&out, &membership).run(queue(vec![Answer { records: rest, changes }])).await.unwrap();
         assert_eq!((out.unsettled(), membership.is_settled()), (0, true));
+    }
+
+    /// The offset that was saved of the former log was taken for one behind the new records.
+    #[tokio::test]
+    async fn records_of_a_topic_that_was_made_again_are_settled_when_they_are() {
+        let (out, source) = lent_output().await;
+        let membership = membership(&out, None);
+        let mut log = Idle::default();
+        let send = async |log: &Idle, offsets: std::ops::Range<i64>| {
+            membership.assigned(log, vec![partition(0)]).await;
+            let records = records(0, offsets);
+            let changes = membership.note(&records);
+            forward(&out, &membership).run(queue(vec![Answer { records, changes }])).await.unwrap();
+        };
+        send(&log, 5..7).await;
+        taken(&source).await.settle(Outcome::Delivered);
+        assert_eq!(membership.settled(), BTreeMap::from([(partition(0), 7)]));
+        membership.revoked(&log, vec![partition(0)]).await;
+        log.end = Some(3);
+        send(&log, 0..3).await;
+        assert!(!membership.is_settled() && membership.settled().is_empty());
+        taken(&source).await.settle(Outcome::Delivered);
+        assert!(membership.is_settled());
+        assert_eq!(membership.settled(), BTreeMap::from([(partition(0), 3)]));
     }
 
     #[tokio::test]

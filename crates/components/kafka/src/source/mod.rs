@@ -14,6 +14,7 @@ mod gone;
 mod ledger;
 mod membership;
 mod reading;
+mod saved;
 #[cfg(test)]
 mod tests;
 
@@ -24,10 +25,12 @@ use std::time::Duration;
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, TransactionPlace,
+    Component, Context, Error, KnownFields, Membership, Mistake, Source, SourceConfig, TransactionPlace,
 };
+use thalweg_net::net::check_fetch_size;
 
 use crate::client::rust::{AutoOffsetReset, GroupProtocol, IsolationLevel, Receiving};
 use crate::options::ClusterOptions;
@@ -238,6 +241,7 @@ sinks:
             let mistake = Mistake::new("session_timeout", "A member must have at least a second.");
             mistakes.push(mistake.help("The default is `10s`."));
         }
+        mistakes.extend(check_limit(self.max_message_bytes));
         mistakes
     }
 }
@@ -267,6 +271,23 @@ impl SourceConfig for KafkaSource {
             let message = "A source whose offsets are committed in transactions reads committed records.";
             Mistake::new("isolation", message).help("Leave it out.")
         })
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        Some(Membership {
+            option: "group",
+            place: self.cluster.place(),
+            group: self.group.clone(),
+            topics: self.topics.iter().cloned().collect(),
+        })
+    }
+
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        check_fetch_size(self.fetch_size, memory).into_iter().collect()
     }
 
     // It commits only what a saved checkpoint covers.

@@ -14,10 +14,10 @@ use regex::Regex;
 use thalweg_engine::{Error, Link, Source, SourceOutput};
 use tokio::sync::mpsc;
 
+use super::KafkaSource;
 use super::forward::{Answer, Forward};
 use super::ledger::Ledger;
 use super::membership::Membership;
-use super::{KafkaSource, Start};
 use crate::client::rust::{Receiving, RustConnector, RustConsumer};
 use crate::client::{Consumer, Failure, Incoming};
 use crate::session::KafkaSession;
@@ -59,10 +59,7 @@ pub(super) struct Kafka {
 #[async_trait]
 impl Source for Kafka {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let start = match self.config.start {
-            Start::Time(time) => Some(time),
-            Start::Earliest | Start::Latest => None,
-        };
+        let start = self.config.start;
         let link = self.link.as_ref();
         let membership = self.membership.get_or_insert_with(|| {
             let session = link.and_then(Link::get::<KafkaSession>);
@@ -372,13 +369,14 @@ mod tests {
 
     use super::*;
     use crate::client::Partition;
+    use crate::source::Start;
     use crate::source::tests::{Idle, bounded_output, lent_output, unconnected_ledger};
 
     /// Receives with transactions, as a member that does not get into its group.
     async fn received(yaml: &str, consumer: &Idle) -> Result<(), Error> {
         let (out, _source) = lent_output().await;
         let ledger = unconnected_ledger(&out);
-        let membership = Membership::new(&out, None, SETTLE_WAIT, Some(ledger));
+        let membership = Membership::new(&out, Start::Earliest, SETTLE_WAIT, Some(ledger));
         let config = options::<KafkaSource>(yaml);
         let source = Kafka {
             receiving: config.receiving(&testing::context()),

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::KafkaSource;
 use super::ledger::Ledger;
 use crate::client::rust::RustConnector;
-use crate::client::{Consumer, Failure, Generation, Incoming, Partition};
+use crate::client::{Consumer, Failure, Generation, Incoming, Partition, Place, TopicId};
 use crate::session::KafkaSession;
 use crate::sink::KafkaSink;
 
@@ -59,8 +59,13 @@ pub(super) struct Idle {
     pub(super) sought: Mutex<Vec<i64>>,
     /// The offsets that were sought.
     pub(super) places: Mutex<Vec<i64>>,
-    /// The offset behind the last record of each log.
+    /// The offset of the first record of each log, and that behind the last one.
+    pub(super) first: i64,
     pub(super) end: Option<i64>,
+    /// The id of each topic.
+    pub(super) topic: Option<&'static str>,
+    /// The offset that the group has committed in each partition, and its topic.
+    pub(super) group: Option<(i64, Option<&'static str>)>,
 }
 
 impl Idle {
@@ -89,12 +94,22 @@ impl Consumer for Idle {
 
     async fn pause(&self, _: bool) {}
 
-    async fn commit(&self, _: &BTreeMap<Partition, i64>) -> Result<(), Failure> {
+    async fn commit(&self, _: &BTreeMap<Partition, Place>) -> Result<(), Failure> {
         self.answer(())
     }
 
-    async fn committed(&self, _: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure> {
-        self.answer(BTreeMap::new())
+    async fn committed(&self, partitions: &[Partition]) -> Result<BTreeMap<Partition, i64>, Failure> {
+        let committed = partitions.iter().filter_map(|known| Some((known.clone(), self.group?.0)));
+        self.answer(committed.collect())
+    }
+
+    async fn committed_topic(&self, _: &Partition) -> Result<Option<TopicId>, Failure> {
+        self.answer(self.group.and_then(|(_, topic)| topic).map(Into::into))
+    }
+
+    async fn topic_ids(&self, topics: &BTreeSet<Arc<str>>) -> Result<BTreeMap<Arc<str>, TopicId>, Failure> {
+        let ids = topics.iter().filter_map(|name| Some((name.clone(), self.topic?.into())));
+        self.answer(ids.collect())
     }
 
     async fn generation(&self) -> Option<Generation> {
@@ -112,7 +127,7 @@ impl Consumer for Idle {
     }
 
     async fn bounds(&self, _: &Partition) -> Result<(i64, i64), Failure> {
-        self.answer((0, self.end.unwrap_or(i64::MAX)))
+        self.answer((self.first, self.end.unwrap_or(i64::MAX)))
     }
 
     async fn lag(&self) -> Option<u64> {
@@ -236,6 +251,28 @@ async fn a_topic_that_was_made_again_is_read_from_its_start_although_a_later_pos
     assert_eq!(sent.payloads(), (0..100).map(|number: u32| number.to_string()).collect::<Vec<_>>());
     let committed = tokio::task::block_in_place(|| kafka.committed("g", "t", 1).unwrap());
     assert_eq!(committed, [Some(100)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_was_created_again_and_is_as_long_as_the_saved_position_is_read_from_its_start() {
+    let kafka = Kafka::start(1).unwrap();
+    tokio::task::block_in_place(|| store(&kafka, "t", 0..100, 1));
+    let yaml = format!("{{ brokers: '{}', topics: t, group: g, end_after_idle: 1s }}", kafka.address());
+    let expected =
+        |numbers: std::ops::Range<u32>| numbers.map(|number| number.to_string()).collect::<Vec<_>>();
+    let source = testing::start::<KafkaSource>(&yaml, 1 << 16, BTreeMap::new());
+    let positions = source.positions.clone();
+    assert_eq!(source.finish().await.payloads(), expected(0..100));
+    let changes = positions.take_changes().into_iter();
+    let saved: BTreeMap<String, serde_json::Value> =
+        changes.filter_map(|(partition, place)| Some((partition.to_string(), place?))).collect();
+    tokio::task::block_in_place(|| {
+        store(&kafka, "t", 100..110, 1);
+        kafka.delete("t").unwrap();
+        store(&kafka, "t", 200..350, 1);
+    });
+    let source = testing::start::<KafkaSource>(&yaml, 1 << 16, saved);
+    assert_eq!(source.finish().await.payloads(), expected(200..350));
 }
 
 async fn members_share(protocol: &str) {

@@ -101,7 +101,8 @@ impl Run {
                 None => Ok(String::new()),
             }
         };
-        // An error of one drops the others, and with them the program.
+        // Only reading can fail here, so no message is dropped while it is sent. Its error drops the others,
+        // and with them the program.
         let (outcome, (), last) = tokio::try_join!(watched, self.read(output, end, messages, out), logged)?;
         match outcome {
             Ok((_, failure)) => Ok(failure.map_or(Ok(()), |failure| Err(failure.with_output(last)))),

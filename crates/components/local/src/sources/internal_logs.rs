@@ -267,6 +267,10 @@ impl SourceConfig for InternalLogs {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         // It listens from here on, so that it receives the records of other components as they start.
         let of_log = || LogLevel::most_verbose(&std::env::var(LOG_VARIABLE).ok()?);

@@ -85,6 +85,10 @@ impl SourceConfig for PipeSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
     fn starts_over(&self) -> bool {
         false
     }

@@ -59,6 +59,10 @@ impl SourceConfig for StdinSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         standard_streams::input().map_err(Error::permanent)?;
         // Not `io::stdin()`, whose buffer would hide what is left.

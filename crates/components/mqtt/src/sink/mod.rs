@@ -19,9 +19,10 @@ use serde::Deserialize;
 use thalweg_codec::template::Template;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{
-    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Claim, Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_net::give_up::GiveUp;
+use thalweg_net::net::long_time;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
@@ -186,6 +187,14 @@ impl SinkConfig for MqttSink {
         let optional = [&self.content_type, &self.response_topic].into_iter().flatten();
         let templates = std::iter::once(&self.topic).chain(optional).chain(self.properties.values());
         templates.flat_map(Template::fields).collect()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.client_id.iter().map(|id| self.servers.claim(id)).collect()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        long_time("timeout", self.timeout).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -51,13 +51,15 @@ impl Acknowledgements {
             tokio::select! {
                 new = news.recv(), if has_news => match new {
                     Some(News::Sent(keys, settled)) => self.wait_for(keys, settled),
-                    Some(News::Due) => self.acknowledge(writer).await?,
+                    Some(News::Due) => {
+                        acknowledge(&self.deliveries, writer).await?;
+                    }
                     None => (has_news, moved) = (false, Instant::now()),
                 },
                 Some(done) = self.settling.join_next() => {
                     moved = Instant::now();
                     self.settled(out, done)?;
-                    self.acknowledge(writer).await?;
+                    acknowledge(&self.deliveries, writer).await?;
                 }
                 () = tokio::time::sleep(LOOK), if !has_news => {
                     // Messages are settled after a checkpoint.
@@ -111,14 +113,20 @@ impl Acknowledgements {
         )
         .caused_by(settlement.reason.unwrap_or_else(|| "no reason is known".to_owned())))
     }
+}
 
-    /// Sends the acknowledgements that are due.
-    async fn acknowledge(&self, writer: &Writer) -> Result<(), Error> {
-        let due = self.deliveries.lock().take_due();
-        let mut out = Vec::new();
-        for (kind, id) in due {
-            wire::ack(writer.version, kind, id, Reason::SUCCESS, &mut out);
-        }
-        writer.write(&out).await
+/// Sends the acknowledgements that are due. Returns true if there were any. Only one task at a time may call
+/// it: the protocol wants them in order.
+///
+/// # Errors
+/// If the connection breaks.
+pub(super) async fn acknowledge(deliveries: &Mutex<Deliveries>, writer: &Writer) -> Result<bool, Error> {
+    let due = deliveries.lock().take_due();
+    let is_any = !due.is_empty();
+    let mut out = Vec::new();
+    for (kind, id) in due {
+        wire::ack(writer.version, kind, id, Reason::SUCCESS, &mut out);
     }
+    writer.write(&out).await?;
+    Ok(is_any)
 }

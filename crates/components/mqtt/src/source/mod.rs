@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_codec::framing::check_limit;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
+use thalweg_engine::{Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::options::{Protocol, QosOption, ServerOptions};
 use crate::topic::is_filter;
@@ -121,6 +122,25 @@ impl MqttSource {
         ))
     }
 
+    /// Returns the mistake of an option that the session does not have.
+    fn mistake_of_session(&self) -> Option<Mistake> {
+        let given = [
+            ("session_timeout", self.session_timeout != one_day()),
+            ("receive_maximum", self.receive_maximum.is_some()),
+        ];
+        let (option, _) = given.into_iter().find(|(_, is_given)| *is_given)?;
+        if !self.is_acknowledged() {
+            let mistake =
+                Mistake::new(option, "With `qos: 0`, the server keeps no session and waits for no answer.");
+            return Some(mistake.help(format!("Remove `{option}`, or set `qos: 1` and a `client_id`.")));
+        }
+        if self.servers.protocol == Protocol::Mqtt3 {
+            let mistake = Mistake::new(option, format!("MQTT 3.1.1 has no `{option}`."));
+            return Some(mistake.help("Remove it, or set `protocol: mqtt5`."));
+        }
+        None
+    }
+
     fn is_acknowledged(&self) -> bool {
         self.qos.0 != Qos::AtMostOnce
     }
@@ -156,6 +176,8 @@ sinks:
                 Mistake::new("client_id", "A session has a name, so that a later run continues it.");
             mistakes.push(mistake.help("Give another one to each run, or set `qos: 0`."));
         }
+        mistakes.extend(self.mistake_of_session());
+        mistakes.extend(check_limit(self.max_message_bytes));
         // The protocol counts in seconds, and a session of none ends with its connection.
         if self.is_acknowledged() && self.session_timeout.duration() < Duration::from_secs(1) {
             let mistake =
@@ -186,6 +208,18 @@ impl SourceConfig for MqttSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.client_id.iter().map(|id| self.servers.claim(id)).collect()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let memory = context.memory.budget().limit();
         let pending = (memory / BYTES_OF_PENDING).clamp(PENDING[0], PENDING[1]);
@@ -196,6 +230,7 @@ impl SourceConfig for MqttSource {
             receive_maximum: self.receive_maximum.unwrap_or(u16::try_from(pending).unwrap_or(u16::MAX)),
             kept: Acknowledgements::default(),
             is_subscribed: false,
+            has_ended: false,
         }))
     }
 }

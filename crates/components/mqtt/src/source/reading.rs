@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use thalweg_engine::{Error, Source, SourceOutput};
+use thalweg_stream::unacknowledged;
 use tokio::sync::mpsc;
 
-use super::acknowledgements::{Acknowledgements, News};
+use super::acknowledgements::{Acknowledgements, News, acknowledge};
 use super::deliveries::{Arrival, Deliveries};
 use super::messages::{Incoming, Messages};
 use super::{MqttSource, POLL};
@@ -22,12 +23,8 @@ use crate::wire::{self, AckKind, Packet, Publish, Qos, Remedy, SubAck, Version};
 
 /// The number of the subscription.
 const SUBSCRIPTION: u16 = 1;
-/// How long the server may send nothing while it waits for acknowledgements, before the source takes it for
-/// one that has no more.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
-/// As [`UNACKNOWLEDGED`], where that is to be expected of a server that has more: how many times
-/// `end_after_idle`.
-const STALLED: u32 = 5;
+/// How long the source waits for the word of the server that it has the last acknowledgements.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The most messages that are sent on together, and that a server may leave without an acknowledgement.
 const MOST: usize = 4096;
 const MOST_OPEN: usize = u16::MAX as usize;
@@ -44,11 +41,32 @@ pub(super) struct Topics {
     pub(super) kept: Acknowledgements,
     /// True if the server has accepted the subscription in the present session.
     pub(super) is_subscribed: bool,
+    /// True once nothing more is sent on: what is left is to acknowledge.
+    pub(super) has_ended: bool,
 }
 
 #[async_trait]
 impl Source for Topics {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let had_ended = self.has_ended;
+        match self.connected(out).await {
+            // A server that is gone would hold up the end of the run for as long as it is.
+            Err(error) if had_ended => {
+                tracing::warn!(
+                    "`{}`: the server sends its last messages again: they could not be acknowledged: {}",
+                    out.name(),
+                    error.full()
+                );
+                Ok(())
+            }
+            ended => ended,
+        }
+    }
+}
+
+impl Topics {
+    /// Reads over one connection, and acknowledges.
+    async fn connected(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut connection = tokio::select! {
             connection = self.connect() => connection?,
             // A server that does not answer takes no acknowledgements either.
@@ -71,21 +89,22 @@ impl Source for Topics {
         positions.end();
         let (tell, mut news) = mpsc::unbounded_channel();
         let deliveries = self.kept.deliveries.clone();
-        let has_failed = AtomicBool::new(false);
+        let kept = Kept::default();
         let reading = Reading {
             config: &self.config,
             messages: &self.messages,
             read_bytes: self.read_bytes,
             receive_maximum: usize::from(self.receive_maximum),
             is_subscribed: &mut self.is_subscribed,
+            has_ended: &mut self.has_ended,
             deliveries: &deliveries,
             writer: &writer,
-            has_failed: &has_failed,
-            tell,
+            kept: &kept,
+            tell: Some(tell),
         };
         let ended = {
             let keeping = self.kept.keep(&writer, &positions, &mut news);
-            joined(reading.run(&mut connection.reader, out), keeping, &has_failed).await
+            joined(reading.run(&mut connection.reader, out), keeping, &kept).await
         };
         self.kept.take_rest(&mut news);
         ended?;
@@ -94,24 +113,34 @@ impl Source for Topics {
     }
 }
 
-/// Runs both until they end. If keeping fails, reading learns of it and ends by itself: messages that it is
+/// The end of keeping.
+#[derive(Default)]
+struct Kept {
+    /// True if nothing more is acknowledged by it.
+    has_ended: AtomicBool,
+    /// True if nothing can be acknowledged over this connection.
+    has_failed: AtomicBool,
+}
+
+/// Runs both until they end. When keeping ends, reading learns of it and ends by itself: messages that it is
 /// sending on would be lost for the engine if it were dropped. If reading fails, nothing is left to keep.
 async fn joined(
     reading: impl Future<Output = Result<(), Error>>,
     keeping: impl Future<Output = Result<(), Error>>,
-    has_failed: &AtomicBool,
+    kept: &Kept,
 ) -> Result<(), Error> {
     let (mut reading, mut keeping) = (pin!(reading), pin!(keeping));
-    let kept = tokio::select! {
+    let ended = tokio::select! {
         read = &mut reading => {
             read?;
             return keeping.await;
         }
-        kept = &mut keeping => kept,
+        ended = &mut keeping => ended,
     };
-    has_failed.store(kept.is_err(), Ordering::Relaxed);
+    kept.has_failed.store(ended.is_err(), Ordering::Relaxed);
+    kept.has_ended.store(true, Ordering::Relaxed);
     let read = reading.await;
-    kept.and(read)
+    ended.and(read)
 }
 
 impl Topics {
@@ -141,23 +170,56 @@ struct Reading<'a> {
     read_bytes: usize,
     receive_maximum: usize,
     is_subscribed: &'a mut bool,
+    has_ended: &'a mut bool,
     deliveries: &'a Mutex<Deliveries>,
     writer: &'a Writer,
-    /// True once nothing can be acknowledged over this connection.
-    has_failed: &'a AtomicBool,
-    tell: mpsc::UnboundedSender<News>,
+    kept: &'a Kept,
+    /// None once nothing more is sent on.
+    tell: Option<mpsc::UnboundedSender<News>>,
 }
 
 impl Reading<'_> {
-    /// Reads until the source is to end.
+    /// Reads until the source is to end, and all is acknowledged.
     async fn run(mut self, reader: &mut Reader, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut incoming = Vec::new();
-        let read = self.read(reader, &mut incoming, out).await;
-        // Also if the connection broke: with QoS 0, what has arrived does not come again.
-        self.send(incoming, out).await?;
-        read?;
-        // Some messages are settled only when the input has ended.
-        out.end();
+        if !*self.has_ended {
+            let mut incoming = Vec::new();
+            let read = self.read(reader, &mut incoming, out).await;
+            // Also if the connection broke: with QoS 0, what has arrived does not come again.
+            self.send(incoming, out).await?;
+            read?;
+            // Some messages are settled only when the input has ended.
+            out.end();
+            *self.has_ended = true;
+        }
+        self.tell = None;
+        self.read_out(reader).await
+    }
+
+    /// Reads until all is acknowledged, and the server has said so. Messages that it sends meanwhile are for
+    /// the next run. If it were not read, the system would break the connection in place of closing it, and
+    /// the server might lose the last acknowledgements.
+    async fn read_out(&mut self, reader: &mut Reader) -> Result<(), Error> {
+        while !self.kept.has_ended.load(Ordering::Relaxed) {
+            if let Some(packet) = reader.next(POLL).await? {
+                self.take(packet).await?;
+            }
+        }
+        let begun = Instant::now();
+        let mut is_due = true;
+        let mut asked = 0;
+        // Messages that are settled may come again over another connection.
+        while begun.elapsed() < LAST_ANSWER {
+            if acknowledge(self.deliveries, self.writer).await? || is_due {
+                asked = self.writer.ask().await?;
+                is_due = false;
+            }
+            if reader.has_answered(asked) {
+                break;
+            }
+            if let Some(packet) = reader.next(POLL).await? {
+                self.take(packet).await?;
+            }
+        }
         Ok(())
     }
 
@@ -170,7 +232,7 @@ impl Reading<'_> {
     ) -> Result<(), Error> {
         let (mut active, mut bytes, mut asked) = (Instant::now(), 0, None);
         while !out.is_stopping() {
-            if self.has_failed.load(Ordering::Relaxed) {
+            if self.kept.has_failed.load(Ordering::Relaxed) {
                 return Err(Error::temporary("the connection cannot be written to"));
             }
             // Messages that have arrived leave together.
@@ -218,8 +280,8 @@ impl Reading<'_> {
         // It may leave fewer messages without one than it is allowed. With MQTT 3.1.1, it alone knows how
         // many. Not for ever: the source would wait for settlements, and they for the end of the source.
         let is_full = self.writer.version == Version::V3 || open >= self.receive_maximum;
-        let wait = if is_full { idle.duration().saturating_mul(STALLED) } else { Duration::ZERO };
-        active.elapsed() >= UNACKNOWLEDGED.max(wait)
+        let wait = if is_full { unacknowledged::stalled_after(idle) } else { unacknowledged::SHORTEST };
+        active.elapsed() >= wait
     }
 
     /// Takes a packet. Returns a message that is to be sent on.
@@ -306,8 +368,10 @@ impl Reading<'_> {
     }
 
     fn tell(&self, news: News) {
-        // The other task ends after this one.
-        let _ = self.tell.send(news);
+        if let Some(tell) = &self.tell {
+            // The other task ends after this one.
+            let _ = tell.send(news);
+        }
     }
 }
 
@@ -318,16 +382,16 @@ mod tests {
     /// The source had dropped messages that were on their way, so that the run failed.
     #[tokio::test]
     async fn what_is_being_sent_on_arrives_also_if_nothing_can_be_acknowledged() {
-        let (has_failed, has_sent) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (kept, has_sent) = (Kept::default(), AtomicBool::new(false));
         let reading = async {
-            while !has_failed.load(Ordering::Relaxed) {
+            while !kept.has_failed.load(Ordering::Relaxed) {
                 tokio::task::yield_now().await;
             }
             has_sent.store(true, Ordering::Relaxed);
             Err(Error::temporary("read"))
         };
         let keeping = async { Err(Error::temporary("kept")) };
-        let ended = joined(reading, keeping, &has_failed).await;
+        let ended = joined(reading, keeping, &kept).await;
         assert_eq!(ended.unwrap_err().to_string(), "kept");
         assert!(has_sent.load(Ordering::Relaxed));
     }

@@ -4,13 +4,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
-use thalweg_engine::Component;
 use thalweg_engine::testing::{self, RunningSource, messages, numbers, options, payloads, rows};
+use thalweg_engine::{Component, SinkConfig, SourceConfig};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Mqtt, Patience};
 
 use super::MqttSource;
 use crate::scripted::{Scripted, message};
+use crate::sink::MqttSink;
 use crate::wire::Qos;
 
 fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
@@ -28,12 +29,39 @@ async fn numbered(count: u32, topics: &str, more: &str) -> (Mqtt, String) {
 }
 
 #[test]
+fn two_sessions_of_one_name_claim_the_same() {
+    let claim = |servers: &str| {
+        let yaml = format!("{{ servers: {servers}, topics: a, client_id: c }}");
+        options::<MqttSource>(&yaml).claims().remove(0)
+    };
+    let sink = options::<MqttSink>("{ servers: 'mqtt://h:1883', topic: b, client_id: c }").claims().remove(0);
+    assert!(claim("h").meets(&sink) && !claim("i").meets(&sink));
+    assert!(options::<MqttSource>("{ servers: h, topics: a, qos: 0 }").claims().is_empty());
+}
+
+#[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h, topics: [], client_id: c }", "There is no topic to read."),
         ("{ servers: h, topics: 'a/#/b', client_id: c }", "`a/#/b` is no topic."),
         ("{ servers: h, topics: a }", "A session has a name, so that a later run continues it."),
         ("{ servers: h, topics: a, client_id: c, fields: [key] }", "A message has no `key`."),
+        (
+            "{ servers: h, topics: a, qos: 0, session_timeout: 1h }",
+            "With `qos: 0`, the server keeps no session and waits for no answer.",
+        ),
+        (
+            "{ servers: h, topics: a, client_id: c, protocol: mqtt3.1.1, session_timeout: 1h }",
+            "MQTT 3.1.1 has no `session_timeout`.",
+        ),
+        (
+            "{ servers: h, topics: a, client_id: c, protocol: mqtt3.1.1, receive_maximum: 5 }",
+            "MQTT 3.1.1 has no `receive_maximum`.",
+        ),
+        (
+            "{ servers: h, topics: a, client_id: c, max_message_bytes: 0B }",
+            "`max_message_bytes` is 0B, but must be between 1 and 1GiB.",
+        ),
         (
             "{ servers: h, topics: a, client_id: c, session_timeout: 500ms }",
             "The server would lose messages when a connection breaks.",
@@ -334,8 +362,83 @@ async fn a_source_that_may_end_does_so_if_messages_are_settled_only_at_the_end()
     let sent = source.finish().await;
     assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
     assert!(!seen.is_empty());
-    // Those come again whose acknowledgement came too late.
+    // Those come that the server had not sent, or that were left to this run.
     let sent = start(&ending, 1 << 16).finish().await;
     seen.extend(sent.main.iter().flat_map(numbers));
     assert!(seen.into_iter().eq(0..30));
+}
+
+/// Returns a server, and the options of a source that ends.
+async fn ending() -> (Scripted, String) {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', topics: t, client_id: c, end_after_idle: 1ms }}", server.address());
+    (server, yaml)
+}
+
+/// Waits for the only message, and for the end of the input behind the source.
+async fn last_batch(source: &RunningSource) -> Batch {
+    let batch = source.take_batch(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(numbers(&batch), [1]);
+    assert!(source.take_batch(Duration::from_secs(60)).await.is_none());
+    batch
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_has_ended_reads_until_the_server_has_the_last_acknowledgements() {
+    let (server, yaml) = ending().await;
+    let (tell_ended, ended) = oneshot::channel();
+    let (tell_sent, sent_more) = oneshot::channel();
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_subscriber(false, Qos::AtLeastOnce).await;
+        peer.write(&message(1, Qos::AtLeastOnce, false)).await.unwrap();
+        peer.take(0xc0).await;
+        peer.write(&[0xd0, 0]).await.unwrap();
+        ended.await.unwrap();
+        let more: Vec<u8> = (2..300).flat_map(|id| message(id, Qos::AtLeastOnce, false)).collect();
+        peer.write(&more).await.unwrap();
+        tell_sent.send(()).unwrap();
+        assert_eq!(peer.take(0x40).await, 1_u16.to_be_bytes());
+        // The question whether the server is there, behind the acknowledgement.
+        peer.take(0xc0).await;
+        peer.write(&[0xd0, 0]).await.unwrap();
+        peer.take(0xe0).await;
+    });
+    let source = start(&yaml, 1 << 16);
+    let batch = last_batch(&source).await;
+    tell_ended.send(()).unwrap();
+    sent_more.await.unwrap();
+    batch.settle(Outcome::Delivered);
+    let sent = source.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+    serving.await.unwrap();
+}
+
+/// The source had sent on what came over the second connection, and failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_has_ended_acknowledges_over_another_connection_and_sends_nothing_on() {
+    let (server, yaml) = ending().await;
+    let (tell_ended, ended) = oneshot::channel();
+    let (tell_resumed, resumed) = oneshot::channel();
+    let serving = tokio::spawn(async move {
+        let mut peer = server.accept_subscriber(false, Qos::AtLeastOnce).await;
+        peer.write(&message(1, Qos::AtLeastOnce, false)).await.unwrap();
+        peer.take(0xc0).await;
+        peer.write(&[0xd0, 0]).await.unwrap();
+        ended.await.unwrap();
+        drop(peer);
+        let mut peer = server.accept_subscriber(true, Qos::AtLeastOnce).await;
+        peer.write(&message(1, Qos::AtLeastOnce, true)).await.unwrap();
+        peer.write(&message(2, Qos::AtLeastOnce, false)).await.unwrap();
+        tell_resumed.send(()).unwrap();
+        assert_eq!(peer.take(0x40).await, 1_u16.to_be_bytes());
+        peer.take(0xe0).await;
+    });
+    let source = start(&yaml, 1 << 16);
+    let batch = last_batch(&source).await;
+    tell_ended.send(()).unwrap();
+    resumed.await.unwrap();
+    batch.settle(Outcome::Delivered);
+    let sent = source.finish().await;
+    assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+    serving.await.unwrap();
 }

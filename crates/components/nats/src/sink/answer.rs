@@ -1,7 +1,9 @@
 //! The answer of a stream to a message.
 
-use async_nats::{Message, StatusCode};
 use serde::Deserialize;
+use thalweg_redact::foreign;
+
+use crate::wire::{Message, status};
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,20 +35,23 @@ struct WrittenError {
 impl Answer {
     /// Reads an answer.
     pub(super) fn of(message: &Message) -> Self {
-        match message.status {
-            Some(StatusCode::NO_RESPONDERS) => Self::NoStream,
+        match message.status() {
+            Some(status::NO_RESPONDERS) => Self::NoStream,
             _ => Self::read(&message.payload),
         }
     }
 
     fn read(payload: &[u8]) -> Self {
         match serde_json::from_slice::<Written>(payload) {
-            Ok(Written { error: Some(WrittenError { code, description }), .. }) => match code {
-                // Too many requests, or too slow ones.
-                408 | 429 => Self::Later(description),
-                400..500 => Self::Refused(description),
-                _ => Self::Later(description),
-            },
+            Ok(Written { error: Some(WrittenError { code, description }), .. }) => {
+                let description = foreign(&description).into_owned();
+                match code {
+                    // Too many requests, or too slow ones.
+                    408 | 429 => Self::Later(description),
+                    400..500 => Self::Refused(description),
+                    _ => Self::Later(description),
+                }
+            }
             Ok(Written { stream: Some(_), .. }) => Self::Stored,
             _ => Self::Later("the answer is not that of a stream".to_owned()),
         }

@@ -4,8 +4,8 @@
 //! durable when a stream has confirmed each message; without JetStream, when the server has taken all of
 //! them. One batch is on its way at a time, so order is kept.
 //!
-//! Messages are sent by the core's requests, and not by the client's JetStream. That keeps what is needed for
-//! answers that never come, without a limit.
+//! A message for a stream has a subject for the answer. The outcome of each message is kept with the batch,
+//! so answers that never come need no memory.
 
 mod answer;
 mod link;
@@ -29,8 +29,9 @@ use thalweg_net::give_up::GiveUp;
 use thalweg_record::{Batch, Share};
 use thalweg_stream::encode::EncodeConfig;
 
+use crate::connection::NotSent;
 use crate::options::{SUBJECT_RULE, ServerOptions, Wildcards, is_header_name, is_subject};
-use link::{Link, NotSent};
+use link::Link;
 use outgoing::Rows;
 use stored::{Limits, Storing};
 
@@ -211,7 +212,7 @@ impl Nats {
             true => self.send_to_stream(batch, rejects).await,
             false => self.send_to_core(batch, rejects).await,
         };
-        if self.link.as_ref().is_some_and(Link::is_lost) {
+        if self.link.as_ref().is_some_and(|link| link.connection.is_lost()) {
             self.link = None;
             self.storing.send_again();
         }
@@ -254,13 +255,16 @@ impl Nats {
         let timeout = self.limits.timeout;
         let Some(link) = &mut self.link else { return Err(not_open()) };
         if !link.connection.connected(timeout).await {
-            return Err(Error::temporary("there is no connection to a server"));
+            return Err(link.connection.explained(Error::temporary("there is no connection to a server")));
         }
         let _copies = self.memory.claim(batch.payload_bytes() + batch.rows() * MESSAGE);
         let (epoch, before) = (link.connection.epoch(), link.connection.notices());
         let refused = send_all(link, &mut self.rows, batch, timeout).await?;
         self.round_trips += 1;
         if !link.round_trip(self.round_trips, timeout).await {
+            if link.connection.is_lost() {
+                return Err(link.connection.lost());
+            }
             let seconds = timeout.as_secs_f64();
             let error = Error::overloaded(format!("the server did not take messages within {seconds} s"));
             return Err(link.connection.explained(error));
@@ -295,7 +299,7 @@ async fn send_all(
     for row in 0..batch.rows() {
         let left = timeout.saturating_sub(begun.elapsed());
         let sent = match bound.message(row, None) {
-            Ok(message) => link.send(message, None, left).await,
+            Ok(message) => link.send(&message, None, left).await,
             Err(reason) => Err(NotSent::Refused(reason)),
         };
         match sent {
@@ -305,9 +309,7 @@ async fn send_all(
                 let seconds = timeout.as_secs_f64();
                 return Err(Error::overloaded(format!("the server took no message within {seconds} s")));
             }
-            Err(NotSent::Lost(reason)) => {
-                return Err(Error::temporary("messages cannot be sent").caused_by(reason));
-            }
+            Err(NotSent::Lost(_)) => return Err(link.connection.lost()),
         }
     }
     Ok(refused)

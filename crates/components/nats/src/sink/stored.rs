@@ -11,8 +11,9 @@ use thalweg_engine::Error;
 use thalweg_record::{Batch, Lease, is_same_payload};
 
 use super::answer::Answer;
-use super::link::{Link, NotSent};
+use super::link::Link;
 use super::outgoing::{Bound, Rows};
+use crate::connection::NotSent;
 
 /// How long the sink waits for an answer before it looks at the connection.
 const LOOK: Duration = Duration::from_millis(100);
@@ -108,7 +109,7 @@ impl Storing {
     /// Sends all messages of the batch, and waits for the answers.
     ///
     /// # Errors
-    /// If some have no answer, or are to be sent again.
+    /// If some have no answer, or are to be sent again, or the client has ended.
     pub(super) async fn send(
         &mut self,
         link: &mut Link,
@@ -120,6 +121,9 @@ impl Storing {
         let mut bound = rows.bind(batch);
         let mut progress = Instant::now();
         loop {
+            if link.connection.is_lost() {
+                return Err(link.connection.lost());
+            }
             self.look(link.connection.epoch());
             self.fill(link, &mut bound, limits).await?;
             if self.waiting == 0 && self.next == self.rows.len() {
@@ -129,6 +133,10 @@ impl Storing {
             while let Some((number, message)) = link.answer(wait).await {
                 if self.note(number, Answer::of(&message), &mut bound, has_one_subject) {
                     progress = Instant::now();
+                }
+                // A server may send answers without an end.
+                if progress.elapsed() >= limits.timeout {
+                    break;
                 }
                 wait = Duration::ZERO;
             }
@@ -163,7 +171,7 @@ impl Storing {
                 let number = self.first + self.next as u64;
                 let id = format!("{:016x}-{number}", self.nonce);
                 let sent = match bound.message(self.next, Some(id)) {
-                    Ok(message) => link.send(message, Some(number), LOOK).await,
+                    Ok(message) => link.send(&message, Some(number), LOOK).await,
                     Err(reason) => Err(NotSent::Refused(reason)),
                 };
                 match sent {
@@ -173,9 +181,7 @@ impl Storing {
                     }
                     Err(NotSent::Refused(reason)) => *row = Row::Refused(reason),
                     Err(NotSent::Blocked) => return Ok(()),
-                    Err(NotSent::Lost(reason)) => {
-                        return Err(Error::temporary("messages cannot be sent").caused_by(reason));
-                    }
+                    Err(NotSent::Lost(_)) => return Err(link.connection.lost()),
                 }
             }
             self.next += 1;
@@ -278,7 +284,7 @@ impl Missing {
         if !self.0.is_empty()
             && let Ok(subject) = bound.subject(row)
         {
-            self.0.remove(subject.as_str());
+            self.0.remove(&subject);
         }
     }
 }

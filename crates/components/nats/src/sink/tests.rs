@@ -10,6 +10,7 @@ use thalweg_record::Batch;
 use thalweg_testbed::{Nats, NatsMessage, StreamConfig};
 
 use super::NatsSink;
+use crate::scripted::{Peer, Scripted};
 
 /// Of a message: the kind, the id and the payload.
 type Row<'a> = (&'a str, Option<&'a str>, &'a str);
@@ -82,7 +83,7 @@ async fn what_a_message_has_follows_from_the_row_and_what_is_refused_has_its_rea
         [
             (2, "the subject of the message is not words without spaces, joined by dots"),
             (3, "message size exceeds maximum allowed"),
-            (4, "max payload size exceeded: Payload size limit of 65536 exceeded by message size of 70039"),
+            (4, "the message has 70039 bytes, more than the server takes (65536)"),
             (7, "the header `Nats-Msg-Id` has a line break"),
         ]
     );
@@ -382,4 +383,67 @@ async fn connections_are_encrypted_and_the_server_must_have_the_right_certificat
     write(&format!("{{ ca: '{certificate}', server_name: other.example.com }}")).await.unwrap_err();
     let stored = block_in_place(|| nats.messages("S").unwrap());
     assert_eq!(payloads(&stored), good);
+}
+
+/// Reads a message for a stream, and confirms it.
+async fn confirm(peer: &mut Peer) {
+    let line = peer.line("HPUB s ").await;
+    let answer = r#"{"stream":"S","seq":1}"#;
+    let reply = line.split(' ').next().unwrap();
+    let message = format!("MSG {reply} 1 {}\r\n{answer}\r\n", answer.len());
+    peer.write(message.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hostile_server_is_a_temporary_error_of_the_sink_and_the_batch_is_stored_by_the_next_one() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', subject: s }}", server.address());
+    let serve = async {
+        let mut peer = server.accept().await;
+        peer.line("HPUB s ").await;
+        peer.write(b"MSG s 1 9223372036854775808\r\n").await.unwrap();
+        // The client connects again.
+        let mut peer = server.accept().await;
+        confirm(&mut peer).await;
+        peer
+    };
+    let mut reasons = Vec::new();
+    let store = async {
+        let mut sink = open_sink::<NatsSink>(&yaml).await;
+        write(&mut *sink, batch(["one"]), |error| reasons.push(error.full())).await;
+        sink.finish().await.unwrap();
+    };
+    let (_peer, ()) = tokio::join!(serve, store);
+    let [reason] = &reasons[..] else { panic!("{reasons:?}") };
+    assert!(reason.starts_with("the connection to the server has ended: "), "{reason}");
+    assert!(reason.contains("a message of an impossible size"), "{reason}");
+}
+
+#[tokio::test]
+async fn answers_without_an_end_are_no_progress() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', subject: s, timeout: 300ms }}", server.address());
+    let (tell, told) = tokio::sync::oneshot::channel::<()>();
+    let serve = async {
+        let mut peer = server.accept().await;
+        let inbox = peer.line("SUB ").await;
+        let inbox = inbox.split('*').next().unwrap();
+        let junk = format!("MSG {inbox}999999 1 2\r\n{{}}\r\nMSG {inbox}x 1 2\r\n{{}}\r\n").repeat(500);
+        let flood = async {
+            while peer.write(junk.as_bytes()).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! { () = flood => {}, _ = told => {} }
+    };
+    let store = async {
+        let mut sink = open_sink::<NatsSink>(&yaml).await;
+        let mut rejects = thalweg_engine::Rejects::default();
+        let error = sink.write(&batch(["one"]), &mut rejects).await.unwrap_err();
+        tell.send(()).unwrap();
+        error
+    };
+    let ((), error) = tokio::join!(serve, store);
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert!(error.full().starts_with("1 messages were not confirmed within 0.3 s"), "{}", error.full());
 }

@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::{Message, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_engine::{Settled, SourceOutput};
 use thalweg_record::Settlement;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::deliveries::Deliveries;
-use crate::connection::Connection;
+use crate::connection::{Connection, Room, SUBSCRIPTION, Subscriber};
+use crate::wire::{Message, Publication};
 
 /// How often the keeper looks after acknowledgements without an answer, and after the end of the source.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,6 +28,8 @@ const ANSWER: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 5;
 /// How long an acknowledgement may wait in the client.
 const WRITE: Duration = Duration::from_secs(1);
+/// The bytes of answers that may wait to be read. An answer is a subject without a payload.
+const ANSWERS: usize = 256 << 10;
 /// How long the source waits at its end until all is settled: the first value if the run is being stopped.
 /// Both count from the last progress.
 const SETTLE_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
@@ -37,7 +39,7 @@ pub(super) enum News {
     /// Messages were sent on.
     Sent(Vec<u64>, Settled),
     /// Messages were delivered again that are settled.
-    Settled(Vec<Subject>),
+    Settled(Vec<Arc<str>>),
     /// The task has failed: it begins again later.
     Failed,
 }
@@ -53,7 +55,7 @@ pub(super) struct Acknowledgements {
 }
 
 struct Unanswered {
-    replies: Vec<Subject>,
+    replies: Vec<Arc<str>>,
     body: Bytes,
     sent: Instant,
     attempts: u32,
@@ -68,15 +70,17 @@ pub(super) struct Link<'a> {
 
 impl<'a> Link<'a> {
     /// Prepares to receive answers.
-    ///
-    /// # Errors
-    /// If the server refuses a subscription for them.
-    pub(super) async fn new(connection: &'a Connection) -> Result<Self, Error> {
-        let inbox = connection.client.new_inbox();
-        let answers = connection.client.subscribe(format!("{inbox}.*")).await;
-        let answers =
-            answers.map_err(|error| Error::temporary("cannot subscribe to answers").caused_by(error))?;
-        Ok(Self { connection, inbox, answers })
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        let inbox = connection.inbox();
+        let room = Room::new(SUBSCRIPTION, ANSWERS);
+        let answers = connection.subscribe(&format!("{inbox}.*"), None, &room);
+        Self { connection, inbox, answers }
+    }
+
+    /// Writes the body of an acknowledgement. `None` if the connection does not take it.
+    async fn write(&self, subject: &str, answer: Option<&str>, body: &[u8]) -> Option<()> {
+        let message = Publication { subject, reply: answer, headers: &[], payload: body };
+        self.connection.publish(&message, WRITE).await.ok()
     }
 }
 
@@ -125,10 +129,9 @@ impl Acknowledgements {
                     moved = Instant::now();
                     self.settled(link, times, out, done).await;
                 }
-                Some(answer) = link.answers.next() => {
+                Some(answer) = link.answers.next() => if self.answered(link, &answer) {
                     moved = Instant::now();
-                    self.answered(link, &answer);
-                }
+                },
                 _ = progress.tick() => self.say_in_progress(link).await,
                 _ = look.tick() => {
                     self.repeat(link).await;
@@ -184,7 +187,7 @@ impl Acknowledgements {
         self.answer(link, replies, nak(Duration::ZERO)).await;
     }
 
-    async fn answer(&mut self, link: &Link<'_>, replies: Vec<Subject>, body: Bytes) {
+    async fn answer(&mut self, link: &Link<'_>, replies: Vec<Arc<str>>, body: Bytes) {
         if replies.is_empty() {
             return;
         }
@@ -210,11 +213,11 @@ impl Acknowledgements {
         }
     }
 
-    fn answered(&mut self, link: &Link<'_>, answer: &Message) {
+    /// Notes an answer. Returns true if it was waited for.
+    fn answered(&mut self, link: &Link<'_>, answer: &Message) -> bool {
         let number = answer.subject.strip_prefix(link.inbox.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        if let Some(number) = number.and_then(|number| number.parse().ok()) {
-            self.unanswered.remove(&number);
-        }
+        let number = number.and_then(|number| number.parse().ok());
+        number.is_some_and(|number: u64| self.unanswered.remove(&number).is_some())
     }
 
     /// Says that all messages on their way are still being processed.
@@ -224,8 +227,7 @@ impl Acknowledgements {
             return;
         }
         for reply in replies {
-            let written = link.connection.client.publish(reply, Bytes::from_static(IN_PROGRESS));
-            if !matches!(tokio::time::timeout(WRITE, written).await, Ok(Ok(()))) {
+            if link.write(&reply, None, IN_PROGRESS).await.is_none() {
                 return;
             }
         }
@@ -253,14 +255,13 @@ fn nak(delay: Duration) -> Bytes {
 
 /// Writes acknowledgements, as far as the connection takes them: the others are repeated.
 async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
-    let client = &link.connection.client;
     let Some((last, others)) = unanswered.replies.split_last() else { return };
+    let answer = format!("{}.{number}", link.inbox);
     let written = async {
         for reply in others {
-            client.publish(reply.clone(), unanswered.body.clone()).await?;
+            link.write(reply, None, &unanswered.body).await?;
         }
-        let answer = format!("{}.{number}", link.inbox);
-        client.publish_with_reply(last.clone(), answer, unanswered.body.clone()).await
+        link.write(last, Some(&answer), &unanswered.body).await
     };
     if link.connection.is_connected() {
         // If it fails, no answer comes.

@@ -1,21 +1,18 @@
 //! A durable consumer of a stream: opened, and asked for messages.
 //!
-//! The client's own stream of messages was rejected. It asks for more while earlier messages wait, and is
-//! silent for as long as a request lasts after a connection broke. A request here ends with its connection.
+//! A request for messages is bounded in bytes, there is one at a time, and it ends with its connection.
 
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::consumer::pull::{BatchConfig, Config};
-use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, Info};
-use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::ConsumerErrorKind;
-use async_nats::jetstream::{self, Context, ErrorCode};
-use async_nats::{Message, StatusCode, Subject, Subscriber, datetime};
-use futures_util::{FutureExt, StreamExt};
+use chrono::{DateTime, SecondsFormat};
+use futures_util::StreamExt;
 use thalweg_engine::Error;
+use thalweg_redact::foreign;
 
 use super::{NatsSource, POLL, Start};
-use crate::connection::Connection;
+use crate::connection::{Connection, NotSent, Room, SUBSCRIPTION, Subscriber};
+use crate::jetstream::{Api, ConsumerInfo, Failure, NewConsumer, Pull, Refusal};
+use crate::wire::{Message, Publication, status};
 
 /// The number of messages that a request is for.
 const RECORDS: usize = 2048;
@@ -27,40 +24,68 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long the server may refuse all requests before the source looks for its stream and consumer again.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long a request may wait to be written.
+const WRITE: Duration = Duration::from_secs(1);
+/// The errors of JetStream for a consumer that exists already: by another configuration, and by its name.
+const EXISTS: [u64; 2] = [10013, 10148];
+
 /// The consumer of a source.
-pub(super) type PullConsumer = Consumer<Config>;
+pub(super) struct Consumer<'a> {
+    connection: &'a Connection,
+    api: Api,
+    stream: String,
+    name: String,
+    /// The first description of it.
+    pub(super) info: ConsumerInfo,
+}
+
+impl Consumer<'_> {
+    /// Asks how far the consumer is. `None` if the server does not answer.
+    pub(super) async fn ask(&self) -> Option<ConsumerInfo> {
+        self.api.consumer(self.connection, &self.stream, &self.name).await.ok()
+    }
+}
 
 /// Opens the consumer, which is created unless it exists. It must then be one whose messages are acknowledged
 /// one by one.
 ///
 /// # Errors
 /// If the stream does not exist, or the consumer is of another kind.
-pub(super) async fn open(
+pub(super) async fn open<'a>(
     config: &NatsSource,
     stream: &str,
     name: &str,
     max_ack_pending: i64,
-    connection: &Connection,
-) -> Result<PullConsumer, Error> {
-    let context = context(config, connection);
-    let found = context.get_stream(stream).await.map_err(|error| {
-        let failed = match error.kind() {
-            GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => Error::permanent,
-            GetStreamErrorKind::Request | GetStreamErrorKind::JetStream(_) => Error::temporary,
-        };
-        failed(format!("the stream `{stream}` cannot be read")).caused_by(error)
+    connection: &'a Connection,
+) -> Result<Consumer<'a>, Error> {
+    let api = Api::new(config.domain.as_deref());
+    api.find_stream(connection, stream).await.map_err(|failure| match failure {
+        Failure::Refused(refusal) => {
+            Error::temporary(format!("the stream `{stream}` cannot be read")).caused_by(refusal)
+        }
+        Failure::Unanswered(error) => error.context(format!("the stream `{stream}` cannot be read")),
     })?;
-    let wanted = wanted(config, name, max_ack_pending)?;
-    let consumer = found.get_or_create_consumer(name, wanted).await.map_err(|error| {
-        let failed = match error.kind() {
-            ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => Error::permanent,
-            ConsumerErrorKind::JetStream(refused) if is_final(&refused) => Error::permanent,
-            _ => Error::temporary,
-        };
-        failed(format!("the consumer `{name}` of the stream `{stream}` cannot be used")).caused_by(error)
+    let found = match api.consumer(connection, stream, name).await {
+        Err(Failure::Refused(refusal)) if refusal.code == 404 => {
+            let wanted = wanted(config, name, max_ack_pending);
+            api.create_consumer(connection, stream, &wanted).await
+        }
+        found => found,
+    };
+    let what = format!("the consumer `{name}` of the stream `{stream}` cannot be used");
+    let info = found.map_err(|failure| match failure {
+        Failure::Refused(refusal) if is_final(&refusal) => Error::permanent(&what).caused_by(refusal),
+        Failure::Refused(refusal) => Error::temporary(&what).caused_by(refusal),
+        Failure::Unanswered(error) => error.context(&what),
     })?;
-    match consumer.cached_info().config.ack_policy {
-        AckPolicy::Explicit => Ok(consumer),
+    if info.config.deliver_subject.is_some() {
+        let reason = "the server sends its messages without being asked (`deliver_subject`)";
+        return Err(Error::permanent(what).caused_by(reason));
+    }
+    match info.config.ack_policy.as_str() {
+        "explicit" => {
+            Ok(Consumer { connection, api, stream: stream.to_owned(), name: name.to_owned(), info })
+        }
         _ => Err(Error::permanent(format!(
             "messages of the consumer `{name}` of the stream `{stream}` cannot be acknowledged one by one: \
              its `ack_policy` must be `explicit`"
@@ -72,59 +97,55 @@ pub(super) async fn open(
 ///
 /// Another run that starts at the same time may have created the consumer in between, which the next attempt
 /// finds. A stream or a consumer may be missing for a moment, and the server may be too busy.
-fn is_final(refused: &jetstream::Error) -> bool {
-    let is_there = [ErrorCode::CONSUMER_NAME_EXIST, ErrorCode::CONSUMER_ALREADY_EXISTS];
-    let passes = matches!(refused.code(), 404 | 408 | 429) || is_there.contains(&refused.error_code());
-    (400..500).contains(&refused.code()) && !passes
-}
-
-fn context(config: &NatsSource, connection: &Connection) -> Context {
-    match &config.domain {
-        Some(domain) => jetstream::with_domain(connection.client.clone(), domain),
-        None => jetstream::new(connection.client.clone()),
-    }
+fn is_final(refused: &Refusal) -> bool {
+    let passes = matches!(refused.code, 404 | 408 | 429) || EXISTS.contains(&refused.err_code);
+    (400..500).contains(&refused.code) && !passes
 }
 
 /// Returns the consumer to create if there is none.
-fn wanted(config: &NatsSource, name: &str, max_ack_pending: i64) -> Result<Config, Error> {
-    let mut wanted = Config {
-        durable_name: Some(name.to_owned()),
-        deliver_policy: deliver_policy(config)?,
-        ack_policy: AckPolicy::Explicit,
-        ack_wait: config.ack_timeout.duration(),
-        max_ack_pending,
-        ..Config::default()
+fn wanted<'a>(config: &'a NatsSource, name: &'a str, max_ack_pending: i64) -> NewConsumer<'a> {
+    let (deliver_policy, opt_start_seq, opt_start_time) = match (config.start_sequence, config.start) {
+        (Some(sequence), _) => ("by_start_sequence", Some(sequence), None),
+        (None, Start::All) => ("all", None, None),
+        (None, Start::New) => ("new", None, None),
+        (None, Start::Last) => ("last", None, None),
+        (None, Start::LastPerSubject) => ("last_per_subject", None, None),
+        (None, Start::Time(nanoseconds)) => {
+            let time = DateTime::from_timestamp_nanos(nanoseconds);
+            ("by_start_time", None, Some(time.to_rfc3339_opts(SecondsFormat::Nanos, true)))
+        }
     };
-    match &config.subjects[..] {
-        // Servers before 2.10 know only this form.
-        [only] => wanted.filter_subject.clone_from(only),
-        all => wanted.filter_subjects = all.to_vec(),
+    let none: &[String] = &[];
+    // Servers before 2.10 know only one subject.
+    let (filter_subject, filter_subjects) = match &config.subjects[..] {
+        [only] => (Some(only.as_str()), none),
+        all => (None, all),
+    };
+    NewConsumer {
+        durable_name: name,
+        deliver_policy,
+        opt_start_seq,
+        opt_start_time,
+        ack_policy: "explicit",
+        ack_wait: nanoseconds(config.ack_timeout.duration()),
+        replay_policy: "instant",
+        max_ack_pending,
+        filter_subject,
+        filter_subjects,
     }
-    Ok(wanted)
 }
 
-fn deliver_policy(config: &NatsSource) -> Result<DeliverPolicy, Error> {
-    if let Some(start_sequence) = config.start_sequence {
-        return Ok(DeliverPolicy::ByStartSequence { start_sequence });
-    }
-    Ok(match config.start {
-        Start::All => DeliverPolicy::All,
-        Start::New => DeliverPolicy::New,
-        Start::Last => DeliverPolicy::Last,
-        Start::LastPerSubject => DeliverPolicy::LastPerSubject,
-        Start::Time(nanoseconds) => {
-            let start_time = datetime::from_nanos(nanoseconds.into())
-                .map_err(|error| Error::permanent("`start` cannot be used").caused_by(error))?;
-            DeliverPolicy::ByStartTime { start_time }
-        }
-    })
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Asks for messages, one request at a time.
 pub(super) struct Requests<'a> {
-    consumer: &'a PullConsumer,
     connection: &'a Connection,
-    inbox: Subject,
+    /// The subject of requests.
+    subject: String,
+    /// The subject for their answers.
+    inbox: String,
     arriving: Subscriber,
     batch: usize,
     /// The size of the messages that a request is for.
@@ -154,86 +175,74 @@ struct Pending {
 
 impl<'a> Requests<'a> {
     /// Prepares to ask for messages.
-    ///
-    /// # Errors
-    /// If the server refuses a subscription for the answers.
-    pub(super) async fn new(
-        consumer: &'a PullConsumer,
-        connection: &'a Connection,
-        fetch_bytes: usize,
-    ) -> Result<Self, Error> {
-        let inbox = connection.client.new_inbox();
-        let arriving = connection
-            .client
-            .subscribe(inbox.clone())
-            .await
-            .map_err(|error| Error::temporary("cannot subscribe to answers").caused_by(error))?;
+    pub(super) fn new(consumer: &Consumer<'a>, fetch_bytes: usize) -> Self {
+        let connection = consumer.connection;
+        let inbox = connection.inbox();
+        // The server may still send what an earlier request was for.
+        let room = Room::new(SUBSCRIPTION, 2 * fetch_bytes);
+        let arriving = connection.subscribe(&inbox, None, &room);
         // A consumer may have limits for requests.
-        let config = &consumer.cached_info().config;
+        let config = &consumer.info.config;
         let limit = |limit: i64, wanted: usize| match usize::try_from(limit) {
             Ok(limit) if limit > 0 => wanted.min(limit),
             _ => wanted,
         };
-        let expires = if config.max_expires.is_zero() { EXPIRES } else { EXPIRES.min(config.max_expires) };
-        Ok(Self {
-            consumer,
+        Self {
             connection,
-            inbox: inbox.into(),
+            subject: consumer.api.pull(&consumer.stream, &consumer.name),
+            inbox,
             arriving,
             batch: limit(config.max_batch, RECORDS),
             bytes: limit(config.max_bytes, fetch_bytes),
-            expires,
+            expires: config.max_expires().map_or(EXPIRES, |most| EXPIRES.min(most)),
             pending: None,
             is_large: false,
             pause_until: None,
             refused: None,
             is_drained: false,
             has_asked: false,
-        })
+        }
     }
 
     /// Returns messages, none after [`POLL`].
     ///
     /// # Errors
-    /// If the server refuses all requests for some time.
+    /// If the server refuses all requests for some time, or the client has ended.
     pub(super) async fn next(&mut self) -> Result<Vec<Message>, Error> {
         let mut messages = Vec::new();
         // Messages that arrived for an earlier request are returned before another one is sent: a server that
         // crashed in between may count its deliveries from an earlier number.
-        let mut next = self.arrived();
+        let mut next = self.arriving.arrived();
         if next.is_none() {
             self.ask().await?;
             next = tokio::time::timeout(POLL, self.arriving.next()).await.ok();
         }
         self.is_drained = true;
+        let mut taken = 0;
         while let Some(arrived) = next {
-            let Some(message) = arrived else { return Err(Error::temporary("the subscription has ended")) };
-            match message.status {
-                None | Some(StatusCode::OK) => {
+            let Some(message) = arrived else { return Err(self.connection.lost()) };
+            let about = message.headers.status().filter(|(status, _)| *status != status::OK);
+            match about.map(|(status, text)| (status, text.into_owned())) {
+                Some((status, text)) => self.ended(status, &text)?,
+                None => {
                     self.took_one();
                     messages.push(message);
                 }
-                Some(status) => self.ended(status)?,
             }
-            if messages.len() >= RECORDS {
+            taken += 1;
+            if taken >= RECORDS {
                 self.is_drained = false;
                 break;
             }
-            next = self.arrived();
+            next = self.arriving.arrived();
         }
         Ok(messages)
     }
 
-    /// Returns the next message if it has arrived. The inner option is `None` if the subscription has ended.
-    fn arrived(&mut self) -> Option<Option<Message>> {
-        // Without a budget of the runtime, which would end a batch early.
-        tokio::task::unconstrained(self.arriving.next()).now_or_never()
-    }
-
     /// Returns the messages that have arrived.
     pub(super) fn rest(&mut self) -> Vec<Message> {
-        let arrived = std::iter::from_fn(|| self.arrived().flatten());
-        arrived.filter(|message| message.status.is_none_or(|status| status == StatusCode::OK)).collect()
+        let arrived = std::iter::from_fn(|| self.arriving.arrived().flatten()).take(SUBSCRIPTION);
+        arrived.filter(|message| message.status().is_none_or(|status| status == status::OK)).collect()
     }
 
     /// Sends a request, unless the server has one.
@@ -247,18 +256,22 @@ impl<'a> Requests<'a> {
         if self.pending.is_some() || pauses || !self.connection.is_connected() {
             return Ok(());
         }
+        let expires = nanoseconds(self.expires);
         let request = match self.is_large {
-            true => BatchConfig { batch: 1, expires: Some(self.expires), ..BatchConfig::default() },
-            false => BatchConfig {
-                batch: self.batch,
-                max_bytes: self.bytes,
-                expires: Some(self.expires),
-                ..BatchConfig::default()
-            },
+            true => Pull { batch: 1, expires, max_bytes: None },
+            false => Pull { batch: self.batch, expires, max_bytes: Some(self.bytes) },
         };
         let all = request.batch;
-        let asked = self.consumer.request_batch(request, self.inbox.clone()).await;
-        asked.map_err(|error| Error::temporary("messages cannot be asked for").caused_by(error))?;
+        let failed = |reason: String| Error::temporary("messages cannot be asked for").caused_by(reason);
+        let payload = serde_json::to_vec(&request).map_err(|error| failed(error.to_string()))?;
+        let message =
+            Publication { subject: &self.subject, reply: Some(&self.inbox), headers: &[], payload: &payload };
+        match self.connection.publish(&message, WRITE).await {
+            Ok(()) => {}
+            Err(NotSent::Blocked) => return Ok(()),
+            Err(NotSent::Lost(_)) => return Err(self.connection.lost()),
+            Err(NotSent::Refused(reason)) => return Err(failed(reason)),
+        }
         let until = Instant::now() + self.expires + LOST_AFTER;
         self.pending = Some(Pending { left: all, all, until, epoch });
         self.has_asked = true;
@@ -276,25 +289,26 @@ impl<'a> Requests<'a> {
     }
 
     /// Notes that the server has ended a request.
-    fn ended(&mut self, status: StatusCode) -> Result<(), Error> {
+    fn ended(&mut self, status: u16, text: &str) -> Result<(), Error> {
         let has_none = self.pending.as_ref().is_some_and(|pending| pending.left == pending.all);
         match status {
             // A sign of life.
-            StatusCode::IDLE_HEARTBEAT => return Ok(()),
+            status::IDLE_HEARTBEAT => return Ok(()),
             // No message came in time.
-            StatusCode::TIMEOUT | StatusCode::NOT_FOUND => self.refused = None,
+            status::TIMEOUT | status::NOT_FOUND => self.refused = None,
             // The request is full, or its first message is larger than all that was asked for. A request that
             // was refused for another reason is repeated after a pause.
-            StatusCode::REQUEST_TERMINATED if !has_none => {}
-            StatusCode::REQUEST_TERMINATED if !self.is_large => self.is_large = true,
+            status::REQUEST_TERMINATED if !has_none => {}
+            status::REQUEST_TERMINATED if !self.is_large => self.is_large = true,
             _ => {
                 self.is_large = false;
                 self.pause_until = Some(Instant::now() + PAUSE);
                 let since = *self.refused.get_or_insert_with(Instant::now);
                 if since.elapsed() >= PATIENCE {
                     self.refused = None;
-                    let reason = format!("the server answers requests for messages with {status}");
-                    return Err(Error::temporary(reason));
+                    let text = foreign(text);
+                    let reason = format!("the server answers requests for messages with {status} {text}");
+                    return Err(Error::temporary(reason.trim_end()));
                 }
             }
         }
@@ -303,9 +317,13 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// True if the consumer has nothing to deliver, and no message that is not acknowledged.
-pub(super) fn is_done(info: &Info) -> bool {
-    info.num_pending == 0 && info.num_ack_pending == 0
+/// True if a source that is to end need not wait for the consumer: all messages without an acknowledgement
+/// are the `open` ones of the source, and there are no others. If nothing has moved for long (`has_stalled`),
+/// also if there are others, which the consumer delivers only after acknowledgements.
+pub(super) fn is_done(info: &ConsumerInfo, open: usize, has_stalled: bool) -> bool {
+    let most = usize::try_from(info.config.max_ack_pending).unwrap_or_default();
+    let is_full = most > 0 && info.num_ack_pending >= most;
+    info.num_ack_pending <= open && (info.num_pending == 0 || is_full && has_stalled)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@
 //! crashes forgets the last acknowledgements, or at once if they are many ranges.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use async_nats::Subject;
 use serde_json::{Value, json};
 
 use super::place::Place;
@@ -47,7 +47,7 @@ pub(super) struct Deliveries {
 #[derive(Debug)]
 struct Open {
     /// The subject for the acknowledgement.
-    reply: Subject,
+    reply: Arc<str>,
     is_sent: bool,
 }
 
@@ -65,7 +65,7 @@ impl Deliveries {
     }
 
     /// Notes a delivery.
-    pub(super) fn arrive(&mut self, place: &Place, reply: &Subject) -> Arrival {
+    pub(super) fn arrive(&mut self, place: &Place, reply: &Arc<str>) -> Arrival {
         if let Some(open) = self.open.get_mut(&place.sequence) {
             open.reply = reply.clone();
             return Arrival::OnItsWay;
@@ -91,7 +91,7 @@ impl Deliveries {
             let first = match self.last {
                 Some((delivery, sequence))
                     if place.attempt == 1
-                        && delivery + 1 == place.delivery
+                        && delivery.checked_add(1) == Some(place.delivery)
                         && sequence < place.sequence
                         && self.known.contains(sequence) =>
                 {
@@ -109,26 +109,31 @@ impl Deliveries {
     }
 
     /// Returns the subjects for the acknowledgements of messages that are settled.
-    pub(super) fn settle(&mut self, sequences: &[u64]) -> Vec<Subject> {
+    pub(super) fn settle(&mut self, sequences: &[u64]) -> Vec<Arc<str>> {
         sequences.iter().filter_map(|sequence| self.open.remove(sequence)).map(|open| open.reply).collect()
     }
 
     /// Forgets messages that failed, so that they can be sent on again. Returns the subjects for the news.
-    pub(super) fn fail(&mut self, sequences: &[u64]) -> Vec<Subject> {
+    pub(super) fn fail(&mut self, sequences: &[u64]) -> Vec<Arc<str>> {
         self.interrupt();
         sequences.iter().for_each(|sequence| self.known.remove(*sequence));
         self.settle(sequences)
     }
 
     /// Forgets the messages that were not sent on. Returns the subjects for the news.
-    pub(super) fn take_unsent(&mut self) -> Vec<Subject> {
+    pub(super) fn take_unsent(&mut self) -> Vec<Arc<str>> {
         let unsent: Vec<u64> =
             self.open.iter().filter(|(_, open)| !open.is_sent).map(|(sequence, _)| *sequence).collect();
         self.settle(&unsent)
     }
 
+    /// Returns the number of messages that are not acknowledged.
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+
     /// Returns the subjects of all messages that are not acknowledged.
-    pub(super) fn replies(&self) -> Vec<Subject> {
+    pub(super) fn replies(&self) -> Vec<Arc<str>> {
         self.open.values().map(|open| open.reply.clone()).collect()
     }
 
@@ -150,7 +155,7 @@ mod tests {
         Place { sequence, delivery, attempt, stored_ns: 0 }
     }
 
-    fn reply(text: &str) -> Subject {
+    fn reply(text: &str) -> Arc<str> {
         text.into()
     }
 

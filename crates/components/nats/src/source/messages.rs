@@ -1,18 +1,19 @@
 //! From the messages of the server to those of the engine.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_schema::{DataType, Field as Column, TimeUnit};
-use async_nats::Message;
 use thalweg_config::{ByteSize, List};
 use thalweg_engine::{Checkpoint, Error, Reading, Received, SourceOutput};
 use thalweg_stream::whole::{self, Whole};
 
 use super::place::Place;
 use crate::options::is_header_name;
+use crate::wire::{LARGEST_HEADERS, Message};
 
 /// A part of a message that becomes a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,14 +69,11 @@ impl Field {
     fn column(&self, messages: &[Incoming]) -> ArrayRef {
         let places = messages.iter().map(|incoming| incoming.place);
         match self {
-            Self::Subject => texts(messages, |message| Some(message.subject.as_str())),
+            Self::Subject => texts(messages, |message| Some(Cow::Borrowed(&*message.subject))),
             Self::Reply => {
                 Arc::new(messages.iter().map(|incoming| incoming.reply()).collect::<StringViewArray>())
             }
-            Self::Header(name) => texts(messages, |message| {
-                let headers = message.headers.as_ref()?;
-                headers.get(name.as_str()).map(|value| value.as_str())
-            }),
+            Self::Header(name) => texts(messages, |message| message.headers.get(name)),
             Self::Sequence => Arc::new(numbers(places, |place| place.sequence)),
             Self::Deliveries => Arc::new(numbers(places, |place| place.attempt)),
             Self::Time => {
@@ -91,14 +89,19 @@ impl Incoming {
         &self.message.payload
     }
 
+    /// True if the headers of the message were too large to be kept.
+    fn has_lost_headers(&self) -> bool {
+        self.message.headers_size > LARGEST_HEADERS
+    }
+
     /// Returns the subject at which the sender expects an answer. That of a message of a stream is for the
     /// server.
     fn reply(&self) -> Option<&str> {
-        self.message.reply.as_ref().filter(|_| self.place.is_none()).map(|reply| reply.as_str())
+        self.message.reply.as_deref().filter(|_| self.place.is_none())
     }
 }
 
-fn texts<'a>(messages: &'a [Incoming], part: impl Fn(&'a Message) -> Option<&'a str>) -> ArrayRef {
+fn texts<'a>(messages: &'a [Incoming], part: impl Fn(&'a Message) -> Option<Cow<'a, str>>) -> ArrayRef {
     Arc::new(messages.iter().map(|incoming| part(&incoming.message)).collect::<StringViewArray>())
 }
 
@@ -123,12 +126,23 @@ impl Messages {
     /// Returns the number of messages that make the next batch of about `bytes` bytes: a message that is too
     /// large is alone.
     pub(super) fn batch(&self, messages: &[Incoming], bytes: usize) -> usize {
-        self.whole.batch(messages.iter().map(Incoming::payload), bytes)
+        let count = self.whole.batch(messages.iter().map(Incoming::payload), bytes);
+        match messages.iter().take(count).position(Incoming::has_lost_headers) {
+            Some(place) => place.max(1),
+            None => count,
+        }
     }
 
     /// Returns the reason to reject a batch: its only message is too large.
     pub(super) fn rejected(&self, messages: &[Incoming]) -> Option<String> {
-        self.whole.rejected(messages.first()?.payload())
+        let first = messages.first()?;
+        if first.has_lost_headers() {
+            let size = first.message.headers_size;
+            return Some(format!(
+                "the headers of the message have {size} bytes, more than {LARGEST_HEADERS}"
+            ));
+        }
+        self.whole.refused(first.message.size)
     }
 
     /// Waits for memory, and returns a batch of all these messages.
@@ -169,20 +183,37 @@ pub(super) fn with_checkpoint(mut received: Received, checkpoint: Checkpoint) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Headers;
 
     fn incoming(payload: &str, place: Option<Place>) -> Incoming {
-        let mut headers = async_nats::HeaderMap::new();
-        headers.insert("Trace-Id", "t1");
+        let headers = b"NATS/1.0\r\nTrace-Id: t1\r\n\r\n";
         let message = Message {
             subject: "a.b".into(),
             reply: Some("answer.here".into()),
+            headers: Headers::new(headers),
+            headers_size: headers.len(),
             payload: payload.to_owned().into(),
-            headers: Some(headers),
-            status: None,
-            description: None,
-            length: 0,
+            size: payload.len(),
         };
         Incoming { message, place }
+    }
+
+    #[test]
+    fn a_message_that_is_too_large_or_whose_headers_are_is_alone_and_rejected_with_its_size() {
+        let messages = Messages::new(&List::default(), "10".parse().unwrap(), "S");
+        let mut large = incoming("elevenbytes", None);
+        // Only the beginning was kept.
+        large.message.size = 5000;
+        let mut headers = incoming("short", None);
+        headers.message.headers_size = LARGEST_HEADERS + 1;
+        let all = [incoming("a", None), headers, incoming("b", None), large, incoming("c", None)];
+        let batches: Vec<usize> = (0..all.len()).map(|from| messages.batch(&all[from..], 1000)).collect();
+        assert_eq!(batches, [1, 1, 1, 1, 1]);
+        let reasons: Vec<_> = (0..all.len()).map(|from| messages.rejected(&all[from..])).collect();
+        let of_headers = "the headers of the message have 1048577 bytes, more than 1048576";
+        let of_size = "the message has 5000 bytes, more than `max_message_bytes` (10)";
+        let expected = [None, Some(of_headers), None, Some(of_size), None];
+        assert_eq!(reasons, expected.map(|reason| reason.map(str::to_owned)));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::connection::{Connection, SUBSCRIPTION};
+use crate::connection::{ANSWER, Connection};
 use crate::options::{SUBJECT_RULE, ServerOptions, Wildcards, is_name, is_subject};
 use messages::{Field, Messages};
 use stream::Stream;
@@ -108,12 +108,12 @@ pub struct NatsSource {
     #[serde(default = "thalweg_net::net::defaults::limit")]
     max_message_bytes: ByteSize,
     /// The size of the messages that are asked for at once; without `stream`, of those that may wait. A
-    /// message that is larger is still read. The default is 1/32 of the memory, at most 2 MiB. Twice as much
-    /// may be in memory.
+    /// message that is larger is still read. The default is 1/32 of the memory, at most 2 MiB. Three times as
+    /// much may be in memory, four times without `stream`.
     #[serde(default)]
     fetch_size: Option<ByteSize>,
-    /// End the source after this time without messages: with `stream`, when the consumer has delivered all
-    /// and all is acknowledged. By default it reads until the run is stopped.
+    /// End the source after this time without messages: with `stream`, when the consumer has delivered all,
+    /// and no other run has messages that are not acknowledged. By default it reads until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -174,10 +174,21 @@ impl NatsSource {
         self.fetch_size.map_or(default, ByteSize::as_usize).clamp(LEAST_FETCH, 1 << 30)
     }
 
+    /// Returns how much of a payload is kept. Of a message that is too large, the beginning is a part of its
+    /// dead letter.
+    fn kept_bytes(&self) -> usize {
+        self.max_message_bytes.as_usize().saturating_add(1).max(ANSWER)
+    }
+
     fn mistakes_of_subjects(&self) -> Option<Mistake> {
         if self.subjects.is_empty() && self.stream.is_none() {
             let mistake = Mistake::new("subjects", "There is no subject to read.");
             return Some(mistake.help("Give `subjects`, for example `orders.>`, or `stream`."));
+        }
+        if let Some(group) = self.queue_group.as_ref().filter(|group| !is_subject(group, Wildcards::Refused))
+        {
+            let mistake = Mistake::new("queue_group", format!("`{group}` is no name of a queue group."));
+            return Some(mistake.help(format!("A name is {SUBJECT_RULE}.")));
         }
         let wrong = self.subjects.iter().find(|subject| !is_subject(subject, Wildcards::Allowed))?;
         let mistake = Mistake::new("subjects", format!("`{wrong}` is no subject."));
@@ -275,6 +286,14 @@ impl SourceConfig for NatsSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
     // It acknowledges only what a saved checkpoint covers.
     fn rereads(&self) -> bool {
         self.stream.is_some()
@@ -319,7 +338,7 @@ struct Core {
 #[async_trait]
 impl Source for Core {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = Connection::open(&self.config.servers, SUBSCRIPTION).await?;
+        let connection = Connection::open(&self.config.servers, self.config.kept_bytes()).await?;
         let subscription = Subscription {
             config: &self.config,
             messages: &self.messages,
@@ -337,7 +356,7 @@ struct JetStream(Stream);
 #[async_trait]
 impl Source for JetStream {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let connection = Connection::open(&self.0.config.servers, SUBSCRIPTION).await?;
+        let connection = Connection::open(&self.0.config.servers, self.0.config.kept_bytes()).await?;
         self.0.run(&connection, out).await
     }
 }

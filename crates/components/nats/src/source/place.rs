@@ -1,5 +1,8 @@
 //! The place of a message in its stream, which the server writes into the subject for its acknowledgement.
 
+/// The longest subject for an acknowledgement, in bytes. It is kept as long as its message is on its way.
+const LONGEST: usize = 1024;
+
 /// The place of a message in its stream, and in the deliveries of its consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
@@ -19,7 +22,8 @@ impl Place {
     /// The subject is `$JS.ACK.STREAM.CONSUMER.` or `$JS.ACK.DOMAIN.ACCOUNT.STREAM.CONSUMER.`, and then the
     /// numbers, of which servers may add further ones at the end.
     pub(super) fn of(reply: &str) -> Option<Self> {
-        let words: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').take(10).collect();
+        let rest = reply.strip_prefix("$JS.ACK.").filter(|_| reply.len() <= LONGEST)?;
+        let words: Vec<&str> = rest.split('.').take(10).collect();
         let numbers = match words.len() {
             7 => &words[2..],
             9.. => &words[4..],
@@ -62,6 +66,8 @@ mod tests {
         ] {
             assert_eq!(Place::of(reply), None, "{reply}");
         }
+        let long = format!("$JS.ACK.{}.archive.2.12.34.1.5", "x".repeat(LONGEST));
+        assert_eq!(Place::of(&long), None);
     }
 
     proptest! {

@@ -8,18 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use async_nats::Message;
 use parking_lot::Mutex;
 use thalweg_engine::{Checkpoint, Error, SourceOutput};
+use thalweg_stream::unacknowledged;
 use tokio::sync::mpsc;
 
 use super::NatsSource;
 use super::acknowledgements::{Acknowledgements, Link, News, Times};
-use super::consumer::{self, PullConsumer, Requests};
+use super::consumer::{self, Consumer, Requests};
 use super::deliveries::{Arrival, Deliveries};
 use super::messages::{Incoming, Messages, with_checkpoint};
 use super::place::Place;
 use crate::connection::Connection;
+use crate::wire::Message;
 
 /// How often the source asks how far the consumer is.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -64,11 +65,11 @@ impl Stream {
     /// Returns the acknowledgements of earlier calls, or of an earlier run, if they are of this consumer.
     fn take_kept(
         &mut self,
-        consumer: &PullConsumer,
+        consumer: &Consumer<'_>,
         partition: &str,
         out: &SourceOutput,
     ) -> Acknowledgements {
-        let created = consumer.cached_info().created.to_string();
+        let created = consumer.info.created();
         match self.kept.take() {
             Some(kept) if kept.deliveries.lock().are_of(&created) => kept,
             _ => Acknowledgements::new(Deliveries::new(created, out.saved(partition).as_ref())),
@@ -78,20 +79,20 @@ impl Stream {
     async fn read(
         &self,
         connection: &Connection,
-        consumer: &PullConsumer,
+        consumer: &Consumer<'_>,
         partition: Arc<str>,
         kept: &mut Acknowledgements,
         out: &mut SourceOutput,
     ) -> Result<(), Error> {
-        let mut link = Link::new(connection).await?;
-        let requests = Requests::new(consumer, connection, self.fetch_bytes).await?;
-        // Messages of one request are in the client, and those of the one before are being sent on.
-        let _requested = out.claim(self.fetch_bytes * 2);
+        let mut link = Link::new(connection);
+        let requests = Requests::new(consumer, self.fetch_bytes);
+        // Messages of one request, or of two if an answer was late, are in the client, and those of the one
+        // before are being sent on.
+        let _requested = out.claim(self.fetch_bytes * 3);
         let mut positions = out.clone();
         positions.end();
-        let ack_wait = Some(consumer.cached_info().config.ack_wait).filter(|wait| !wait.is_zero());
-        let times =
-            Times { ack_wait: ack_wait.unwrap_or(ACK_WAIT), retry_delay: self.config.retry_delay.duration() };
+        let ack_wait = consumer.info.config.ack_wait().unwrap_or(ACK_WAIT);
+        let times = Times { ack_wait, retry_delay: self.config.retry_delay.duration() };
         let (deliveries, floor) = (kept.deliveries.clone(), Floor::default());
         let (tell, news) = mpsc::unbounded_channel();
         let passing = Passing { of: self, consumer, deliveries: &deliveries, floor: &floor, partition, tell };
@@ -106,11 +107,11 @@ impl Stream {
     }
 
     /// Notes how far the consumer is.
-    async fn watch(&self, consumer: &PullConsumer, floor: &Floor) -> Infallible {
+    async fn watch(&self, consumer: &Consumer<'_>, floor: &Floor) -> Infallible {
         let mut held = (Instant::now(), 0);
         loop {
-            if let Ok(info) = consumer.get_info().await {
-                let now = info.ack_floor.stream_sequence;
+            if let Some(info) = consumer.ask().await {
+                let now = info.ack_floor.stream_seq;
                 self.lag.store(info.num_pending, Relaxed);
                 floor.now.store(now, Relaxed);
                 if held.0.elapsed() >= REMEMBER {
@@ -133,7 +134,7 @@ struct Floor {
 /// Passes on what a consumer delivers.
 struct Passing<'a> {
     of: &'a Stream,
-    consumer: &'a PullConsumer,
+    consumer: &'a Consumer<'a>,
     deliveries: &'a Mutex<Deliveries>,
     floor: &'a Floor,
     partition: Arc<str>,
@@ -164,7 +165,7 @@ impl Passing<'_> {
                 self.deliveries.lock().interrupt();
             }
             if arrived.is_empty() {
-                if self.is_idle(active).await {
+                if self.is_idle(active, out).await {
                     return Ok(());
                 }
             } else {
@@ -181,13 +182,19 @@ impl Passing<'_> {
     }
 
     /// True if the source is to end because the consumer has nothing for it.
-    async fn is_idle(&self, active: Instant) -> bool {
-        match self.of.config.end_after_idle {
-            Some(idle) if active.elapsed() >= idle.duration() => {
-                self.consumer.get_info().await.is_ok_and(|info| consumer::is_done(&info))
-            }
-            _ => false,
+    async fn is_idle(&self, active: Instant, out: &SourceOutput) -> bool {
+        let Some(idle) = self.of.config.end_after_idle else { return false };
+        if active.elapsed() < idle.duration() {
+            return false;
         }
+        let Some(info) = self.consumer.ask().await else { return false };
+        let open = self.deliveries.lock().open();
+        if open > 0 {
+            // Some messages are settled after a checkpoint, and others only when the input has ended.
+            out.save_soon();
+        }
+        let has_stalled = active.elapsed() >= unacknowledged::stalled_after(idle);
+        consumer::is_done(&info, open, has_stalled)
     }
 
     async fn pass_on(&self, arrived: Vec<Message>, out: &mut SourceOutput) -> Result<(), Error> {
@@ -206,11 +213,11 @@ impl Passing<'_> {
     /// Returns the messages that were not delivered before.
     fn new_ones(&self, arrived: Vec<Message>) -> Vec<Incoming> {
         let mut deliveries = self.deliveries.lock();
-        let (mut new, mut settled) = (Vec::new(), Vec::new());
+        let (mut new, mut settled, mut ignored) = (Vec::new(), Vec::new(), 0);
         for message in arrived {
             let place = message.reply.as_ref().and_then(|reply| Place::of(reply));
             let (Some(place), Some(reply)) = (place, message.reply.clone()) else {
-                tracing::warn!("a message of `{}` has no place in it, and is ignored", self.of.stream);
+                ignored += 1;
                 continue;
             };
             match deliveries.arrive(&place, &reply) {
@@ -218,6 +225,10 @@ impl Passing<'_> {
                 Arrival::OnItsWay => {}
                 Arrival::Settled => settled.push(reply),
             }
+        }
+        if ignored > 0 {
+            let stream = &self.of.stream;
+            tracing::warn!("{ignored} messages of `{stream}` have no place in it, and are ignored");
         }
         if !settled.is_empty() {
             self.tell(News::Settled(settled));

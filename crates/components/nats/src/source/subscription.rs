@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use async_nats::{Message, Subscriber};
 use futures_util::StreamExt;
 use futures_util::stream::select_all;
 use thalweg_engine::{Error, SourceOutput};
@@ -17,7 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::messages::{Incoming, Messages};
 use super::{NatsSource, POLL};
-use crate::connection::Connection;
+use crate::connection::{Connection, Room, SUBSCRIPTION, Subscriber};
+use crate::wire::Message;
 
 /// How often the source warns that it drops messages.
 const WARN_EVERY: Duration = Duration::from_secs(10);
@@ -44,28 +44,20 @@ impl Subscription<'_> {
     /// Reads until the source is to end.
     ///
     /// # Errors
-    /// If the server refuses a subscription, or nothing takes the messages.
+    /// If the client ends, or nothing takes the messages.
     pub(super) async fn run(&self, out: &mut SourceOutput) -> Result<(), Error> {
-        let _queue = out.claim(self.queue_bytes);
-        let mut subscribers = Vec::new();
-        for subject in &self.config.subjects {
-            subscribers.push(self.subscribe(subject).await?);
-        }
+        // As much may wait in the client, until this source takes it.
+        let _queue = out.claim(self.queue_bytes * 2);
+        let room = Room::new(SUBSCRIPTION, self.queue_bytes);
+        let group = self.config.queue_group.as_deref();
+        let subjects = self.config.subjects.iter();
+        let subscribers: Vec<Subscriber> =
+            subjects.map(|subject| self.connection.subscribe(subject, group, &room)).collect();
         let (queue, queued) = mpsc::unbounded_channel();
         let stop = out.clone();
         let (received, forwarded) =
             tokio::join!(self.receive(subscribers, &stop, queue), self.forward(queued, out));
         forwarded.and(received)
-    }
-
-    async fn subscribe(&self, subject: &str) -> Result<Subscriber, Error> {
-        let client = &self.connection.client;
-        let subscribed = match &self.config.queue_group {
-            Some(group) => client.queue_subscribe(subject.to_owned(), group.clone()).await,
-            None => client.subscribe(subject.to_owned()).await,
-        };
-        subscribed
-            .map_err(|error| Error::temporary(format!("cannot subscribe to `{subject}`")).caused_by(error))
     }
 
     /// Queues what arrives, until the source is to end.
@@ -91,7 +83,7 @@ impl Subscription<'_> {
                         None => losses.add(1),
                     }
                 }
-                Ok(None) => return Err(Error::temporary("the subscriptions have ended")),
+                Ok(None) => return Err(self.connection.lost()),
                 Err(_)
                     if self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= idle.duration()) =>
                 {
@@ -132,7 +124,7 @@ impl Subscription<'_> {
 /// Returns the part of the queue that a message takes. None if the queue is full. A message that is larger
 /// than the queue takes all of it.
 fn permit(room: &Arc<Semaphore>, message: &Message, all: usize) -> Option<OwnedSemaphorePermit> {
-    let bytes = (message.length + MESSAGE).min(all);
+    let bytes = (message.length() + MESSAGE).min(all);
     room.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX)).ok()
 }
 

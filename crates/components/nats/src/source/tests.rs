@@ -6,11 +6,16 @@ use serde_json::json;
 use tokio::task::block_in_place;
 
 use thalweg_engine::Component;
-use thalweg_engine::testing::{self, RunningSource, messages, numbers, options, payloads, refused, rows};
+use thalweg_engine::testing::{
+    self, Arrived, RunningSource, messages, numbers, options, payloads, refused, rows,
+};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{ConsumerState, Nats, NatsMessage, Patience};
 
-use super::NatsSource;
+use super::messages::Messages;
+use super::stream::Stream;
+use super::{JetStream, NatsSource};
+use crate::scripted::{Peer, Scripted};
 
 const DONE: (u64, u64) = (0, 0);
 
@@ -46,6 +51,7 @@ fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h }", "There is no subject to read."),
         ("{ servers: h, subjects: 'a..b' }", "`a..b` is no subject."),
+        ("{ servers: h, subjects: a, queue_group: 'a b' }", "`a b` is no name of a queue group."),
         ("{ servers: h, stream: S }", "A stream is read by a consumer."),
         ("{ servers: h, subjects: a, consumer: c }", "Only a stream has a consumer."),
         ("{ servers: h, stream: S.a, consumer: c }", "`S.a` is no name."),
@@ -120,7 +126,7 @@ async fn parts_of_messages_are_fields_and_a_later_run_continues_where_the_consum
 async fn only_what_is_settled_is_acknowledged_however_long_that_takes() {
     let nats = numbered(100);
     let yaml = format!(
-        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 600ms, end_after_idle: 300ms }}",
+        "{{ servers: '{}', stream: S, consumer: c, ack_timeout: 600ms, end_after_idle: 5s }}",
         nats.address()
     );
     let source = testing::start::<NatsSource>(&yaml, 20, BTreeMap::new());
@@ -139,6 +145,42 @@ async fn only_what_is_settled_is_acknowledged_however_long_that_takes() {
     let sent = source.finish().await;
     assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
     until(&nats, DONE).await;
+}
+
+/// The source waited for the acknowledgements, and they for the end of the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_may_end_does_so_if_messages_are_settled_only_at_the_end() {
+    for (max_ack_pending, first) in [(1000, 100), (40, 40)] {
+        let nats = numbered(100);
+        let yaml =
+            format!("{{ servers: '{}', stream: S, consumer: c, end_after_idle: 300ms }}", nats.address());
+        let config = options::<NatsSource>(&yaml);
+        let stream = Stream {
+            stream: "S".to_owned(),
+            consumer: "c".to_owned(),
+            messages: Messages::new(&config.fields, config.max_message_bytes, "S"),
+            fetch_bytes: 64 << 10,
+            max_ack_pending,
+            lag: Arc::default(),
+            kept: None,
+            config,
+        };
+        let source = testing::start_source(Box::new(JetStream(stream)), 20, BTreeMap::new());
+        let mut open = Vec::new();
+        let next = || tokio::time::timeout(Duration::from_secs(60), source.main.take());
+        while let Some((_, Arrived::Messages(batch))) = next().await.expect("the source ends") {
+            open.push(batch);
+        }
+        let mut seen: Vec<u32> = open.iter().flat_map(numbers).collect();
+        assert_eq!(seen.len(), first);
+        open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+        let sent = source.finish().await;
+        assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+        seen.extend(testing::read_all::<NatsSource>(&yaml, 1 << 16).await.main.iter().flat_map(numbers));
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<u32>>());
+        until(&nats, DONE).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -336,4 +378,101 @@ async fn members_of_a_queue_group_share_messages() {
     all.sort_unstable();
     assert_eq!(all, (1..201).collect::<Vec<u32>>());
     assert!(found.iter().all(|found| !found.is_empty()));
+}
+
+#[tokio::test]
+async fn a_hostile_server_is_a_temporary_error_of_the_source_and_no_hang() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', subjects: s, max_message_bytes: 10 }}", server.address());
+    for (bytes, expected) in [
+        ("MSG s 1 18446744073709551615\r\n", "a message of an impossible size"),
+        ("+OK\r\nMSG s 1 3\r\nlonger\r\n", "a message that is longer than it says"),
+    ] {
+        let serve = async {
+            let mut peer = server.accept().await;
+            peer.line("SUB ").await;
+            peer.write(bytes.as_bytes()).await.unwrap();
+            peer
+        };
+        let (sent, _peer) = tokio::join!(testing::read_all::<NatsSource>(&yaml, 1 << 16), serve);
+        let error = sent.result.unwrap();
+        assert!(error.kind().is_temporary() && error.full().contains(expected), "{}", error.full());
+    }
+}
+
+#[tokio::test]
+async fn of_a_huge_message_the_beginning_leaves_by_errors_with_its_size_and_the_next_one_is_read() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', subjects: s, max_message_bytes: 10 }}", server.address());
+    let source = testing::start::<NatsSource>(&yaml, 1 << 16, BTreeMap::new());
+    let mut peer = server.accept().await;
+    peer.line("SUB ").await;
+    let size = 40 << 20;
+    peer.write(format!("MSG s 1 {size}\r\n").as_bytes()).await.unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    for _ in 0..40 {
+        peer.write(&piece).await.unwrap();
+    }
+    peer.write(b"\r\nMSG s 1 1\r\n7\r\n").await.unwrap();
+    let (numbers, error) = tokio::join!(source.take_numbers(Duration::from_secs(300)), source.errors.take());
+    assert_eq!(numbers, Some(vec![7]));
+    let Some((_, Arrived::Messages(error))) = error else { panic!("no message was rejected") };
+    assert_eq!(payloads(&error)[0].len(), 4096);
+    let reason = format!("the message has {size} bytes, more than `max_message_bytes` (10)");
+    assert_eq!(rows(error.fields())[0]["error_reason"], reason);
+    source.stop.request();
+    assert!(source.finish().await.result.is_none());
+}
+
+/// Answers the requests of a source for a stream and a consumer. Returns the number of its subscription for
+/// messages, and the subject to which they are to be sent.
+async fn answer_as_a_stream(peer: &mut Peer) -> (String, String) {
+    let consumer = r#"{"name":"c","created":"2026-11-25T08:00:00Z","config":{"ack_policy":"explicit"}}"#;
+    let mut subscriptions = BTreeMap::new();
+    let mut answered = 0;
+    loop {
+        let line = peer.line("").await;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["SUB", subject, number] => {
+                subscriptions.insert(subject.to_owned(), number.to_owned());
+            }
+            ["PUB", subject, reply, _] if subject.starts_with("$JS.API.CONSUMER.MSG.NEXT.") => {
+                return (subscriptions[reply].clone(), reply.to_owned());
+            }
+            ["PUB", subject, reply, _] if answered < 2 => {
+                let answer = if subject.starts_with("$JS.API.STREAM.INFO.") { "{}" } else { consumer };
+                let number = &subscriptions[reply];
+                let message = format!("MSG {reply} {number} {}\r\n{answer}\r\n", answer.len());
+                peer.write(message.as_bytes()).await.unwrap();
+                answered += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_hostile_stream_sends_is_ignored_or_an_error_and_no_hang() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', stream: S, consumer: c }}", server.address());
+    let source = testing::start::<NatsSource>(&yaml, 1 << 16, BTreeMap::new());
+    let mut peer = server.accept().await;
+    let (number, subject) = answer_as_a_stream(&mut peer).await;
+    // Without places, about others, and with numbers at their limits.
+    let heartbeat = format!("HMSG {subject} {number} 16 16\r\nNATS/1.0 100\r\n\r\n\r\n");
+    peer.write(heartbeat.repeat(3000).as_bytes()).await.unwrap();
+    peer.write(format!("MSG s {number} 1\r\n1\r\n").repeat(3000).as_bytes()).await.unwrap();
+    for (payload, count) in [(7, u64::MAX), (8, 3)] {
+        let reply = format!("$JS.ACK.S.c.1.{count}.{count}.{}.0", i64::MAX);
+        peer.write(format!("MSG s {number} {reply} 1\r\n{payload}\r\n").as_bytes()).await.unwrap();
+    }
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        found.extend(source.take_numbers(Duration::from_secs(300)).await.unwrap());
+    }
+    assert_eq!(found, [7, 8]);
+    peer.write(b"MSG s 1 -1\r\n").await.unwrap();
+    let error = source.finish().await.result.unwrap();
+    assert!(error.kind().is_temporary() && error.full().contains("impossible size"), "{}", error.full());
 }

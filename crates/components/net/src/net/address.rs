@@ -8,6 +8,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, register_format};
+use thalweg_engine::Claim;
 
 const FORMAT: &str = "socket-address";
 const HELP: &str = "For example `tcp://0.0.0.0:5880`, `udp://localhost:514`, `unix:///run/thalweg.sock` or, for datagrams, \
@@ -55,6 +56,15 @@ impl Address {
         match host_and_port.strip_prefix(':') {
             Some(port) => format!("localhost:{port}").into(),
             None => host_and_port.into(),
+        }
+    }
+
+    /// Returns what a component has that listens here: no other one can. None if the system chooses the port.
+    pub fn claim(&self, option: &'static str) -> Option<Claim> {
+        match self {
+            Address::Tcp(at) => Claim::port(option, "tcp", at),
+            Address::Udp(at) => Claim::port(option, "udp", at),
+            Address::Unix(path) | Address::Unixgram(path) => Some(Claim::socket(option, path)),
         }
     }
 

@@ -34,6 +34,7 @@ mod stream;
 mod stream_reader;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unmeant;
 mod until;
 
 pub use address::Address;
@@ -48,4 +49,5 @@ pub use places::{FAREWELL, Peer, Place, Places, Standing};
 pub use serve::{Activity, Client, Limits, Owner, UnderWay, serve, serve_beside};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};
+pub use unmeant::{check_fetch_size, check_timeout, long_time};
 pub use until::until;

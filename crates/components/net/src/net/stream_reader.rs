@@ -450,10 +450,13 @@ impl StreamReader {
         // Doubled, so that a long message that arrives in many pieces is not copied for each piece.
         let doubled = self.size.max(held.memory.len());
         let more = self.share.growth(held.lease.bytes(), SPARE, doubled);
+        let granted = async {
+            // A client does not lose a message because the source was paused in its middle.
+            self.share.opened().await;
+            timeout(patience, self.share.reserve_for(more, Some(&held.part))).await
+        };
         let reserved = tokio::select! {
-            room = timeout(patience, self.share.reserve_for(more, Some(&held.part))) => {
-                room.map_err(|_| NO_CAPACITY)
-            }
+            room = granted => room.map_err(|_| NO_CAPACITY),
             () = held.part.dropped() => Err(Incomplete::REASON),
         };
         match reserved {

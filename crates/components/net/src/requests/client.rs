@@ -10,9 +10,11 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Url, redirect};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Error, Mistake};
 
 use super::request::Request;
+use crate::net::check_timeout;
 use crate::tls::TlsClient;
 use crate::upload::{pairs, percent_decoded};
 
@@ -80,8 +82,19 @@ impl Endpoint<'_> {
                     .help("Give `user` and `password`, or one of `bearer`, `api_key` and `token`."),
             );
         }
+        if self.auth.is_some() && self.has_user() {
+            let mistake = Mistake::new("url", "The credentials are in `url` and in `auth`.");
+            mistakes
+                .push(mistake.help("Those of `auth` are sent: remove the user and the password from `url`."));
+        }
         mistakes.extend(self.tls.check());
+        mistakes.extend(check_timeout("timeout", TimeSpan(self.timeout)));
         mistakes
+    }
+
+    /// True if the URL has credentials.
+    pub(crate) fn has_user(&self) -> bool {
+        self.url().is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
     }
 
     /// Returns the URL, with its credentials.
@@ -93,7 +106,8 @@ impl Endpoint<'_> {
         // The URL may contain a password, so it is not shown.
         let url = Url::parse(&text).map_err(|error| format!("It is not a URL: {error}."))?;
         match url.scheme() {
-            "http" | "https" if url.has_host() => Ok(url),
+            "http" | "https" if url.has_host() && has_host(&text) => Ok(url),
+            "http" | "https" => Err("The URL has no host.".to_owned()),
             other => Err(format!("`{other}` is not a scheme of HTTP.")),
         }
     }
@@ -192,7 +206,20 @@ impl Endpoint<'_> {
     }
 }
 
+/// True if the text of a URL has a host. A parser reads `http:///in` as the host `in`, and what became of
+/// `http:/host` as the host `http`.
+fn has_host(text: &str) -> bool {
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let host = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    !host.is_empty() && !["http:", "https:"].contains(&host)
+}
+
 impl Auth {
+    /// True if it is of a kind that only some stores take.
+    pub(crate) fn is_of_a_store(&self) -> bool {
+        self.api_key.is_some() || self.token.is_some()
+    }
+
     /// Returns the value of the header `Authorization`.
     fn header(&self) -> Result<String, String> {
         match self {
@@ -236,6 +263,26 @@ pub(crate) fn header(of: &str, text: &str) -> Result<HeaderValue, String> {
 mod tests {
     use super::*;
     use thalweg_engine::testing::options;
+
+    #[test]
+    fn a_url_has_a_scheme_of_http_and_a_host() {
+        let (headers, tls) = (BTreeMap::new(), TlsClient::default());
+        let check = |url: &str, auth: Option<&Auth>| {
+            let timeout = Duration::from_secs(1);
+            let found = Endpoint { url, headers: &headers, auth, timeout, tls: &tls }.check();
+            found.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>()
+        };
+        for url in ["http:///in", "http:/host/in", "https://http://host", "/in", "//in"] {
+            assert_eq!(check(url, None), ["The URL has no host."], "{url}");
+        }
+        assert_eq!(check("ftp://host", None), ["`ftp` is not a scheme of HTTP."]);
+        for url in ["host", "host:9200/in", "http://u:p@host:1/in?a=b", "https://[::1]:2"] {
+            assert_eq!(check(url, None), [""; 0], "{url}");
+        }
+        let auth = options::<Auth>("{ bearer: a }");
+        let both = check("http://u:SEKRET@host", Some(&auth));
+        assert_eq!(both, ["The credentials are in `url` and in `auth`."]);
+    }
 
     #[test]
     fn credentials_are_of_one_kind() {

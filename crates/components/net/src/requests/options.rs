@@ -10,7 +10,7 @@ use thalweg_runtime::ConcurrencyLimit;
 
 use super::client::{Auth, Compression, Endpoint};
 use super::gather::Limits;
-use crate::net::defaults;
+use crate::net::{defaults, long_time};
 use crate::tls::TlsClient;
 
 /// The largest number of requests in flight, by default.
@@ -99,6 +99,23 @@ impl StoreOptions {
             mistakes.push(mistake.help("For example `5MiB`."));
         }
         mistakes
+    }
+
+    /// Returns the mistake of a URL that ends with one of these paths, which the sink adds itself.
+    pub(crate) fn mistake_of_path(&self, added: &[&str]) -> Option<Mistake> {
+        let url = self.endpoint().url().ok()?;
+        let path = url.path().trim_end_matches('/');
+        let twice = added.iter().find(|added| path.ends_with(**added))?;
+        let message = format!("The sink adds the path itself: `{twice}` would be there twice.");
+        Some(Mistake::new("url", message).help(format!("End the URL before `{twice}`.")))
+    }
+
+    /// Returns the remarks on options that are probably not meant so.
+    pub(crate) fn remarks(&self) -> Vec<Mistake> {
+        [long_time("timeout", self.timeout), long_time("max_delay", self.max_delay)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Returns the server.

@@ -19,6 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
 use sha1::{Digest, Sha1};
 use thalweg_engine::Error;
+use thalweg_redact::is_same_secret;
 use tokio::sync::Semaphore;
 
 const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -155,15 +156,12 @@ impl Hash {
     fn matches(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            Hash::Apr1 { salt, hash } => same(apr1(password, salt.as_bytes()).as_bytes(), hash.as_bytes()),
-            Hash::Sha1(hash) => same(&Sha1::digest(password), hash),
+            Hash::Apr1 { salt, hash } => {
+                is_same_secret(apr1(password, salt.as_bytes()).as_bytes(), hash.as_bytes())
+            }
+            Hash::Sha1(hash) => is_same_secret(&Sha1::digest(password), hash),
         }
     }
-}
-
-/// Compares in constant time, so that the duration does not reveal where the difference is.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
 /// Returns the hash of Apache's variant of the MD5 password scheme.

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WebsocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::net::{Address, Dial, Stream, defaults};
+use crate::net::{Address, Dial, Stream, defaults, long_time};
 use crate::requests::{Auth, Endpoint, header};
 use crate::tls::TlsClient;
 
@@ -86,17 +86,21 @@ impl ClientOptions {
             let mistake = Mistake::new("protocol", "A subprotocol is a word.");
             mistakes.push(mistake.help("For example `graphql-transport-ws`."));
         }
-        for (option, span) in [("timeout", self.timeout), ("ping_interval", self.ping_interval)] {
-            if span.is_zero() {
-                let mistake = Mistake::new(option, format!("`{option}` cannot be 0."));
-                mistakes.push(mistake.help("Leave it out, or write for example `30s`."));
-            }
+        if self.ping_interval.is_zero() {
+            let mistake = Mistake::new("ping_interval", "`ping_interval` cannot be 0.");
+            mistakes.push(mistake.help("Leave it out, or write for example `30s`."));
         }
         if self.idle_timeout <= self.ping_interval {
             let mistake = Mistake::new("idle_timeout", "The answer to a ping must come before it.");
             mistakes.push(mistake.help("Make it at least twice `ping_interval`."));
         }
         mistakes
+    }
+
+    /// Returns the remarks on options that are probably not meant so.
+    pub(crate) fn remarks(&self) -> Vec<Mistake> {
+        let times = [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)];
+        times.into_iter().filter_map(|(option, time)| long_time(option, time)).collect()
     }
 
     /// The URL as one of HTTP, which has the same parts.

@@ -24,6 +24,7 @@ use thalweg_config::{List, TimeSpan};
 use thalweg_engine::{
     Component, Context, Error, InFlight, Journal, Mistake, Rejects, Sink, SinkConfig, WriteOutcome,
 };
+use thalweg_net::net::long_time;
 use thalweg_record::{Batch, Share, is_same_payload};
 use tokio::time::Instant;
 
@@ -59,12 +60,9 @@ use store::{Link, store};
 /// transaction, the position of the last message of each file or partition, and skips messages that come
 /// again. So the positions of messages must grow (`meta.position`): those of `postgres` with a whole number
 /// as `key`, of `kafka`, of `file`, and of file readers. A file that was replaced or rewritten is another
-/// file, also under the same name, and a renamed one is the same. But a run that is killed before its first
-/// checkpoint of a file, within half a second, does not know it: if the file is then rewritten in place, it
-/// is taken for the old one, and messages up to the last stored position are skipped. At most 4000 files or
-/// partitions can wait for a checkpoint. Messages of other sources end the run. Messages must come to the
-/// sink by one pipeline, in order, without a buffer on disk. If positions go back, the run ends with an
-/// error.
+/// file, also under the same name, and a renamed one is the same. At most 4000 files or partitions can wait
+/// for a checkpoint. Messages of other sources end the run. Messages must come to the sink by one pipeline,
+/// in order, without a buffer on disk. If positions go back, the run ends with an error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresSink {
@@ -184,10 +182,11 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.server.check();
         for (option, table) in [("table", &self.table), ("positions_table", &self.positions_table)] {
-            if TableName::new(table).is_empty() {
-                let mistake = Mistake::new(option, format!("`{table}` is no table."));
-                mistakes.push(mistake.help("It is `TABLE` or `SCHEMA.TABLE`."));
-            }
+            mistakes.extend(TableName::mistake(option, table));
+        }
+        if self.exactly_once && self.table == self.positions_table {
+            let mistake = Mistake::new("positions_table", "Rows and positions need a table each.");
+            mistakes.push(mistake.help("Leave it out: the default is `thalweg_positions`."));
         }
         mistakes.extend(self.mistake_of_mode());
         mistakes
@@ -205,6 +204,10 @@ impl SinkConfig for PostgresSink {
 
     fn knows_positions(&self) -> bool {
         self.exactly_once
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        long_time("timeout", self.server.timeout).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -11,6 +11,7 @@
 mod ranges;
 mod reader;
 mod select;
+mod statement;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_net::net::{check_timeout, long_time};
 use tokio::task::JoinSet;
 
 use crate::connection::Connection;
@@ -30,6 +32,7 @@ use crate::sql::TableName;
 use ranges::{Range, ranges};
 use reader::Reader;
 use select::Select;
+use statement::NoQuery;
 
 /// Reads the rows of a PostgreSQL table, or of the result of a query.
 ///
@@ -124,14 +127,11 @@ impl PostgresSource {
                 let mistake = Mistake::new("query", "The source reads a table or a query.");
                 Some(mistake.help(example))
             }
-            (Some(table), None) if TableName::new(table).is_empty() => {
-                Some(Mistake::new("table", format!("`{table}` is no table.")).help(example))
-            }
-            (None, Some(query)) if query.trim_matches([';', ' ', '\n', '\t']).is_empty() => {
-                Some(Mistake::new("query", "The query is empty.").help(example))
-            }
-            (Some(_), None) => None,
-            (None, Some(_)) => {
+            (Some(table), None) => TableName::mistake("table", table),
+            (None, Some(query)) => {
+                if let Err(wrong) = statement::query(query) {
+                    return Some(Mistake::new("query", said(wrong)).help(example));
+                }
                 let of_tables = [
                     ("columns", !self.columns.is_empty()),
                     ("key", self.key.is_some()),
@@ -158,6 +158,17 @@ impl PostgresSource {
     }
 }
 
+/// Says why a text is no query.
+fn said(wrong: NoQuery) -> &'static str {
+    match wrong {
+        NoQuery::Empty => "The query is empty.",
+        NoQuery::Several => "The query has several statements.",
+        NoQuery::Other => {
+            "A query begins with `SELECT`, `WITH`, `VALUES` or `TABLE`: the source reads its rows."
+        }
+    }
+}
+
 impl Component for PostgresSource {
     const NAME: &'static str = "postgres";
     const EXAMPLE: &'static str = r#"
@@ -180,6 +191,11 @@ sinks:
         let mut mistakes = self.server.check();
         mistakes.extend(self.mistake_of_input());
         mistakes.extend(self.mistake_of_order());
+        mistakes.extend(check_timeout("read_timeout", self.read_timeout));
+        if self.max_row_bytes.bytes() == 0 {
+            let mistake = Mistake::new("max_row_bytes", "No row has 0 bytes.");
+            mistakes.push(mistake.help("The default is `16MiB`."));
+        }
         if self.every.is_some_and(|every| every.duration().is_zero()) {
             let mistake = Mistake::new("every", "The source cannot look without a pause.");
             mistakes.push(mistake.help("For example `10s`."));
@@ -196,6 +212,25 @@ impl SourceConfig for PostgresSource {
     // A table without a key is read from its beginning too, but that is not known here.
     fn rereads(&self) -> bool {
         self.table.is_some()
+    }
+
+    // The positions are the values of the key.
+    fn has_growing_positions(&self) -> bool {
+        self.table.is_some() && self.cursor.is_none()
+    }
+
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        // The default may be more: few rows are as large.
+        if self.max_row_bytes <= memory.max(row()) {
+            return Vec::new();
+        }
+        let message = format!("A row may have {}, but `memory` is {memory}.", self.max_row_bytes);
+        vec![Mistake::new("max_row_bytes", message).help("Lower it, or raise `memory`.")]
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let times = [("timeout", self.server.timeout), ("read_timeout", self.read_timeout)];
+        times.into_iter().filter_map(|(option, time)| long_time(option, time)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

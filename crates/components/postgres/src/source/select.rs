@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use thalweg_engine::Error;
 use tokio_postgres::types::Kind as TypeKind;
 
-use super::PostgresSource;
+use super::{PostgresSource, statement};
 use crate::connection::Connection;
 use crate::decode::Column;
 use crate::failure::{Failure, Moment};
@@ -68,9 +68,9 @@ impl Select {
         let (path, from) = match (&config.table, &config.query) {
             (Some(table), _) => (table.clone(), TableName::new(table).quoted()),
             (None, query) => {
-                let query = query.as_deref().unwrap_or_default().trim_end_matches([';', ' ', '\n', '\t']);
+                let text = query.as_deref().unwrap_or_default();
                 // The query may end with a comment.
-                ("query".to_owned(), format!("({query}\n)"))
+                ("query".to_owned(), format!("({}\n)", statement::query(text).unwrap_or(text)))
             }
         };
         let unreadable = |failure: Failure| failure.error(format!("cannot read `{path}`"), Moment::Start);

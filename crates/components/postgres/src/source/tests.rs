@@ -4,12 +4,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
+use thalweg_config::ByteSize;
 use thalweg_engine::testing::{self, Arrived, RunningSource, messages, options, payloads, rows};
-use thalweg_engine::{Component, ErrorKind};
+use thalweg_engine::{Component, ErrorKind, SourceConfig};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::Postgres;
 
 use super::PostgresSource;
+
+#[test]
+fn a_row_that_does_not_fit_into_the_memory_is_a_mistake() {
+    let large = options::<PostgresSource>("{ server: h, table: t, max_row_bytes: 1GiB }");
+    let mistakes = |source: &PostgresSource, mib| messages(source.check_memory(ByteSize::mib(mib)));
+    assert_eq!(mistakes(&large, 256), ["A row may have 1GiB, but `memory` is 256MiB."]);
+    assert_eq!(mistakes(&large, 1024), [""; 0]);
+    assert_eq!(mistakes(&options::<PostgresSource>("{ server: h, table: t }"), 2), [""; 0]);
+}
 
 #[test]
 fn options_that_cannot_work_are_mistakes() {
@@ -19,6 +29,14 @@ fn options_that_cannot_work_are_mistakes() {
         ("{ server: h, table: 's.' }", "`s.` is no table."),
         ("{ server: h, query: ' ; ' }", "The query is empty."),
         ("{ server: h, query: SELECT 1, key: id }", "A query is read as a whole."),
+        ("{ server: h, query: 'SELECT 1; SELECT 2' }", "The query has several statements."),
+        (
+            "{ server: h, query: DELETE FROM t RETURNING * }",
+            "A query begins with `SELECT`, `WITH`, `VALUES` or `TABLE`: the source reads its rows.",
+        ),
+        ("{ server: h, table: d.s.t }", "`d.s.t` has more than a schema and a table."),
+        ("{ server: h, table: t, read_timeout: 0s }", "No server can answer in no time."),
+        ("{ server: h, table: t, max_row_bytes: 0B }", "No row has 0 bytes."),
         (
             "{ server: h, table: t, cursor: c, partitions: 2 }",
             "Rows in the order of `cursor` have no ranges.",

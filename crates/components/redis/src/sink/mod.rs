@@ -22,9 +22,11 @@ use serde::Deserialize;
 use thalweg_codec::template::Template;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{
-    Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Component, Context, Error, InFlight, Mistake, NeededField, Rejects, Sink, SinkConfig, TransformConfig,
+    WriteOutcome,
 };
 use thalweg_net::give_up::GiveUp;
+use thalweg_net::net::long_time;
 use thalweg_record::Batch;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -130,8 +132,22 @@ impl RedisSink {
         unused.map(|(option, _, _)| option)
     }
 
+    /// True if each message replaces the one before.
+    fn replaces(&self) -> bool {
+        let is_one = match self.command {
+            Command::Set => true,
+            Command::Hset => self.field.as_ref().is_none_or(Template::is_constant),
+            _ => false,
+        };
+        is_one && self.key.is_constant()
+    }
+
     fn mistakes_of_command(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
+        if self.key.is_constant() && self.key.prefix().is_empty() {
+            let mistake = Mistake::new("key", "The key is empty.");
+            mistakes.push(mistake.help("For example `orders` or `order:{id}`."));
+        }
         if let Some(option) = self.unused() {
             let mistake = Mistake::new(option, format!("The command has no `{option}`."));
             mistakes.push(mistake.help("Leave it out, or choose another `command`."));
@@ -190,6 +206,25 @@ impl SinkConfig for RedisSink {
         let single = [&self.value, &self.field, &self.score, &self.id].into_iter().flatten();
         let templates = std::iter::once(&self.key).chain(single).chain(self.field_values.values());
         templates.flat_map(Template::fields).collect()
+    }
+
+    fn needed_fields(&self) -> Vec<NeededField> {
+        let score =
+            self.score.as_ref().filter(|score| score.prefix().is_empty() && score.suffix().is_empty());
+        let needed = |score: &Template| NeededField {
+            option: "score",
+            names: score.fields(),
+            help: "Name the field with the number, for example `score: '{time}'`.",
+        };
+        score.map(needed).into_iter().collect()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let replaced = self.replaces().then(|| {
+            let message = "Each message replaces the one before: the key is the same for all.";
+            Mistake::new("key", message).help("Name a column to keep them all, for example `order:{id}`.")
+        });
+        replaced.into_iter().chain(long_time("timeout", self.servers.timeout)).collect()
     }
 
     fn in_flight(&self) -> InFlight {

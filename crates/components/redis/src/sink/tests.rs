@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use tokio::task::block_in_place;
 
 use thalweg_engine::testing::{self, batch, messages, open_sink, options, reasons, write_until_durable};
-use thalweg_engine::{Component, ErrorKind};
+use thalweg_engine::{Component, ErrorKind, SinkConfig};
 use thalweg_record::Batch;
 use thalweg_testbed::{Patience, Redis, RedisValue};
 
@@ -70,6 +70,19 @@ fn command(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
 }
 
 #[test]
+fn a_key_that_each_message_replaces_is_remarked() {
+    let remarks = |yaml: &str| messages(options::<RedisSink>(&format!("{{ servers: h, {yaml} }}")).remarks());
+    let replaced = "Each message replaces the one before: the key is the same for all.";
+    for yaml in ["command: set, key: k", "command: hset, key: k, field_values: { a: '{b}' }"] {
+        assert_eq!(remarks(yaml), [replaced], "{yaml}");
+    }
+    for yaml in ["command: set, key: '{k}'", "command: hset, key: k, field: '{f}'", "command: rpush, key: k"]
+    {
+        assert_eq!(remarks(yaml), [""; 0], "{yaml}");
+    }
+}
+
+#[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("command: set, key: k, field: f", "The command has no `field`."),
@@ -81,6 +94,7 @@ fn options_that_cannot_work_are_mistakes() {
         ("command: xadd, key: k, value: v, field_values: { a: b }", "`field_values` have the values."),
         ("command: xadd, key: k, id: 1-1", "Each entry of a stream has its own id."),
         ("command: set, key: k, max_age: 0s", "The server would not keep the key."),
+        ("command: rpush, key: ''", "The key is empty."),
     ] {
         let yaml = format!("{{ servers: h, {yaml} }}");
         assert_eq!(messages(options::<RedisSink>(&yaml).check()), [expected], "{yaml}");

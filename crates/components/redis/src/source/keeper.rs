@@ -49,6 +49,16 @@ pub(super) enum News {
     Failed,
 }
 
+/// Ends the input when all has been read, or lets the keeper know that the task has failed.
+pub(super) fn end(read: &Result<(), Error>, out: &mut SourceOutput, tell: &mpsc::UnboundedSender<News>) {
+    match read {
+        // Some messages are settled only when the input has ended.
+        Ok(()) => out.end(),
+        // The keeper ends after this task.
+        Err(_) => drop(tell.send(News::Failed)),
+    }
+}
+
 /// The acknowledgements of a source, over all its connections.
 pub(super) struct Keeper {
     pub(super) shared: Arc<Mutex<Shared>>,
@@ -94,13 +104,24 @@ impl Keeper {
         self.settled.push(Sent::Entries { ids, partition: Some(partition) });
     }
 
-    /// Acknowledges what is settled, until the news have ended and all is acknowledged.
-    pub(super) async fn keep(
+    /// Runs `reading`, the task that sends messages on, and acknowledges what is settled meanwhile, until all
+    /// is.
+    ///
+    /// # Errors
+    /// The error of `reading`, or of an acknowledgement when all has been read.
+    pub(super) async fn beside(
         &mut self,
+        reading: impl Future<Output = Result<(), Error>>,
         servers: Servers,
         out: &SourceOutput,
         news: mpsc::UnboundedReceiver<News>,
-    ) {
+    ) -> Result<(), Error> {
+        tokio::join!(reading, self.keep(servers, out, news)).0?;
+        self.shared.lock().failure()
+    }
+
+    /// Acknowledges what is settled, until the news have ended and all is acknowledged.
+    async fn keep(&mut self, servers: Servers, out: &SourceOutput, news: mpsc::UnboundedReceiver<News>) {
         let mut link = Link::new(servers);
         if let Err(error) = self.attend(&mut link, out, news).await {
             self.shared.lock().failed = Some(error);

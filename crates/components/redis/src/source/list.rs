@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
-use super::keeper::{Keeper, News};
+use super::keeper::{self, Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource, pause_unless_waited, unless_stopped};
+use super::{POLL, RedisSource, has_stalled, opened, pause_unless_waited, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::resp::{Commands, Limits, Reply, Text};
 
@@ -47,18 +47,7 @@ pub(super) struct Elements {
 #[async_trait]
 impl Source for Elements {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut servers = match self.servers.take() {
-            Some(servers) => servers,
-            None => Servers::new(&self.config.servers)?,
-        };
-        let ended = self.read(&mut servers, out).await;
-        self.servers = Some(servers);
-        ended
-    }
-}
-
-impl Elements {
-    async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
+        let servers = opened(&mut self.servers, &self.config)?;
         let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
         let connection = connection?;
         let (tell, news) = mpsc::unbounded_channel();
@@ -83,10 +72,7 @@ impl Elements {
             is_empty: false,
             length: 0,
         };
-        let keeping = self.keeper.keep(for_keeper, &positions, news);
-        tokio::join!(reader.run(out), keeping).0?;
-        // Acknowledgements may fail when all has been read.
-        self.keeper.shared.lock().failure()
+        self.keeper.beside(reader.run(out), for_keeper, &positions, news).await
     }
 }
 
@@ -119,14 +105,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn run(mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let read = self.read(out).await;
-        match &read {
-            // Some messages are settled only when the input has ended.
-            Ok(()) => out.end(),
-            Err(_) => {
-                // The other task ends after this one.
-                let _ = self.tell.send(News::Failed);
-            }
-        }
+        keeper::end(&read, out, &self.tell);
         read
     }
 
@@ -139,10 +118,17 @@ impl Reader<'_> {
                 (shared.batches, shared.is_stale)
             };
             if is_stale {
-                self.recover(out).await?;
+                if !self.recover(out).await? {
+                    break;
+                }
                 continue;
             }
             if batches >= self.most {
+                if has_stalled(self.config, active) {
+                    break;
+                }
+                // Some are settled after a checkpoint.
+                out.save_soon();
                 tokio::time::sleep(POLL).await;
                 continue;
             }
@@ -282,22 +268,32 @@ impl Reader<'_> {
 
     /// Waits until nothing is on its way. Returns false if the source is to end before.
     async fn is_quiet(&self, out: &SourceOutput) -> bool {
+        let (mut last, mut moved) = (usize::MAX, Instant::now());
         loop {
-            let is_quiet = {
+            let (is_quiet, batches) = {
                 let shared = self.shared.lock();
                 let is_due = shared.stale_until.is_none_or(|until| until <= Instant::now());
-                shared.failed.is_some() || (shared.batches == 0 && is_due)
+                (shared.failed.is_some() || (shared.batches == 0 && is_due), shared.batches)
             };
             if out.is_stopping() || is_quiet {
                 return !out.is_stopping();
             }
+            if batches != last {
+                (last, moved) = (batches, Instant::now());
+            }
+            if batches > 0 && has_stalled(self.config, moved) {
+                return false;
+            }
+            // Some are settled after a checkpoint.
+            out.save_soon();
             out.sleep(POLL / 10).await;
         }
     }
 
     /// Sends on what the list of those being processed has, when nothing is on its way: as much as a part of
-    /// the memory holds, and the rest when that is off the server.
-    async fn recover(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+    /// the memory holds, and the rest when that is off the server. Returns false if the source is to end
+    /// before.
+    async fn recover(&mut self, out: &mut SourceOutput) -> Result<bool, Error> {
         while self.is_quiet(out).await {
             {
                 let mut shared = self.shared.lock();
@@ -308,12 +304,12 @@ impl Reader<'_> {
             let mut shared = self.shared.lock();
             shared.is_held = false;
             match read {
-                Ok(Unfinished::None) => return Ok(()),
+                Ok(Unfinished::None) => return Ok(true),
                 Ok(Unfinished::Some) => shared.is_stale = true,
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Reads the list of those being processed from its beginning. Nothing of it is on its way.

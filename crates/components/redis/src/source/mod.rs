@@ -9,6 +9,7 @@ mod keeper;
 mod link;
 mod list;
 mod messages;
+mod mistakes;
 mod pending;
 mod stream;
 #[cfg(test)]
@@ -21,8 +22,13 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
+use thalweg_net::net::{check_fetch_size, long_time};
+use thalweg_stream::unacknowledged;
 
+use crate::connection::Servers;
 use crate::id::Id;
 use crate::options::ServerOptions;
 use channels::Channels;
@@ -63,6 +69,23 @@ async fn pause_unless_waited(asked: Instant) {
     if asked.elapsed() < POLL / 2 {
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Returns the servers of a source. Over all its connections they remember the node that has its key.
+///
+/// # Errors
+/// If a file of the options cannot be used.
+fn opened<'s>(servers: &'s mut Option<Servers>, config: &RedisSource) -> Result<&'s mut Servers, Error> {
+    Ok(match servers {
+        Some(servers) => servers,
+        none => none.insert(Servers::new(&config.servers)?),
+    })
+}
+
+/// True if the source is to end although the server may have more: as many messages as may be are not
+/// acknowledged since `moved`, and some are settled only when the input has ended.
+fn has_stalled(config: &RedisSource, moved: Instant) -> bool {
+    config.end_after_idle.is_some_and(|idle| moved.elapsed() >= unacknowledged::stalled_after(idle))
 }
 
 /// Reads messages of Redis or Valkey: a stream, a list, or channels.
@@ -265,43 +288,6 @@ impl RedisSource {
         })
     }
 
-    fn mistake_of_input(&self) -> Option<Mistake> {
-        let has_channels = !self.channels.is_empty() || !self.pattern.is_empty();
-        let inputs = [self.stream.is_some(), self.list.is_some(), has_channels];
-        if inputs.into_iter().filter(|is_given| *is_given).count() != 1 {
-            let mistake = Mistake::new("stream", "The source reads a stream, a list or channels.");
-            return Some(mistake.help("Give one of `stream`, `list`, and `channels` or `pattern`."));
-        }
-        let (option, message) = match self.kind() {
-            Kind::Stream if self.group.is_none() => ("group", "A stream is read by a group."),
-            Kind::List | Kind::Channels if self.group.is_some() => ("group", "Only a stream has groups."),
-            Kind::Stream | Kind::Channels if self.processing_list.is_some() => {
-                ("processing_list", "Only elements of a list are moved.")
-            }
-            Kind::Stream | Kind::Channels if self.take_from != Side::default() => {
-                ("take_from", "Only a list has two sides.")
-            }
-            Kind::List | Kind::Channels if self.start != Start::default() => {
-                ("start", "Only a group of a stream has a beginning.")
-            }
-            Kind::List if self.processing_list.is_some() && self.processing_list == self.list => {
-                ("processing_list", "The elements on their way are in a list of their own.")
-            }
-            _ => return None,
-        };
-        Some(Mistake::new(option, message).help("For example `{ stream: orders, group: archive }`."))
-    }
-
-    fn mistake_of_fields(&self) -> Option<Mistake> {
-        let wrong = self.fields.iter().find(|name| Field::new(name, self.kind()).is_none())?;
-        let mistake = Mistake::new("fields", format!("A message has no `{wrong}`."));
-        Some(mistake.help(match self.kind() {
-            Kind::Stream => "There are `id`, `time`, `stream`, and fields such as `field.name`.",
-            Kind::List => "There is `list`.",
-            Kind::Channels => "There are `channel` and `pattern`.",
-        }))
-    }
-
     fn messages(&self, path: &str) -> Messages {
         Messages::new(&self.fields, self.kind(), self.max_message_bytes, &self.payload_field, path)
     }
@@ -329,8 +315,10 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.servers.check();
-        mistakes.extend(self.mistake_of_input());
+        mistakes.extend(self.mistake_of_input().or_else(|| self.mistake_of_names()));
+        mistakes.extend(self.mistake_of_kind());
         mistakes.extend(self.mistake_of_fields());
+        mistakes.extend(self.mistakes_of_sizes());
         if self.consumer_timeout.duration() < Duration::from_secs(1) {
             let mistake = Mistake::new("consumer_timeout", "A consumer needs more time for a sign of life.");
             mistakes.push(mistake.help("The default is `1m`."));
@@ -363,6 +351,45 @@ impl SourceConfig for RedisSource {
     // It acknowledges only what a saved checkpoint covers, and a checkpoint has what is not acknowledged.
     fn rereads(&self) -> bool {
         self.kind() == Kind::Stream
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    // Fields of an entry are a part of its content.
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty() && !self.fields.iter().any(|name| name.starts_with("field."))
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let consumer = self.consumer.as_deref().unwrap_or_default();
+        let name = match (&self.stream, &self.list) {
+            (Some(stream), _) => {
+                format!("{stream} {} {consumer}", self.group.as_deref().unwrap_or_default())
+            }
+            (None, Some(list)) => match &self.processing_list {
+                Some(key) => key.clone(),
+                None => format!("{list} {consumer}"),
+            },
+            (None, None) => return Vec::new(),
+        };
+        let outcome = "each would read again what the other is delivering";
+        let help = "Give each a `consumer` of its own. Its default is the name of this machine.";
+        vec![Claim::name("consumer", self.servers.place(), name, outcome, help)]
+    }
+
+    fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {
+        check_fetch_size(self.fetch_size, memory).into_iter().collect()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let pattern = self.channels.iter().find(|channel| channel.contains(['*', '?', '[']));
+        let pattern = pattern.map(|channel| {
+            let message = format!("`{channel}` is read as the name of one channel.");
+            Mistake::new("channels", message).help("A pattern of names is written as `pattern`.")
+        });
+        pattern.into_iter().chain(long_time("timeout", self.servers.timeout)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -9,19 +9,18 @@
 //! run acknowledges them without sending them on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_config::TimeSpan;
 use thalweg_engine::{Checkpoint, Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
-use super::keeper::{Keeper, News};
+use super::keeper::{self, Keeper, News};
 use super::messages::{Incoming, Messages};
 use super::pending::{Sent, Shared};
-use super::{POLL, RedisSource, pause_unless_waited, unless_stopped};
+use super::{POLL, RedisSource, has_stalled, opened, pause_unless_waited, unless_stopped};
 use crate::connection::{Connection, Servers, refused};
 use crate::id::Id;
 use crate::resp::{Limits, List, Reply};
@@ -35,10 +34,6 @@ const ENTRY: usize = 512;
 const FIRST: usize = 16 << 10;
 /// The number of pending entries that are looked up at once.
 const PAGE: usize = 1000;
-/// How long as many entries as may be are without an acknowledgement before a source that is to end does so,
-/// and how many times `end_after_idle`, whichever is longer.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
-const STALLED: u32 = 5;
 /// The id that stands for all entries that no consumer has had.
 const NEW: &[u8] = b">";
 
@@ -62,35 +57,11 @@ pub(super) struct Stream {
 #[async_trait]
 impl Source for Stream {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let mut servers = match self.servers.take() {
-            Some(servers) => servers,
-            None => Servers::new(&self.config.servers)?,
-        };
-        let ended = self.read(&mut servers, out).await;
-        self.servers = Some(servers);
-        ended
-    }
-}
-
-impl Stream {
-    /// Notes what the checkpoint of an earlier run covers. Returns the number of the first partition of this
-    /// run, which is at random: partitions of other runs may be left.
-    fn recall(&mut self, out: &SourceOutput) -> u64 {
-        let prefix = prefix(self.key.as_bytes(), self.group.as_bytes());
-        for partition in out.partitions().into_iter().filter(|partition| partition.starts_with(&prefix)) {
-            let saved = out.saved(&partition);
-            let texts = saved.as_ref().and_then(Value::as_array).into_iter().flatten();
-            let ids = texts.filter_map(|text| text.as_str()?.parse().ok()).collect();
-            self.keeper.know(ids, partition);
-        }
-        fastrand::u64(..)
-    }
-
-    async fn read(&mut self, servers: &mut Servers, out: &mut SourceOutput) -> Result<(), Error> {
-        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
-        let connection = connection?;
         let first = self.next.take().unwrap_or_else(|| self.recall(out));
         let next = self.next.insert(first);
+        let servers = opened(&mut self.servers, &self.config)?;
+        let Some(connection) = unless_stopped(out, servers.connect()).await else { return Ok(()) };
+        let connection = connection?;
         let (tell, news) = mpsc::unbounded_channel();
         let mut positions = out.clone();
         positions.end();
@@ -114,10 +85,22 @@ impl Stream {
             own: Some(Id { milliseconds: 0, number: 0 }),
             next,
         };
-        let keeping = self.keeper.keep(for_keeper, &positions, news);
-        tokio::join!(reader.run(out), keeping).0?;
-        // Acknowledgements may fail when all has been read.
-        self.keeper.shared.lock().failure()
+        self.keeper.beside(reader.run(out), for_keeper, &positions, news).await
+    }
+}
+
+impl Stream {
+    /// Notes what the checkpoint of an earlier run covers. Returns the number of the first partition of this
+    /// run, which is at random: partitions of other runs may be left.
+    fn recall(&mut self, out: &SourceOutput) -> u64 {
+        let prefix = prefix(self.key.as_bytes(), self.group.as_bytes());
+        for partition in out.partitions().into_iter().filter(|partition| partition.starts_with(&prefix)) {
+            let saved = out.saved(&partition);
+            let texts = saved.as_ref().and_then(Value::as_array).into_iter().flatten();
+            let ids = texts.filter_map(|text| text.as_str()?.parse().ok()).collect();
+            self.keeper.know(ids, partition);
+        }
+        fastrand::u64(..)
     }
 }
 
@@ -147,11 +130,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn run(mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let read = self.read(out).await;
-        match &read {
-            // Some messages are settled only when the input has ended.
-            Ok(()) => out.end(),
-            Err(_) => self.tell(News::Failed),
-        }
+        keeper::end(&read, out, &self.tell);
         read
     }
 
@@ -165,7 +144,7 @@ impl Reader<'_> {
                 shared.open.len() >= self.most
             };
             if is_full {
-                if self.has_stalled(active) {
+                if has_stalled(self.config, active) {
                     break;
                 }
                 // Some are settled after a checkpoint.
@@ -185,13 +164,6 @@ impl Reader<'_> {
             }
         }
         Ok(())
-    }
-
-    /// True if the source is to end although the stream may have more: as many entries as may be are not
-    /// acknowledged, and some are settled only when the input has ended.
-    fn has_stalled(&self, active: Instant) -> bool {
-        let wait = |idle: TimeSpan| UNACKNOWLEDGED.max(idle.duration().saturating_mul(STALLED));
-        self.config.end_after_idle.is_some_and(|idle| active.elapsed() >= wait(idle))
     }
 
     /// Creates the group unless it exists. A server whose memory is full creates none, but an existing group

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::checkpoints::StateSlot;
+use super::edges::Port;
 use super::flushes::Member;
 use super::leaving::Leaving;
 use super::{Retries, RunFailure};
@@ -43,6 +44,7 @@ const LEFT_ALONE: Duration = Duration::from_secs(5);
 pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     pub(super) errors: Vec<Sender<Batch>>,
+    pub(super) ports: SinkPorts,
     pub(super) metrics: Arc<ComponentMetrics>,
     /// The fields that the sink reads.
     pub(super) fields: FieldWatch,
@@ -65,6 +67,15 @@ pub(super) struct Writer {
     pub(super) leaving: Option<Leaving>,
     /// Dropped last: when the others flush for a checkpoint, a failure here must be known.
     pub(super) member: Member,
+}
+
+/// The ports of a sink.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SinkPorts {
+    /// Shows its input.
+    pub(super) input: Option<Arc<Port>>,
+    /// Counts and shows its rejected messages.
+    pub(super) errors: Option<Arc<Port>>,
 }
 
 /// Read-locked while a sink notes its state and settles batches; write-locked while a checkpoint is saved. So
@@ -284,6 +295,9 @@ impl Writer {
         }
         if let Condition::Broken { reason } = &self.condition {
             return Err(self.failed(Error::permanent(reason)));
+        }
+        if let Some(port) = &self.ports.input {
+            port.show(&batch);
         }
         match self.write(&batch, has_another_way).await {
             Ok((written, rejected)) => self.note_written(batch, written, rejected)?,
@@ -567,6 +581,9 @@ impl Writer {
         let (rejected, rest) = split_rejected(batch, rejected, &self.metrics.name)?;
         if let Some(batch) = rejected {
             self.metrics.add_errors(batch.rows());
+            if let Some(port) = &self.ports.errors {
+                port.pass(&batch, batch.rows(), batch.payload_bytes());
+            }
             batch.claim(&self.budget);
             for (target, batch) in self.errors.iter().zip(shares(batch, self.errors.len())) {
                 let bytes = batch.payload_bytes();

@@ -46,6 +46,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
     Writer {
         sink: Box::new(sink),
         errors: Vec::new(),
+        ports: SinkPorts::default(),
         metrics: ComponentMetrics::new("out".into(), Role::Sink, "test"),
         fields: FieldWatch::default(),
         budget: Budget::new(1 << 20),

@@ -1,6 +1,7 @@
 //! Components for tests of runs, and plans of them.
 
 mod buffers;
+mod control;
 mod runs;
 mod supervision;
 mod wired;
@@ -28,7 +29,7 @@ use crate::{
 
 /// Sends batches with a checkpoint each; if it is endless, until it is stopped.
 #[derive(Clone)]
-struct Numbers {
+pub(super) struct Numbers {
     batches: u64,
     rows: usize,
     payload: usize,
@@ -71,9 +72,9 @@ impl SourceConfig for Numbers {
 
 /// The behaviour of a sink: its act for each batch, by the batch's number from 1.
 #[derive(Clone)]
-struct Probe(Arc<dyn Fn(u64) -> Act + Send + Sync>);
+pub(super) struct Probe(Arc<dyn Fn(u64) -> Act + Send + Sync>);
 
-enum Act {
+pub(super) enum Act {
     Write,
     Wait,
     Block,
@@ -122,7 +123,7 @@ impl SinkConfig for Probe {
     }
 }
 
-fn probe(act: impl Fn(u64) -> Act + Send + Sync + 'static) -> Probe {
+pub(super) fn probe(act: impl Fn(u64) -> Act + Send + Sync + 'static) -> Probe {
     Probe(Arc::new(act))
 }
 
@@ -199,7 +200,7 @@ impl SourceConfig for Unbuildable {
 /// A registry with the source `numbers`, the transforms `pass` (messages), `small` and `waiting` (files) and
 /// `reader` (files to messages), the sources `files` and `unbuildable`, and the sink `probe`, whose options
 /// are an index into `probes`.
-fn registry(source: Numbers, probes: Vec<Probe>) -> Registry {
+pub(super) fn registry(source: Numbers, probes: Vec<Probe>) -> Registry {
     let transform = |step: Step| move |_| Ok(Built::Transform(step.clone()));
     let files = Some(Flow::Files);
     Registry::new()
@@ -216,7 +217,7 @@ fn registry(source: Numbers, probes: Vec<Probe>) -> Registry {
         })
 }
 
-fn plan(text: &str, registry: &Registry, cores: usize) -> Plan {
+pub(super) fn plan(text: &str, registry: &Registry, cores: usize) -> Plan {
     let document = Document::parse("test.yaml", text).unwrap();
     let graph = crate::read(&document, registry).map_err(|wrong| wrong.render(false)).unwrap();
     Plan::new(&graph, cores)
@@ -239,6 +240,6 @@ fn nowhere() -> StateDir {
     StateDir { folder: std::env::temp_dir().join("thalweg-nowhere"), positions: false, owner: None }
 }
 
-fn few(waits_for_stop: bool) -> Numbers {
+pub(super) fn few(waits_for_stop: bool) -> Numbers {
     Numbers { batches: 5, rows: 3, payload: 10, waits_for_stop, saved: Arc::default() }
 }

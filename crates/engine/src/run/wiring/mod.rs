@@ -16,6 +16,7 @@ use thalweg_runtime::Stage;
 
 use super::channels::Channels;
 use super::checkpoints::{Checkpoints, ComponentPositions, SavedState, SharedTransform, StateSlot};
+use super::edges::Place;
 use super::environment::{Environment, Input};
 use super::flushes::Flushes;
 use super::groups::Groups;
@@ -57,6 +58,8 @@ struct Group {
     flushes: Arc<Flushes>,
     uncommitted: Uncommitted,
     input: Input,
+    /// See [`Context::keeps_sequences`].
+    keeps_sequences: bool,
     /// True if all its sources read buffers on disk: a later run has what is not delivered.
     is_buffered: bool,
 }
@@ -90,6 +93,8 @@ impl<'a> Wiring<'a> {
 
     fn wired(self) -> Wired {
         let Self { plan, environment, tasks, channels, groups, .. } = self;
+        // A run is wired once.
+        let _ = environment.handle.queues.set(channels.queues(plan));
         let checkpoints = groups.into_iter().enumerate().map(|(number, group)| {
             Arc::new(Checkpoints {
                 store: environment.store.clone(),
@@ -128,7 +133,8 @@ impl<'a> Wiring<'a> {
     /// The context of a source or a sink.
     fn context(&self, name: &Arc<str>, group: usize) -> Context {
         let context = self.environment.context(name, self.groups[group].input);
-        Context { link: self.links.get(name).cloned(), ..context }
+        let keeps_sequences = self.groups[group].keeps_sequences;
+        Context { link: self.links.get(name).cloned(), keeps_sequences, ..context }
     }
 
     fn failovers(&mut self) {
@@ -136,7 +142,10 @@ impl<'a> Wiring<'a> {
             let metrics = self.environment.metrics(&stage.name);
             let channels = &mut self.channels;
             let group = channels.groups().of_stage(Destination::Failover(number));
-            let ways = stage.ways.iter().map(|(_, stages)| channels.message_senders(stages, group));
+            let ways = stage.ways.iter().enumerate().map(|(way, (_, stages))| {
+                let port = self.environment.port(&stage.name, Place::Way(way));
+                (channels.message_senders(stages, group), port)
+            });
             let Some(first) = failover::Way::first_of(ways, &metrics) else { continue };
             let worker = failover::Failover { first, timeout: stage.timeout, has_waited: false };
             let input = self.channels.message_receiver(Destination::Failover(number));
@@ -192,6 +201,9 @@ fn groups_of(
         let removes_input = segments.any(|(segment, stage)| {
             groups.of_stage(Destination::Segment(segment)) == number && stage.removes_input()
         });
+        let keeps_sequences = plan.sinks.iter().enumerate().any(|(sink, stage)| {
+            groups.of_stage(Destination::Sink(sink)) == number && stage.node.config.knows_positions()
+        });
         let is_paired = sources
             .iter()
             .any(|&source| plan.pairs.iter().any(|pair| pair.source == plan.sources[source].node.name));
@@ -211,6 +223,7 @@ fn groups_of(
                 // an older checkpoint must stay then.
                 rereads: comes_again && !is_paired && all(&|source| source.rereads()),
             },
+            keeps_sequences,
             is_buffered: !sources.is_empty()
                 && sources.iter().all(|&source| plan.is_of_buffer(&plan.sources[source].node.name)),
         }

@@ -1,5 +1,6 @@
 //! The tasks of segments: one for each worker.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -7,8 +8,9 @@ use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
 
 use super::{Wiring, not_built};
 use crate::component::{FileReaderConfig, Step, Transform};
-use crate::plan::{Destination, Operator, Segment};
+use crate::plan::{Destination, Operator, Segment, Target};
 use crate::run::RunFailure;
+use crate::run::edges::{Place, Port};
 use crate::run::file_reader::FileReaderWorker;
 use crate::run::files::{FileOperator, FileSegmentWorker, Work as FileWork};
 use crate::run::segment::{self, SegmentWorker, Work};
@@ -101,9 +103,19 @@ impl Wiring<'_> {
             };
             let metrics = self.environment.metrics(&node.name);
             let operator = segment::Operator::new(work, metrics, outputs.clone());
-            operators.push(operator.reading(&node.config));
+            operators.push(operator.reading(&node.config).through(self.ports(&node.name, outputs)));
         }
         Ok(operators)
+    }
+
+    /// The ports of the outputs of an operator.
+    fn ports(
+        &self,
+        name: &Arc<str>,
+        outputs: &BTreeMap<Output, Arc<[Target]>>,
+    ) -> BTreeMap<Output, Arc<Port>> {
+        let port = |output: &Output| Some((*output, self.environment.port(name, Place::Output(*output))?));
+        outputs.keys().filter_map(port).collect()
     }
 
     /// Gives a transform the state that a former run saved, and lets checkpoints save its state, if any are
@@ -179,6 +191,8 @@ impl Wiring<'_> {
                 on_error: *on_error,
                 delivers: *delivers,
                 outputs: outputs.clone(),
+                ports: self.ports(&node.name, outputs),
+                input: self.environment.port(&node.name, Place::Input).filter(|_| *delivers),
             });
         }
         Ok(operators)
@@ -197,7 +211,8 @@ impl Wiring<'_> {
         let errors = self.route_of(operator, group, Output::Errors);
         let stages = operator.outputs.get(&Output::Main).map(|targets| targets.iter()).into_iter().flatten();
         let rows = self.plan.rows_to(stages.filter_map(|target| target.stage()));
-        let refused = vec![self.channels.file_sender(Destination::DeadLetters, group)];
+        let refused = Route::files(vec![self.channels.file_sender(Destination::DeadLetters, group)])
+            .through(environment.port(name, Place::Refused));
         let positions = match environment.checkpoints {
             Some(_) => Some(environment.positions(name, Role::Transform)?),
             None => None,
@@ -235,5 +250,6 @@ impl Wiring<'_> {
         let targets = operator.outputs.get(&output).map(|targets| targets.iter()).into_iter().flatten();
         let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
         Route::messages(self.channels.message_senders(&stages, group))
+            .through(self.environment.port(&operator.node.name, Place::Output(output)))
     }
 }

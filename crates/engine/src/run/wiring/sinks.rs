@@ -11,10 +11,11 @@ use crate::missing::FieldWatch;
 use crate::plan::{Destination, SinkStage};
 use crate::run::RunFailure;
 use crate::run::checkpoints::StateSlot;
+use crate::run::edges::Place;
 use crate::run::leaving::Leaving;
-use crate::run::sink::{self, Commits, Condition, Pending, Reopens, Writer};
+use crate::run::sink::{self, Commits, Condition, Pending, Reopens, SinkPorts, Writer};
 use crate::run::threads::{Placement, Task};
-use crate::{InFlight, Role};
+use crate::{InFlight, Output, Role};
 
 impl Wiring<'_> {
     pub(super) fn sinks(&mut self) -> Result<(), RunFailure> {
@@ -74,6 +75,10 @@ impl Wiring<'_> {
         Ok(Writer {
             sink,
             errors: self.channels.message_senders(&stage.errors, group),
+            ports: SinkPorts {
+                input: environment.port(name, Place::Input),
+                errors: environment.port(name, Place::Output(Output::Errors)),
+            },
             metrics: environment.metrics(name),
             fields: FieldWatch::new(stage.node.config.fields(), FieldUse::Needed),
             budget: environment.handle.budget.clone(),

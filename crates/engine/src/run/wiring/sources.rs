@@ -7,10 +7,13 @@ use crate::plan::{Destination, SourceStage};
 use crate::positions::Positions;
 use crate::run::auxiliaries::Auxiliaries;
 use crate::run::checkpoints::ComponentPositions;
+use crate::run::control::SourceControl;
+use crate::run::edges::Place;
+use crate::run::retries::Retries;
 use crate::run::threads::{Placement, Task};
 use crate::run::{RunFailure, source};
 use crate::source_output::{Limit, Route, Rows, SourceOutput, Upstream};
-use crate::{Flow, Role};
+use crate::{Flow, Output, Role};
 
 impl Wiring<'_> {
     /// As many sources as cores keep all cores busy as tasks: with a thread each, they would only be in each
@@ -28,10 +31,13 @@ impl Wiring<'_> {
             let is_auxiliary = config.is_auxiliary();
             // A buffer ends after the sources that lead to it: auxiliary sources must not wait for it.
             let guard = auxiliaries.guard(is_auxiliary || self.plan.is_of_buffer(name), positions);
-            let output = self.source_output(stage, group, positions, &auxiliaries);
+            let control = self.environment.handle.sources[number].clone();
+            positions.measure(control.latency.clone());
+            let output = self.source_output(stage, group, positions, &auxiliaries, &control);
             let context = self.context(name, group);
             let source = config.build(&context).map_err(not_built(name, Role::Source))?;
-            let run = source::run(source, output, self.environment.retries.clone(), guard);
+            let retries = Retries { stop: control.stop.clone(), log: self.environment.retries.log.clone() };
+            let run = source::run(source, output, retries, guard, Some(control.task()));
             let placement =
                 if are_many && !config.blocks() { Placement::Runtime } else { Placement::OwnThread };
             self.tasks.push(Task::new(name.clone(), placement, run));
@@ -46,6 +52,7 @@ impl Wiring<'_> {
         group: usize,
         positions: &Arc<Positions>,
         auxiliaries: &Auxiliaries,
+        control: &Arc<SourceControl>,
     ) -> SourceOutput {
         let environment = self.environment;
         let name = &stage.node.name;
@@ -56,16 +63,22 @@ impl Wiring<'_> {
         let is_limited = !plan.is_of_buffer(name)
             && (!is_auxiliary || inputs.all(|stage| stage.node.config.is_auxiliary()));
         let rows = plan.rows_to(stage.main.iter().copied());
+        control.stop.join(auxiliaries.stop(is_auxiliary));
+        let limit = environment.limit.filter(|_| is_limited).map(Limit::new);
+        if let Some(limit) = limit.clone() {
+            // A run is wired once.
+            let _ = control.limit.set(limit);
+        }
         let saves = environment.checkpoints.as_ref().map(|_| self.groups[group].saver.saves());
         SourceOutput {
-            share: environment.handle.budget.share(),
+            share: environment.handle.budget.share().behind(control.clone()),
             batch_bytes: environment.batch_bytes,
-            stop: auxiliaries.stop(is_auxiliary).clone(),
-            limit: environment.limit.filter(|_| is_limited).map(Limit::new),
+            stop: control.stop.clone(),
+            limit,
             metrics: environment.metrics(name),
             traffic: self.channels.traffic(group).clone(),
-            main: self.route(stage, group, &stage.main),
-            errors: self.route(stage, group, &stage.errors),
+            main: self.route(stage, group, &stage.main, Output::Main),
+            errors: self.route(stage, group, &stage.errors, Output::Errors),
             upstream: Upstream::Source(positions.clone(), saves),
             rows: rows.map(Rows::new),
             leaves_rest: rows.is_some() && stage.node.config.resends(),
@@ -74,10 +87,11 @@ impl Wiring<'_> {
         }
     }
 
-    fn route(&mut self, stage: &SourceStage, group: usize, targets: &[Destination]) -> Route {
-        match stage.node.config.gives() {
+    fn route(&mut self, stage: &SourceStage, group: usize, targets: &[Destination], output: Output) -> Route {
+        let route = match stage.node.config.gives() {
             Flow::Messages => Route::messages(self.channels.message_senders(targets, group)),
             Flow::Files => Route::files(self.channels.file_senders(targets, group)),
-        }
+        };
+        route.through(self.environment.port(&stage.node.name, Place::Output(output)))
     }
 }

@@ -2,7 +2,7 @@
 
 mod transactions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
@@ -10,14 +10,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use krafka::admin::{AdminClient, ListTopicsOptions};
+use krafka::admin::{AdminClient, DescribeTopicsOptions, ListConsumerGroupOffsetsOptions, ListTopicsOptions};
 use krafka::auth::{AuthConfig, OAuthBearerToken, TlsConfig};
 use krafka::consumer::{ConsumerGroupMetadata, ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition};
 use krafka::error::ErrorCode;
 use krafka::producer::{DeliveryHandle, ProducerBuilder};
 use krafka::{CloseOptions, Kafka, KrafkaError, ProtocolErrorKind, Record};
 
-use super::{Changes, Consumer, Failure, Generation, Incoming, Outgoing, Partition, Producer};
+use super::{
+    Changes, Consumer, Failure, Generation, Incoming, Outgoing, Partition, Place, Producer, TopicId,
+};
 use crate::options::{ClusterOptions, Mechanism, Proof, TlsFiles};
 
 pub(crate) use krafka::Compression;
@@ -41,6 +43,12 @@ const FIRST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// How long a record waits for others of its request, unless a flush comes first.
 const LINGER: Duration = Duration::from_millis(100);
+
+/// The time to ask for the ids of topics. The partitions that a member gets wait for them.
+const IDS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The beginning of the text that is committed with an offset. The id of the topic follows.
+const TOPIC_ID: &str = "topic_id=";
 
 /// The time to drop what is queued, or to leave a group.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -272,8 +280,8 @@ pub(crate) struct Receiving {
     pub(crate) records: usize,
 }
 
-/// A member of a group.
-pub(crate) struct RustConsumer(krafka::consumer::Consumer, AdminClient);
+/// A member of a group: the member, what asks for topics, and the name of the group.
+pub(crate) struct RustConsumer(krafka::consumer::Consumer, AdminClient, String);
 
 impl RustConsumer {
     /// Connects to a cluster. `changes` receives the partitions that the member reads.
@@ -306,7 +314,8 @@ impl RustConsumer {
         if let Some(instance) = &receiving.instance {
             builder = builder.group_instance_id(instance.clone());
         }
-        let consumer = Arc::new(Self(builder.build().await.map_err(failure)?, kafka.admin()));
+        let consumer = builder.build().await.map_err(failure)?;
+        let consumer = Arc::new(Self(consumer, kafka.admin(), receiving.group.clone()));
         // It is set once, before anything is polled.
         let _ = listener.consumer.set(Arc::downgrade(&consumer));
         Ok(consumer)
@@ -337,9 +346,13 @@ impl Consumer for RustConsumer {
         }
     }
 
-    async fn commit(&self, offsets: &BTreeMap<Partition, i64>) -> Result<(), Failure> {
-        let offsets = offsets.iter().map(|(partition, offset)| {
-            (TopicPartition::new(&*partition.topic, partition.number), OffsetAndMetadata::new(*offset))
+    async fn commit(&self, places: &BTreeMap<Partition, Place>) -> Result<(), Failure> {
+        let offsets = places.iter().map(|(partition, place)| {
+            let offset = match &place.topic {
+                Some(id) => OffsetAndMetadata::with_metadata(place.offset, format!("{TOPIC_ID}{id}")),
+                None => OffsetAndMetadata::new(place.offset),
+            };
+            (TopicPartition::new(&*partition.topic, partition.number), offset)
         });
         self.0.commit_offsets(offsets).await.map_err(failure)
     }
@@ -356,6 +369,33 @@ impl Consumer for RustConsumer {
         let found = found.into_iter().filter(|(_, position)| position.offset >= 0);
         let named = |(topic, number): (String, i32)| Partition { topic: topic.into(), number };
         Ok(found.map(|(partition, position)| (named(partition), position.offset)).collect())
+    }
+
+    async fn committed_topic(&self, partition: &Partition) -> Result<Option<TopicId>, Failure> {
+        let asked = TopicPartition::new(&*partition.topic, partition.number);
+        let options =
+            ListConsumerGroupOffsetsOptions::default().partitions(vec![asked.clone()]).timeout(IDS_TIMEOUT);
+        let found = self.1.list_consumer_group_offsets(self.2.clone(), options).await.map_err(failure)?;
+        let known = found.into_iter().find(|(known, _)| *known == asked);
+        let Some(committed) = known.map(|(_, committed)| committed) else { return Ok(None) };
+        let text = committed.map_err(failure)?.metadata;
+        Ok(text.as_deref().and_then(|text| text.strip_prefix(TOPIC_ID)).map(Arc::from))
+    }
+
+    async fn topic_ids(&self, topics: &BTreeSet<Arc<str>>) -> Result<BTreeMap<Arc<str>, TopicId>, Failure> {
+        let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
+        let options = DescribeTopicsOptions::default().timeout(IDS_TIMEOUT);
+        let described = self.1.describe_topics(names, options).await.map_err(failure)?;
+        let mut ids = BTreeMap::new();
+        for (name, topic) in described {
+            match topic.map(|topic| u128::from_be_bytes(topic.topic_id)).map_err(failure) {
+                // Of a broker without ids.
+                Ok(0) | Err(Failure::NoTopic(_)) => {}
+                Ok(id) => drop(ids.insert(Arc::from(name), Arc::from(format!("{id:032x}")))),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(ids)
     }
 
     async fn generation(&self) -> Option<Generation> {

@@ -201,6 +201,10 @@ impl SourceConfig for ExecSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
     fn starts_over(&self) -> bool {
         self.runs_once()
     }

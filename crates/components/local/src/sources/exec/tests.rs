@@ -76,6 +76,16 @@ async fn a_failure_is_an_error_after_what_was_read() {
 }
 
 #[tokio::test]
+async fn all_that_a_program_wrote_before_it_failed_arrives() {
+    let yaml = "command: [sh, -c, 'seq 20000; echo why >&2; exit 3']";
+    let running = start::<ExecSource>(yaml, 100, BTreeMap::new());
+    let sent = tokio::time::timeout(PATIENCE, running.finish()).await.unwrap();
+    let expected: Vec<String> = (1..=20_000).map(|number| number.to_string()).collect();
+    assert!(sent.payloads() == expected, "{} messages", sent.payloads().len());
+    assert_eq!(sent.result.unwrap().full(), "`sh` ended with exit code 3: why");
+}
+
+#[tokio::test]
 async fn what_takes_too_long_is_ended_and_its_last_message_rejected() {
     let yaml = "{ command: [sh, -c, 'echo one; printf tw; sleep 1000'], timeout: 500ms }";
     let sent = sent(yaml).await;

@@ -12,7 +12,8 @@ use thalweg_runtime::blocking;
 
 use super::find::{Found, Identity, find_in_folder, unreadable};
 use super::read::{Step, reject_damaged, send_carried};
-use super::tail::{Saved, Tail};
+use super::saved::Saved;
+use super::tail::Tail;
 use super::{Files, forget_missing};
 use thalweg_codec::framing::After;
 use thalweg_stream::io_error::io_error;
@@ -123,7 +124,10 @@ impl Files {
 
     /// Opens a new file. `open` is the number of open files.
     fn open_new(&mut self, found: &Found, is_first: bool, open: &mut usize, out: &SourceOutput) {
-        match blocking(|| Tail::open(&found.path, &found.beneath, &self.config, out, is_first)) {
+        match blocking(|| {
+            let sequences = self.sequences.as_ref();
+            Tail::open(&found.path, &found.beneath, &self.config, sequences, out, is_first)
+        }) {
             Ok(mut tail) => {
                 self.warned.remove(&found.path);
                 self.finished.retain(|(partition, _)| *partition != tail.partition);
@@ -170,7 +174,7 @@ impl Files {
             }
             let Some(path) = find_in_folder(&folder, identity) else { continue };
             let beneath = Beneath::new(folder, Links::Refused);
-            match Tail::open(&path, &beneath, &self.config, out, false) {
+            match Tail::open(&path, &beneath, &self.config, self.sequences.as_ref(), out, false) {
                 // With another position it is another file.
                 Ok(mut tail)
                     if tail.partition == partition && tail.cutter.position().offset == saved.offset =>
@@ -183,7 +187,7 @@ impl Files {
                 Err(error) => self.warn(path, &error),
             }
         }
-        forget_missing(&partitions, found, out);
+        forget_missing(&partitions, found, self.sequences.as_mut(), out);
     }
 
     fn warn(&mut self, path: PathBuf, error: &std::io::Error) {
@@ -254,6 +258,12 @@ impl Files {
                 return Ok(false);
             }
         }
+        self.note_sequences(at, out)?;
+        let Some(tail) = self.tails.get_mut(at) else { return Ok(false) };
+        if tail.failure.is_some() {
+            self.fail(at, out).await?;
+            return Ok(false);
+        }
         let after = if tail.is_packed() { After::End } else { After::More };
         match self.reader.step(tail, after, out).await? {
             Step::More => {
@@ -273,6 +283,27 @@ impl Files {
             }
             Step::Stopped => Ok(false),
         }
+    }
+
+    /// Notes what the sequence of a file was begun for, before a message of it is sent, and those of all
+    /// other files with something to read: many new files cost one write. The file has a failure if it cannot
+    /// be read.
+    fn note_sequences(&mut self, at: usize, out: &SourceOutput) -> Result<(), Error> {
+        let Some(sequences) = &mut self.sequences else { return Ok(()) };
+        if !sequences.is_due() && !self.tails.get(at).is_some_and(Tail::is_unnoted) {
+            return Ok(());
+        }
+        blocking(|| {
+            for (number, tail) in self.tails.iter_mut().enumerate().filter(|(_, tail)| tail.is_unnoted()) {
+                if number == at {
+                    tail.failure = sequences.note(tail, out).err();
+                } else if tail.expected() > 0 {
+                    // An error is that of the file when its turn comes.
+                    let _ = sequences.note(tail, out);
+                }
+            }
+            sequences.write(out)
+        })
     }
 
     /// Reports once that a followed file could not be read, and leaves it for later.
@@ -342,6 +373,9 @@ impl Files {
         self.finished.retain(|(partition, end)| match Saved::of(out, partition) {
             Some(saved) if saved.offset >= *end => {
                 out.forget(partition);
+                if let Some(sequences) = &mut self.sequences {
+                    sequences.forget_gone(|gone, _| *gone == **partition);
+                }
                 false
             }
             Some(_) => true,

@@ -18,6 +18,8 @@ pub(crate) mod find;
 mod follow;
 mod once;
 mod read;
+mod saved;
+mod sequences;
 pub(crate) mod tail;
 #[cfg(test)]
 mod tests;
@@ -33,15 +35,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{List, Pattern as Regex, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
+    Component, Context, Error, Journal, KnownFields, Mistake, Reads, Source, SourceConfig, SourceOutput,
 };
 
 use find::{Finder, Findings, Found};
 use read::Reader;
-use tail::{Saved, Tail};
+use saved::Saved;
+use sequences::Sequences;
+use tail::Tail;
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::CutOptions;
 use thalweg_codec::pattern;
+use thalweg_runtime::blocking;
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::links::Symlinks;
 
@@ -207,6 +212,8 @@ impl SourceConfig for FileSource {
                 .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),
             reader: Reader { arenas: Arenas::new(context.batch_bytes) },
+            journal: context.journal.clone().filter(|_| context.keeps_sequences),
+            sequences: None,
             has_begun: false,
             looked: None,
             is_crowded: false,
@@ -226,6 +233,9 @@ struct Files {
     config: FileSource,
     finder: Finder,
     reader: Reader,
+    /// Where sequences are noted, if they are, and those that no checkpoint has.
+    journal: Option<Journal>,
+    sequences: Option<Sequences>,
     has_begun: bool,
     /// With `follow`: the time of the last search for files.
     looked: Option<Instant>,
@@ -250,6 +260,12 @@ struct Files {
 #[async_trait]
 impl Source for Files {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        // A dry run leaves no trace.
+        if self.sequences.is_none()
+            && let Some(journal) = self.journal.as_ref().filter(|_| !out.is_dry())
+        {
+            self.sequences = Some(blocking(|| Sequences::load(journal, out))?);
+        }
         let result = if self.config.follow { self.follow(out).await } else { self.read_once(out).await };
         self.reader.arenas.clear();
         result
@@ -276,15 +292,28 @@ impl Files {
     }
 }
 
-/// Deletes the checkpoints of files that no longer exist. A file counts as gone if its path is missing while
-/// other files are in its folder. An empty or missing folder may be a disk that is not mounted.
-fn forget_missing(partitions: &HashSet<String>, found: &[Found], out: &SourceOutput) {
+/// Deletes the checkpoints of files that no longer exist, and the notes of their sequences. A file counts as
+/// gone if its path is missing while other files are in its folder. An empty or missing folder may be a disk
+/// that is not mounted.
+fn forget_missing(
+    partitions: &HashSet<String>,
+    found: &[Found],
+    sequences: Option<&mut Sequences>,
+    out: &SourceOutput,
+) {
     let folders: HashSet<_> = found.iter().filter_map(|found| found.path.parent()).collect();
-    for partition in out.partitions().into_iter().filter(|partition| !partitions.contains(&**partition)) {
-        let Some(saved) = Saved::of(out, &partition) else { continue };
-        let path = Path::new(&saved.path);
-        if path.parent().is_some_and(|folder| folders.contains(folder)) && !path.exists() {
+    let is_missing = |partition: &str, path: &str| {
+        let path = Path::new(path);
+        !partitions.contains(partition)
+            && path.parent().is_some_and(|folder| folders.contains(folder))
+            && !path.exists()
+    };
+    for partition in out.partitions() {
+        if Saved::of(out, &partition).is_some_and(|saved| is_missing(&partition, &saved.path)) {
             out.forget(&partition);
         }
+    }
+    if let Some(sequences) = sequences {
+        sequences.forget_gone(is_missing);
     }
 }

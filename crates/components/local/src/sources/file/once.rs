@@ -14,6 +14,9 @@ use super::{Files, OnMissing, forget_missing};
 use thalweg_codec::framing::After;
 use thalweg_stream::io_error::io_error;
 
+/// The number of files whose sequences are noted with that of the file before them.
+const NOTED_AHEAD: usize = 1000;
+
 impl Files {
     /// Reads all existing files.
     pub(super) async fn read_once(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
@@ -22,16 +25,20 @@ impl Files {
             self.warn_of_skipped(&mut findings, out.name());
             self.waiting = self.readable(findings, out.name())?.into();
             let partitions = self.waiting.iter().map(|found| found.identity.partition()).collect();
-            forget_missing(&partitions, self.waiting.make_contiguous(), out);
+            let sequences = self.sequences.as_mut();
+            forget_missing(&partitions, self.waiting.make_contiguous(), sequences, out);
             out.add_expected(self.waiting.iter().map(|found| found.size).sum());
             self.has_begun = true;
         }
         while !out.is_stopping() {
             let Some(tail) = &mut self.current else {
                 let Some(found) = self.waiting.front() else { break };
-                match blocking(|| Tail::open(&found.path, &found.beneath, &self.config, out, true)) {
-                    Ok(tail) => {
+                let sequences = self.sequences.as_ref();
+                match blocking(|| Tail::open(&found.path, &found.beneath, &self.config, sequences, out, true))
+                {
+                    Ok(mut tail) => {
                         out.add_progress(found.size.saturating_sub(tail.expected()));
+                        self.note_sequences(&mut tail, out)?;
                         self.current = Some(tail);
                     }
                     Err(error) if is_link_out(&error) => {
@@ -70,6 +77,29 @@ impl Files {
             }
         }
         summary(std::mem::take(&mut self.failed))
+    }
+
+    /// Notes what the sequence of a file was begun for that is about to be read, and those of the files after
+    /// it: many files cost one write.
+    fn note_sequences(&mut self, tail: &mut Tail, out: &SourceOutput) -> Result<(), Error> {
+        let Some(sequences) = &mut self.sequences else { return Ok(()) };
+        if !sequences.is_due() && !tail.is_unnoted() {
+            return Ok(());
+        }
+        blocking(|| {
+            sequences.note(tail, out).map_err(|error| io_error("read", &tail.path, &error))?;
+            for found in self.waiting.iter().skip(1).take(NOTED_AHEAD) {
+                // An error is that of the file when its turn comes.
+                let next =
+                    Tail::open(&found.path, &found.beneath, &self.config, Some(&*sequences), out, true);
+                if let Ok(mut next) = next
+                    && next.is_unnoted()
+                {
+                    let _ = sequences.note(&mut next, out);
+                }
+            }
+            sequences.write(out)
+        })
     }
 
     /// Returns the files that were found, or the first error if any of them cannot be read.

@@ -88,6 +88,7 @@ pub(super) async fn send_carried(tail: &mut Tail, after: After, out: &mut Source
 pub(super) async fn reject_damaged(tail: &mut Tail, out: &mut SourceOutput) -> Result<Option<Error>, Error> {
     let Some(damage) = tail.damage() else { return Ok(None) };
     let path = tail.shown.clone();
+    out.set_sequence(Some(tail.sequence.clone()));
     let reason = format!("breaks off in `{path}`: {damage}");
     cut::reject_rest(&mut tail.cutter, &tail.carry, &reason, Some(&path), out).await?;
     tail.carry.clear();

@@ -11,168 +11,17 @@ use std::io::{self, ErrorKind, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use thalweg_beneath::Beneath;
-use thalweg_engine::{Checkpoint, SourceOutput};
-use xxhash_rust::xxh3::xxh3_64;
+use thalweg_engine::SourceOutput;
 
 use super::find::Identity;
+use super::saved::{Checkpoints, FINGERPRINT_BYTES, Fingerprint, Saved, read_some};
+use super::sequences::{self, Begun, Last, Sequences};
 use super::{FileSource, ReadFrom};
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
-use thalweg_codec::framing::{Cutter, JoinPosition, Skip, StreamPosition};
-
-/// The number of bytes in a fingerprint, once the file is long enough.
-const FINGERPRINT_BYTES: usize = 256;
-
-/// The saved state of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
-    /// The path at which it was last seen.
-    pub path: String,
-    /// The name of the sequence that its positions belong to.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub sequence: String,
-    /// The offset of the next message in bytes, after decompression.
-    pub offset: u64,
-    /// The kind of data to skip at that offset.
-    #[serde(default, skip_serializing_if = "is_nothing")]
-    pub skip: Skip,
-    /// True if a byte order mark tells that the units of `utf-16` begin with their high byte.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub big_endian: bool,
-    /// The state of joining lines, if it is not that between two messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub join: Option<JoinPosition>,
-    /// The hash of the first bytes, in hexadecimal.
-    pub fingerprint: String,
-    /// The number of bytes that the hash covers.
-    pub fingerprint_bytes: usize,
-    /// The hash of the last bytes before the offset, in hexadecimal. Empty in a compressed file.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub last: String,
-    /// The number of bytes that it covers.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub last_bytes: usize,
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
-fn is_nothing(skip: &Skip) -> bool {
-    *skip == Skip::Nothing
-}
-
-impl Saved {
-    /// Returns the state that an earlier run saved for a partition.
-    pub fn of(out: &SourceOutput, partition: &str) -> Option<Self> {
-        serde_json::from_value(out.saved(partition)?).ok()
-    }
-
-    /// Returns the state that the last checkpoint has of a partition.
-    pub fn committed(out: &SourceOutput, partition: &str) -> Option<Self> {
-        serde_json::from_value(out.committed(partition)?).ok()
-    }
-
-    /// Returns the position of the next message.
-    fn position(&self) -> StreamPosition {
-        let Self { offset, skip, big_endian, join, .. } = *self;
-        StreamPosition { offset, skip, big_endian, join }
-    }
-}
-
-/// Some bytes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fingerprint {
-    hash: u64,
-    bytes: usize,
-}
-
-impl Fingerprint {
-    /// Reads the fingerprint of the first `bytes` bytes, or fewer if the file is shorter.
-    fn read(file: &File, bytes: usize) -> io::Result<Self> {
-        Self::read_at(file, 0, bytes)
-    }
-
-    /// Reads the fingerprint of the last `bytes` bytes before an offset, or of fewer.
-    fn before(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
-        let start = offset.saturating_sub(bytes.min(FINGERPRINT_BYTES) as u64);
-        Self::read_at(file, start, usize::try_from(offset - start).unwrap_or_default())
-    }
-
-    fn read_at(file: &File, start: u64, bytes: usize) -> io::Result<Self> {
-        let mut found = [0; FINGERPRINT_BYTES];
-        let wanted = bytes.min(FINGERPRINT_BYTES);
-        let read = read_some(file, start, found.get_mut(..wanted).unwrap_or_default())?;
-        Ok(Self::of(found.get(..read).unwrap_or_default()))
-    }
-
-    /// Returns the fingerprint of the last of these bytes.
-    fn of(bytes: &[u8]) -> Self {
-        let last = bytes.get(bytes.len().saturating_sub(FINGERPRINT_BYTES)..).unwrap_or_default();
-        Self { hash: xxh3_64(last), bytes: last.len() }
-    }
-
-    /// True if the file still begins with these bytes.
-    fn fits(self, file: &File) -> io::Result<bool> {
-        Ok(Self::read(file, self.bytes)? == self)
-    }
-
-    /// True if these bytes are still before an offset.
-    fn is_before(self, file: &File, offset: u64) -> io::Result<bool> {
-        Ok(Self::before(file, offset, self.bytes)? == self)
-    }
-
-    fn saved(hash: &str, bytes: usize) -> Option<Self> {
-        Some(Self { hash: u64::from_str_radix(hash, 16).ok()?, bytes })
-    }
-
-    fn text(self) -> String {
-        format!("{:016x}", self.hash)
-    }
-}
-
-impl Saved {
-    /// True if it is the position of this file.
-    fn fits(&self, file: &File) -> io::Result<bool> {
-        let is_same = match Fingerprint::saved(&self.fingerprint, self.fingerprint_bytes) {
-            Some(fingerprint) => fingerprint.fits(file)?,
-            None => false,
-        };
-        match Fingerprint::saved(&self.last, self.last_bytes) {
-            // A file that is too short now was truncated: the caller warns of it.
-            Some(last) if is_same && file.metadata()?.len() >= self.offset => {
-                last.is_before(file, self.offset)
-            }
-            _ => Ok(is_same),
-        }
-    }
-}
-
-/// Returns the name of a new sequence of positions in a file, behind the sequence `before`. A run that was
-/// killed before its first checkpoint is followed by one that must find the same name, so it is not random.
-fn new_sequence(metadata: &Metadata, before: &str) -> Arc<str> {
-    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-    // Inodes are reused, and device numbers may change when the machine restarts.
-    let of = format!("{:x} {} {before}", metadata.ino(), born.unwrap_or_default().as_nanos());
-    format!("{:016x}", xxh3_64(of.as_bytes())).into()
-}
-
-/// Reads from an offset until the buffer is full or the file ends.
-fn read_some(file: &File, from: u64, into: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, from + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
+use thalweg_codec::framing::{Cutter, Skip, StreamPosition};
 
 /// A file that is being read.
 pub struct Tail {
@@ -186,6 +35,10 @@ pub struct Tail {
     pub partition: Arc<str>,
     /// The name of the sequence of its positions. A file that is rewritten begins another one.
     pub sequence: Arc<str>,
+    /// The number of bytes of the fingerprint with which the name is noted, if it is: see [`sequences`].
+    pub noted: Option<usize>,
+    /// True if names of sequences are noted.
+    notes: bool,
     /// Cuts the text into messages.
     pub cutter: Cutter,
     /// The bytes of the message that is not complete yet.
@@ -220,38 +73,6 @@ pub struct Tail {
     used: u64,
 }
 
-/// Creates the checkpoints of a file.
-pub struct Checkpoints {
-    partition: Arc<str>,
-    sequence: Arc<str>,
-    shown: Arc<str>,
-    fingerprint: Fingerprint,
-    /// The file, if it is not compressed.
-    file: Option<Arc<File>>,
-}
-
-impl Checkpoints {
-    /// Returns the checkpoint of a position.
-    pub fn checkpoint(&self, position: StreamPosition) -> Option<Checkpoint> {
-        let last = self.file.as_ref();
-        let last = last.and_then(|file| Fingerprint::before(file, position.offset, FINGERPRINT_BYTES).ok());
-        let saved = Saved {
-            path: self.shown.to_string(),
-            sequence: self.sequence.to_string(),
-            offset: position.offset,
-            skip: position.skip,
-            big_endian: position.big_endian,
-            join: position.join,
-            fingerprint: self.fingerprint.text(),
-            fingerprint_bytes: self.fingerprint.bytes,
-            last: last.map(Fingerprint::text).unwrap_or_default(),
-            last_bytes: last.map_or(0, |last| last.bytes),
-        };
-        let offset = serde_json::to_value(saved).ok()?;
-        Some(Checkpoint { partition: self.partition.clone(), offset })
-    }
-}
-
 enum Content {
     /// The file is too short to tell its format.
     Unknown,
@@ -276,14 +97,15 @@ pub struct Filled {
 impl Tail {
     /// Opens a file and seeks to its start position. `is_first` is true if the file existed when the run
     /// began.
-    pub fn open(
+    pub(super) fn open(
         path: &Path,
         beneath: &Beneath,
         config: &FileSource,
+        sequences: Option<&Sequences>,
         out: &SourceOutput,
         is_first: bool,
     ) -> io::Result<Self> {
-        let file = beneath.open(path)?;
+        let file = Arc::new(beneath.open(path)?);
         let metadata = file.metadata()?;
         let identity = Identity::of(&metadata);
         let partition: Arc<str> = identity.partition().into();
@@ -310,43 +132,93 @@ impl Tail {
             seen: None,
             size: metadata.len(),
             used: 0,
-            file: Some(Arc::new(file)),
+            file: Some(file.clone()),
             shown,
             partition,
-            sequence: new_sequence(&metadata, ""),
+            sequence: "".into(),
+            noted: None,
+            notes: sequences.is_some(),
         };
+        tail.begin_sequence(&metadata, "");
         tail.detect(!config.follow)?;
-        let position = match (tail.saved(out)?, Saved::of(out, &tail.partition)) {
-            (Some(saved), _) => {
-                if !saved.sequence.is_empty() {
-                    tail.sequence = saved.sequence.as_str().into();
-                }
-                saved.position()
+        let former = Saved::of(out, &tail.partition);
+        let last = match sequences {
+            Some(sequences) => sequences.last(&tail, &file, &metadata, former.as_ref())?,
+            None => Last::Unknown,
+        };
+        let position = match (last, former) {
+            (Last::Same(begun), _) => {
+                tail.sequence = begun.start.sequence.as_str().into();
+                tail.noted = Some(begun.start.fingerprint_bytes);
+                begun.start.position()
             }
-            // Another file than the one that was read under this identity came after the last run began.
-            (None, Some(other)) => {
-                tail.sequence = new_sequence(&metadata, &other.sequence);
-                tracing::info!(
-                    "`{}` is another file than before, or was rewritten: it is read from its beginning",
-                    tail.shown
-                );
+            (Last::Other, former) => {
+                let before = former.map(|saved| saved.sequence).unwrap_or_default();
+                tail.begin_another(&metadata, &before);
                 StreamPosition::default()
             }
-            (None, None) if config.read_from == ReadFrom::End && is_first => tail.end_position(&metadata)?,
-            (None, None) => StreamPosition::default(),
+            (Last::Unknown, former) => match (tail.saved(out)?, former) {
+                (Some(saved), _) => {
+                    if !saved.sequence.is_empty() {
+                        tail.sequence = saved.sequence.as_str().into();
+                        tail.noted = Some(FINGERPRINT_BYTES);
+                    }
+                    saved.position()
+                }
+                (None, Some(other)) => {
+                    tail.begin_another(&metadata, &other.sequence);
+                    StreamPosition::default()
+                }
+                (None, None) if config.read_from == ReadFrom::End && is_first => {
+                    tail.end_position(&metadata)?
+                }
+                (None, None) => StreamPosition::default(),
+            },
         };
         let position = if matches!(tail.content, Content::Plain) && metadata.len() < position.offset {
             tracing::warn!(
                 "`{}` is shorter than the saved position: it was truncated, and is read from its beginning",
                 tail.shown
             );
-            tail.sequence = new_sequence(&metadata, &tail.sequence);
+            let before = tail.sequence.clone();
+            tail.begin_sequence(&metadata, &before);
             StreamPosition::default()
         } else {
             position
         };
         tail.go_to(position)?;
         Ok(tail)
+    }
+
+    /// Begins another sequence than `before`: another file than the one that was read under this identity
+    /// came after the last run began.
+    fn begin_another(&mut self, metadata: &Metadata, before: &str) {
+        self.begin_sequence(metadata, before);
+        tracing::info!(
+            "`{}` is another file than before, or was rewritten: it is read from its beginning",
+            self.shown
+        );
+    }
+
+    /// Begins a sequence behind the sequence `before`.
+    fn begin_sequence(&mut self, metadata: &Metadata, before: &str) {
+        self.noted = None;
+        self.sequence = match self.notes {
+            true => sequences::random(),
+            false => sequences::derived(metadata, before),
+        };
+    }
+
+    /// True if it must be noted what the sequence was begun for, before more of it is sent. A young file is
+    /// noted again when it has grown.
+    pub(super) fn is_unnoted(&self) -> bool {
+        self.notes && self.noted.is_none_or(|bytes| bytes < self.fingerprint.bytes)
+    }
+
+    /// Returns what a sequence that begins at the present position is begun for.
+    pub(super) fn begun(&self) -> io::Result<Begun> {
+        let file = self.file.as_ref().ok_or(ErrorKind::NotFound)?;
+        Begun::new(self.checkpoints().saved(self.cutter.position()), file, &file.metadata()?)
     }
 
     /// Returns the saved state of this file, from an earlier run or this one. Also looks under other devices,
@@ -493,8 +365,9 @@ impl Tail {
         }
         if size < self.used || !self.fingerprint.fits(file)? || !self.last.is_before(file, self.used)? {
             tracing::warn!("`{}` was truncated or rewritten: it is read from its beginning", self.shown);
-            self.sequence = new_sequence(&metadata, &self.sequence);
-            self.fingerprint = Fingerprint { hash: 0, bytes: 0 };
+            let before = self.sequence.clone();
+            self.begin_sequence(&metadata, &before);
+            self.fingerprint = Fingerprint::of(&[]);
             self.content = Content::Unknown;
             self.go_to(StreamPosition::default())?;
         }

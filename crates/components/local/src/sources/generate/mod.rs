@@ -115,6 +115,10 @@ impl SourceConfig for GenerateConfig {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let pattern = match &self.message {

@@ -196,6 +196,10 @@ impl SourceConfig for JournaldSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Running {
             config: self.clone(),

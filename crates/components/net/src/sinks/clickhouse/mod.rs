@@ -138,6 +138,10 @@ impl SinkConfig for ClickhouseConfig {
         self.options.in_flight()
     }
 
+    fn remarks(&self) -> Vec<Mistake> {
+        self.options.remarks()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let target = Target {
             path: "/",

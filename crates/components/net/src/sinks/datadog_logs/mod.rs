@@ -93,6 +93,21 @@ impl DatadogLogsConfig {
         }
     }
 
+    /// Returns the host of a URL that is no site.
+    fn host(&self) -> Option<String> {
+        if intake_of(&self.options.url).is_some() {
+            return None;
+        }
+        Some(self.options.endpoint().url().ok()?.host_str()?.to_ascii_lowercase())
+    }
+
+    /// Returns the mistake of a URL of Datadog that takes no entries: its pages and its API.
+    fn mistake_of_host(&self) -> Option<Mistake> {
+        let host = self.host().filter(|host| is_below_a_site(host) && !host.contains("intake"))?;
+        let message = format!("`{host}` has pages or an API of Datadog, and takes no logs.");
+        Some(Mistake::new("url", message).help("Write the site alone, for example `url: datadoghq.eu`."))
+    }
+
     fn headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -133,6 +148,12 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.options.check(&[Compression::Gzip, Compression::Zstd]);
         mistakes.extend(self.encode.mistakes());
+        mistakes.extend(self.options.mistake_of_path(&["/api/v2/logs", "/v1/input"]));
+        mistakes.extend(self.mistake_of_host());
+        if self.api_key.trim().is_empty() {
+            let mistake = Mistake::new("api_key", "The key is empty.");
+            mistakes.push(mistake.help("Take it from a variable: `${DD_API_KEY}`."));
+        }
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("api_key", message).help("Take it from a variable: `${DD_API_KEY}`."));
         }
@@ -156,6 +177,17 @@ impl SinkConfig for DatadogLogsConfig {
 
     fn in_flight(&self) -> InFlight {
         self.options.in_flight()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let mut remarks = self.options.remarks();
+        let host = self.host();
+        let is_clear = self.of_intake().endpoint().url().is_ok_and(|url| url.scheme() == "http");
+        if is_clear && host.as_deref().is_some_and(is_of_datadog) {
+            let remark = Mistake::new("url", "The key and the entries are sent to Datadog without TLS.");
+            remarks.push(remark.help("Write the site alone, for example `url: datadoghq.eu`."));
+        }
+        remarks
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
@@ -185,6 +217,19 @@ fn intake_of(site: &str) -> Option<String> {
             || below.is_some_and(|below| !below.is_empty() && !below.contains(['/', ':', '.', '@']))
     };
     SITES.iter().any(|domain| is_below(domain)).then(|| format!("https://http-intake.logs.{site}"))
+}
+
+/// True if a host is a site of Datadog, or below one.
+fn is_below_a_site(host: &str) -> bool {
+    let is_below =
+        |site: &&str| host.strip_suffix(*site).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    SITES.iter().any(is_below)
+}
+
+/// True if a host is one of Datadog, or probably meant as one: not that of an Agent in a network.
+fn is_of_datadog(host: &str) -> bool {
+    let is_public = [".com", ".eu"].iter().any(|end| host.ends_with(end));
+    is_below_a_site(host) || (is_public && ["datadog", "ddog"].iter().any(|name| host.contains(name)))
 }
 
 /// Writes messages as entries.

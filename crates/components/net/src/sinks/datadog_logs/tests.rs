@@ -112,6 +112,31 @@ fn mistakes_are_named() {
     let mistakes = |yaml: &str| messages(options::<DatadogLogsConfig>(yaml).check());
     let size = "Datadog takes at most 5 MB in a request.";
     assert_eq!(mistakes("{ url: a, api_key: b, max_request_bytes: 5MiB }"), [size]);
+    assert_eq!(mistakes("{ url: a, api_key: ' ' }"), ["The key is empty."]);
+    for host in ["datadoghq.eu", "api.datadoghq.com", "app.us3.datadoghq.com"] {
+        let found = format!("`{host}` has pages or an API of Datadog, and takes no logs.");
+        assert_eq!(mistakes(&format!("{{ url: 'https://{host}', api_key: b }}")), [found]);
+    }
+    let twice = "The sink adds the path itself: `/api/v2/logs` would be there twice.";
+    let intake = "https://http-intake.logs.datadoghq.eu/api/v2/logs";
+    assert_eq!(mistakes(&format!("{{ url: '{intake}', api_key: b }}")), [twice]);
+    for url in ["datadoghq.eu", "https://http-intake.logs.datadoghq.eu", "datadog-agent:10518"] {
+        assert_eq!(mistakes(&format!("{{ url: '{url}', api_key: b }}")), [""; 0], "{url}");
+    }
     let key = "`api_key` has a character that a header cannot have, such as a line feed.";
     assert_eq!(mistakes("{ url: a, api_key: \"b\\n\" }"), [key]);
+}
+
+#[test]
+fn a_key_that_is_sent_without_tls_is_remarked() {
+    let remarks = |url: &str| {
+        messages(options::<DatadogLogsConfig>(&format!("{{ url: '{url}', api_key: b }}")).remarks())
+    };
+    for url in ["http://http-intake.logs.datadoghq.eu", "us5.datadog.com", "datadoghq.de.com"] {
+        assert_eq!(remarks(url), ["The key and the entries are sent to Datadog without TLS."], "{url}");
+    }
+    for url in ["datadoghq.eu", "https://http-intake.logs.datadoghq.eu", "datadog-agent:10518", "127.0.0.1:1"]
+    {
+        assert_eq!(remarks(url), [""; 0], "{url}");
+    }
 }

@@ -106,6 +106,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.options.check(&[Compression::Gzip]);
+        mistakes.extend(self.options.mistake_of_path(&["/_bulk"]));
         mistakes.extend(self.encode.mistakes());
         if self.index.is_constant() && !is_index(self.index.prefix().as_bytes()) {
             let mistake = Mistake::new("index", format!("`{}` is no name of an index.", self.index.prefix()));
@@ -127,6 +128,10 @@ impl SinkConfig for ElasticsearchConfig {
 
     fn in_flight(&self) -> InFlight {
         self.options.in_flight()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.options.remarks()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

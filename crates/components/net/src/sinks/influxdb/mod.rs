@@ -124,6 +124,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.options.check(&[Compression::Gzip]);
+        mistakes.extend(self.options.mistake_of_path(&["/api/v2/write", "/api/v2", "/write"]));
         let mut mistake = |option, message: &str, help: &str| {
             mistakes.push(Mistake::new(option, message).help(help));
         };
@@ -159,6 +160,10 @@ impl SinkConfig for InfluxdbConfig {
 
     fn in_flight(&self) -> InFlight {
         self.options.in_flight()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.options.remarks()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -117,6 +117,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.options.check(&[Compression::Gzip]);
+        mistakes.extend(self.options.mistake_of_path(&["/loki/api/v1/push", "/loki/api/v1"]));
         mistakes.extend(self.encode.mistakes());
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("tenant", message).help("For example `team-a`."));
@@ -147,6 +148,10 @@ impl SinkConfig for LokiConfig {
 
     fn in_flight(&self) -> InFlight {
         self.options.in_flight()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.options.remarks()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

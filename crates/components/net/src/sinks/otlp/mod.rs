@@ -65,6 +65,9 @@ pub struct OtlpConfig {
     shared: Shared,
 }
 
+/// The port of receivers for gRPC.
+const GRPC: u16 = 4317;
+
 impl Component for OtlpConfig {
     const NAME: &'static str = "otlp";
     const EXAMPLE: &'static str = r#"
@@ -79,6 +82,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.options.check(&[Compression::Gzip]);
+        mistakes.extend(self.options.mistake_of_path(&Signal::ALL.map(Signal::path)));
         if self.resource.keys().any(String::is_empty) {
             let mistake = Mistake::new("resource", "An attribute has a name.");
             mistakes.push(mistake.help("For example `{ service.name: shop }`."));
@@ -94,6 +98,15 @@ impl SinkConfig for OtlpConfig {
 
     fn in_flight(&self) -> InFlight {
         self.options.in_flight()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let mut remarks = self.options.remarks();
+        if self.options.endpoint().url().is_ok_and(|url| url.port() == Some(GRPC)) {
+            let remark = Mistake::new("url", "4317 is usually the port of gRPC, but the sink sends by HTTP.");
+            remarks.push(remark.help("Receivers usually take HTTP at port 4318."));
+        }
+        remarks
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

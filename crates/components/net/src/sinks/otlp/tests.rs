@@ -114,6 +114,24 @@ fn what_cannot_be_configured_is_named() {
     let mistakes = |yaml: &str| messages(options::<OtlpConfig>(yaml).check());
     assert_eq!(mistakes("{ url: 'http://h', resource: { '': a } }"), ["An attribute has a name."]);
     assert_eq!(mistakes("{ url: 'ftp://h' }"), ["`ftp` is not a scheme of HTTP."]);
+    for path in ["/v1/logs", "/v1/metrics", "/otlp/v1/traces/"] {
+        let added = path.trim_start_matches("/otlp").trim_end_matches('/');
+        let twice = format!("The sink adds the path itself: `{added}` would be there twice.");
+        assert_eq!(mistakes(&format!("{{ url: 'http://h{path}' }}")), [twice]);
+    }
+    assert_eq!(mistakes("{ url: 'http://h/otlp' }"), [""; 0]);
+    assert_eq!(mistakes("{ url: 'http://h?a=b' }"), ["The address of the server has a query."]);
+    assert_eq!(mistakes("{ url: h, timeout: 0s }"), ["No server can answer in no time."]);
+}
+
+#[test]
+fn what_is_probably_not_meant_is_remarked() {
+    let remarks = |yaml: &str| messages(options::<OtlpConfig>(yaml).remarks());
+    let grpc = "4317 is usually the port of gRPC, but the sink sends by HTTP.";
+    assert_eq!(remarks("{ url: 'http://h:4317' }"), [grpc]);
+    let long = "`timeout` is 30d, and until then nothing happens if a server hangs.";
+    assert_eq!(remarks("{ url: 'http://h:4318', timeout: 30d }"), [long]);
+    assert_eq!(remarks("{ url: 'http://h:4318' }"), [""; 0]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use thalweg_codec::exposition::is_label;
 use thalweg_codec::template::Template;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Component, Context, Error, InFlight, Mistake, Sink, SinkConfig};
+use thalweg_engine::{Component, Context, Error, InFlight, Mistake, NeededField, Sink, SinkConfig};
 
 use crate::requests::{Answer, Check, Parts, Reading, Request, Service, Shared, Store, StoreOptions, Target};
 use samples::Samples;
@@ -69,6 +69,9 @@ pub struct PrometheusRemoteWriteConfig {
     shared: Shared,
 }
 
+/// The field with the value, by default.
+const VALUE: &str = "value";
+
 impl PrometheusRemoteWriteConfig {
     /// Returns the options with the order of requests, unless the user wants several in flight.
     fn ordered(&self) -> StoreOptions {
@@ -89,7 +92,7 @@ impl PrometheusRemoteWriteConfig {
         let field = |name: &Option<String>, default: &str| name.clone().unwrap_or_else(|| default.to_owned());
         Ok(Samples {
             metric,
-            value: field(&self.value, "value"),
+            value: field(&self.value, VALUE),
             labels: self.labels.clone().into_iter().collect(),
             labels_field: field(&self.labels_field, "labels"),
             time: field(&self.time, "timestamp"),
@@ -133,6 +136,33 @@ impl SinkConfig for PrometheusRemoteWriteConfig {
 
     fn in_flight(&self) -> InFlight {
         self.ordered().in_flight()
+    }
+
+    fn needed_fields(&self) -> Vec<NeededField> {
+        let metric = match &self.metric {
+            None => vec!["name".to_owned()],
+            // A text beside the columns is a name as well.
+            Some(metric) if metric.prefix().is_empty() && metric.suffix().is_empty() => metric.fields(),
+            Some(_) => Vec::new(),
+        };
+        let value = vec![self.value.clone().unwrap_or_else(|| VALUE.to_owned())];
+        vec![
+            NeededField {
+                option: "metric",
+                names: metric,
+                help: "Give the name of the metric, for example `metric: http_requests_total`, or the field that \
+                       has it, as in `metric: '{event}'`.",
+            },
+            NeededField {
+                option: "value",
+                names: value,
+                help: "Name the field with the number: `value: bytes`.",
+            },
+        ]
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.options.remarks()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

@@ -168,6 +168,20 @@ async fn a_url_with_a_path_is_that_of_the_receiver() {
 }
 
 #[test]
+fn a_message_needs_a_name_and_a_value() {
+    let needed = |yaml: &str| {
+        let found = options::<PrometheusRemoteWriteConfig>(yaml).needed_fields();
+        found.into_iter().map(|needed| (needed.option, needed.names)).collect::<Vec<_>>()
+    };
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let value = ("value", names(&["value"]));
+    assert_eq!(needed("{ url: a }"), [("metric", names(&["name"])), value.clone()]);
+    assert_eq!(needed("{ url: a, metric: m, value: n }"), [("metric", names(&[])), ("value", names(&["n"]))]);
+    assert_eq!(needed("{ url: a, metric: '{b}{c}' }"), [("metric", names(&["b", "c"])), value.clone()]);
+    assert_eq!(needed("{ url: a, metric: 'app_{b}' }"), [("metric", names(&[])), value]);
+}
+
+#[test]
 fn mistakes_are_named() {
     let mistakes = |yaml: &str| messages(options::<PrometheusRemoteWriteConfig>(yaml).check());
     assert_eq!(mistakes("{ url: a, labels: { a-b: c } }"), ["`a-b` cannot be the name of a label."]);

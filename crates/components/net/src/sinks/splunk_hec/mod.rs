@@ -105,6 +105,10 @@ enum Interface {
     Raw,
 }
 
+/// The paths of the collector, which requests have.
+const INTERFACES: [&str; 4] =
+    ["/services/collector/event", "/services/collector/raw", "/services/collector", "/services"];
+
 fn five_minutes() -> TimeSpan {
     TimeSpan::seconds(300)
 }
@@ -146,8 +150,7 @@ impl SplunkHecConfig {
 
     /// Returns the mistakes in credentials, which would be sent in place of the token.
     fn mistakes_of_credentials(&self) -> Vec<Mistake> {
-        let url = self.options.endpoint().url();
-        let has_user = url.is_ok_and(|url| !url.username().is_empty() || url.password().is_some());
+        let has_user = self.options.endpoint().has_user();
         let known = [
             ("auth", self.options.auth.is_some(), "Remove `auth`."),
             ("url", has_user, "Remove the user and the password from it."),
@@ -157,12 +160,27 @@ impl SplunkHecConfig {
         found.map(|(name, _, help)| Mistake::new(name, message).help(help)).collect()
     }
 
+    /// Returns the mistake in a token that the collector would refuse.
+    fn mistake_of_token(&self) -> Option<Mistake> {
+        let message = match self.token.trim() {
+            "" => "The token is empty.",
+            token if token.starts_with("Splunk ") => "The sink puts `Splunk` before the token itself.",
+            _ => return None,
+        };
+        Some(Mistake::new("token", message).help("Take it from a variable: `${SPLUNK_TOKEN}`."))
+    }
+
     /// Returns the mistakes in the times of acknowledgements.
     fn mistakes_of_times(&self) -> Vec<Mistake> {
         let times = [("ack_timeout", self.ack_timeout, "5m"), ("ack_interval", self.ack_interval, "1s")];
         let zero = times.into_iter().filter(|(_, time, _)| time.duration().is_zero());
         let mistake = |name: &'static str| Mistake::new(name, format!("`{name}` cannot be 0."));
-        zero.map(|(name, _, usual)| mistake(name).help(format!("For example `{usual}`."))).collect()
+        let zero = zero.map(|(name, _, usual)| mistake(name).help(format!("For example `{usual}`.")));
+        let late = (self.ack_interval > self.ack_timeout).then(|| {
+            let message = "Events would be sent again before Splunk is asked whether it has them.";
+            Mistake::new("ack_interval", message).help("Make it shorter than `ack_timeout`.")
+        });
+        zero.chain(late).collect()
     }
 
     /// Returns the mistake of a channel for all requests, whose numbers would confirm others after a restart.
@@ -212,6 +230,8 @@ sinks:
         if let Err(message) = self.headers() {
             mistakes.push(Mistake::new("token", message).help("Take it from a variable: `${SPLUNK_TOKEN}`."));
         }
+        mistakes.extend(self.mistake_of_token());
+        mistakes.extend(self.options.mistake_of_path(&INTERFACES));
         mistakes.extend(self.mistakes_of_credentials());
         mistakes.extend(self.mistakes_of_times());
         mistakes.extend(self.mistake_of_channel());
@@ -234,6 +254,10 @@ impl SinkConfig for SplunkHecConfig {
 
     fn in_flight(&self) -> InFlight {
         self.options.in_flight()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.options.remarks()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

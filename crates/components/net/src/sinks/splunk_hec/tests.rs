@@ -234,6 +234,13 @@ fn mistakes_are_named() {
     assert_eq!(mistakes(&format!("{{ url: a, token: b, {header} }}")), [channel]);
     let compression = "The server does not take bodies in this form.";
     assert_eq!(mistakes("{ url: a, token: b, compression: zstd }"), [compression]);
+    let twice = "The sink adds the path itself: `/services/collector` would be there twice.";
+    assert_eq!(mistakes("{ url: 'https://h:8088/services/collector', token: b }"), [twice]);
+    assert_eq!(mistakes("{ url: a, token: '' }"), ["The token is empty."]);
+    let scheme = "The sink puts `Splunk` before the token itself.";
+    assert_eq!(mistakes("{ url: a, token: 'Splunk b' }"), [scheme]);
+    let late = "Events would be sent again before Splunk is asked whether it has them.";
+    assert_eq!(mistakes("{ url: a, token: b, ack_timeout: 1s, ack_interval: 2s }"), [late]);
     let token = "`token` has a character that a header cannot have, such as a line feed.";
     assert_eq!(mistakes("{ url: a, token: \"b\\n\" }"), [token]);
 }

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{
-    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Claim, Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -113,6 +113,10 @@ sinks:
 impl SinkConfig for WebsocketConfig {
     fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        Claim::port("address", "tcp", &self.address).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

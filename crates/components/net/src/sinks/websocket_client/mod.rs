@@ -81,6 +81,10 @@ impl SinkConfig for WebsocketClientSink {
         self.encode.encoder()
     }
 
+    fn remarks(&self) -> Vec<Mistake> {
+        self.client.remarks()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(Sending {
             name: context.name.clone(),

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Claim, Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
 use crate::web::{Admission, RequestOptions, converse_until_stopped};
@@ -160,6 +160,14 @@ impl SourceConfig for HttpSource {
 
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        Claim::port("address", "tcp", &self.address).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -32,7 +32,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
 use crate::json_path::JsonPath;
-use crate::net::defaults;
+use crate::net::{defaults, long_time};
 use crate::requests::{Auth, Endpoint};
 use crate::tls::TlsClient;
 use pages::{By, Pages};
@@ -267,6 +267,10 @@ sinks:
             let mistake = Mistake::new("body", "A request with GET has no body.");
             mistakes.push(mistake.help("Leave it out, or use `method: POST`."));
         }
+        if self.max_body_bytes.bytes() == 0 {
+            let mistake = Mistake::new("max_body_bytes", "No answer has 0 bytes.");
+            mistakes.push(mistake.help("The default is `16MiB`."));
+        }
         if let Some(framing) = &self.framing {
             mistakes.extend(framing.check(self.max_message_bytes));
         }
@@ -301,6 +305,14 @@ impl SourceConfig for HttpClient {
 
     fn rereads(&self) -> bool {
         self.resends()
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        long_time("timeout", self.timeout).into_iter().collect()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

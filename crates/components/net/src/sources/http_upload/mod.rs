@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Claim, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve};
 use crate::upload::{self, Accept, Room};
@@ -146,6 +146,10 @@ impl SourceConfig for HttpUpload {
 
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        Claim::port("address", "tcp", &self.address).into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

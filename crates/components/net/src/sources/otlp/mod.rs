@@ -21,10 +21,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::otlp::Signal;
 use thalweg_config::{ByteSize, List, TimeSpan};
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{
-    Activity, Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve_beside,
+    Activity, Address, Announce, Client, ListenOptions, Listener, UnixSocket, check_timeout, defaults,
+    serve_beside,
 };
 use crate::tls::Acceptor;
 use crate::web::{Admission, ConnectionOptions, RequestOptions, converse_by_http2, converse_until_stopped};
@@ -127,17 +130,17 @@ sinks:
                 mistakes.push(mistake.help("For example `0.0.0.0:4318`."));
             }
         }
-        if self.http.is_some() && self.http == self.grpc && !is_any_port(self.http.as_deref()) {
+        mistakes.extend(check_timeout("read_timeout", self.read_timeout));
+        if self.max_body_bytes.bytes() == 0 {
+            let mistake = Mistake::new("max_body_bytes", "No request has 0 bytes.");
+            mistakes.push(mistake.help("The default is `16MiB`."));
+        }
+        if matches!(&self.claims()[..], [http, grpc] if http.meets(grpc)) {
             let mistake = Mistake::new("grpc", "HTTP and gRPC cannot have one address.");
             mistakes.push(mistake.help("For example port 4318 for HTTP and 4317 for gRPC."));
         }
         mistakes
     }
-}
-
-/// True if the system chooses the port.
-fn is_any_port(address: Option<&str>) -> bool {
-    address.is_some_and(|address| address.ends_with(":0"))
 }
 
 impl SourceConfig for OtlpSource {
@@ -147,6 +150,16 @@ impl SourceConfig for OtlpSource {
 
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let (http, grpc) = self.addresses();
+        let known = [("http", http), ("grpc", grpc)];
+        known.into_iter().filter_map(|(option, address)| Claim::port(option, "tcp", &address?)).collect()
     }
 
     fn fields(&self) -> KnownFields {

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::exposition::is_label;
@@ -24,13 +24,16 @@ use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use tokio::task::JoinSet;
 
-use crate::net::defaults;
+use crate::net::{defaults, long_time};
 use crate::requests::{Auth, Compression, Endpoint};
 use crate::tls::TlsClient;
 use target::Target;
 
 /// The formats that are read, the better one first.
 const FORMATS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+
+/// The path of a URL without one.
+const PATH: &str = "/metrics";
 
 /// Reads metrics from programs that expose them for Prometheus, in its text format or in OpenMetrics.
 ///
@@ -92,6 +95,22 @@ impl PrometheusScrape {
         }
     }
 
+    /// Returns the mistake of two URLs of one target: each sample would come twice.
+    fn mistake_of_targets(&self) -> Option<Mistake> {
+        let mut known = BTreeSet::new();
+        let mut targets = self.url.iter().filter_map(|url| self.endpoint(url).url().ok());
+        let is_known = |url: Url| {
+            let path = if url.path() == "/" { PATH } else { url.path() };
+            let host = url.host_str().unwrap_or_default().to_owned();
+            let query = url.query().map(str::to_owned);
+            let port = url.port_or_known_default();
+            !known.insert((url.scheme().to_owned(), host, port, path.to_owned(), query))
+        };
+        // A URL may have a password, so it is not shown.
+        let mistake = || Mistake::new("url", "Two URLs are of one target, whose samples would come twice.");
+        targets.any(is_known).then(|| mistake().help("Name each target once."))
+    }
+
     fn targets(&self) -> Result<Vec<Target>, Error> {
         let client: OnceLock<Client> = OnceLock::new();
         let mut headers = HeaderMap::new();
@@ -101,7 +120,7 @@ impl PrometheusScrape {
             let mut request =
                 self.endpoint(url).request(Method::GET, headers, Compression::None, most, &client)?;
             if request.url.path() == "/" {
-                request.url.set_path("/metrics");
+                request.url.set_path(PATH);
             }
             Ok(Target::new(request, self.labels.clone()))
         };
@@ -123,14 +142,23 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         // Headers, credentials and TLS are the same for all, so their mistakes are those of the first.
         let first = self.url.iter().take(1).flat_map(|url| self.endpoint(url).check());
-        let others = self.url.iter().skip(1).filter_map(|url| self.endpoint(url).url().err());
-        let others = others.map(|message| Mistake::new("url", message));
+        let others = self.url.iter().skip(1).flat_map(|url| self.endpoint(url).check());
+        let others = others.filter(|mistake| mistake.option == "url");
         let mut mistakes: Vec<Mistake> = first.chain(others).collect();
+        mistakes.extend(self.mistake_of_targets());
+        if self.auth.as_ref().is_some_and(Auth::is_of_a_store) {
+            let mistake = Mistake::new("auth", "A target takes a user with a password, or a bearer token.");
+            mistakes.push(mistake.help("Give `user` and `password`, or `bearer`."));
+        }
+        if self.max_body_bytes.bytes() == 0 {
+            let mistake = Mistake::new("max_body_bytes", "No answer has 0 bytes.");
+            mistakes.push(mistake.help("The default is `16MiB`."));
+        }
         if self.every.is_some_and(|every| every.is_zero()) {
             let mistake = Mistake::new("every", "`every` cannot be 0.");
             mistakes.push(mistake.help("Leave it out, or write for example `15s`."));
         }
-        if let Some(name) = self.labels.keys().find(|name| !is_label(name)) {
+        if let Some(name) = self.labels.keys().find(|name| !is_label(name) || *name == "__name__") {
             let mistake = Mistake::new("labels", format!("`{name}` cannot be the name of a label."));
             mistakes.push(mistake.help("Use letters, digits and underscores."));
         }
@@ -155,6 +183,21 @@ impl SourceConfig for PrometheusScrape {
 
     fn starts_over(&self) -> bool {
         self.every.is_none()
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let default = defaults::ten_seconds();
+        let late = self.every.filter(|every| self.timeout > *every && self.timeout != default);
+        let late = late.map(|every| {
+            let message =
+                format!("An answer may take {}, but the next scrape is due after {every}.", self.timeout);
+            Mistake::new("timeout", message).help("Scrapes that are due meanwhile are left out.")
+        });
+        late.into_iter().chain(long_time("timeout", self.timeout)).collect()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

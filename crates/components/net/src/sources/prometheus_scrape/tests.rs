@@ -186,5 +186,22 @@ fn mistakes_are_named() {
     let mistakes = |yaml: &str| messages(options::<PrometheusScrape>(yaml).check());
     assert_eq!(mistakes("{ url: ['a', 'ftp://b'] }"), ["`ftp` is not a scheme of HTTP."]);
     assert_eq!(mistakes("{ url: a, every: 0s }"), ["`every` cannot be 0."]);
+    let twice = "Two URLs are of one target, whose samples would come twice.";
+    for other in ["a:9100", "http://a:9100/metrics", "http://u:p@A:9100"] {
+        assert_eq!(mistakes(&format!("{{ url: ['http://a:9100/', '{other}'] }}")), [twice], "{other}");
+    }
+    for other in ["a:9101", "https://a:9100", "a:9100/metrics?collect=cpu", "a:9100/other"] {
+        assert_eq!(mistakes(&format!("{{ url: ['a:9100', '{other}'] }}")), [""; 0], "{other}");
+    }
+    let auth = "A target takes a user with a password, or a bearer token.";
+    assert_eq!(mistakes("{ url: a, auth: { api_key: b } }"), [auth]);
+    assert_eq!(mistakes("{ url: a, auth: { bearer: b } }"), [""; 0]);
+    let both = "The credentials are in `url` and in `auth`.";
+    assert_eq!(mistakes("{ url: [a, 'http://u:p@b'], auth: { bearer: b } }"), [both]);
+    assert_eq!(
+        mistakes("{ url: a, labels: { __name__: b } }"),
+        ["`__name__` cannot be the name of a label."]
+    );
+    assert_eq!(mistakes("{ url: a, max_body_bytes: 0B }"), ["No answer has 0 bytes."]);
     assert_eq!(mistakes("{ url: a, labels: { a-b: c } }"), ["`a-b` cannot be the name of a label."]);
 }

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Claim, Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{
     Address, Announce, Client, Connection, ListenOptions, Listener, Plain, SocketOptions, defaults, serve,
@@ -82,6 +82,14 @@ impl SourceConfig for ProxySource {
 
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.address.claim("address").into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

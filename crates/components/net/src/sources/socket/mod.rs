@@ -12,7 +12,9 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{
     Address, Announce, Connection, Datagrams, ListenOptions, Listener, Plain, Respond, SocketOptions,
@@ -112,6 +114,14 @@ impl SourceConfig for SocketSource {
 
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.address.claim("address").into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -21,7 +21,7 @@ use thalweg_codec::columns::FieldType;
 use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig};
 
-use crate::net::defaults;
+use crate::net::{check_timeout, defaults, long_time};
 use crate::requests::{Auth, Endpoint};
 use crate::tls::TlsClient;
 
@@ -143,12 +143,7 @@ sinks:
             let mistake = Mistake::new("fields", format!("An event has no `{wrong}`."));
             mistakes.push(mistake.help("There are `event` and `id`."));
         }
-        for (option, span) in [("idle_timeout", self.idle_timeout), ("timeout", self.timeout)] {
-            if span.is_zero() {
-                let mistake = Mistake::new(option, format!("`{option}` cannot be 0."));
-                mistakes.push(mistake.help("Leave it out, or write for example `1m`."));
-            }
-        }
+        mistakes.extend(check_timeout("idle_timeout", self.idle_timeout));
         mistakes
     }
 }
@@ -173,6 +168,19 @@ impl SourceConfig for SseSource {
 
     fn rereads(&self) -> bool {
         self.replays
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn describes_payload(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        let times = [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)];
+        times.into_iter().filter_map(|(option, time)| long_time(option, time)).collect()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -180,5 +180,5 @@ fn mistakes_are_named() {
     assert_eq!(mistakes("{ url: a, fields: [event, id] }"), [""; 0]);
     assert_eq!(mistakes("{ url: 'ws://a' }"), ["`ws` is not a scheme of HTTP."]);
     assert_eq!(mistakes("{ url: a, fields: data }"), ["An event has no `data`."]);
-    assert_eq!(mistakes("{ url: a, idle_timeout: 0s }"), ["`idle_timeout` cannot be 0."]);
+    assert_eq!(mistakes("{ url: a, idle_timeout: 0s }"), ["No server can answer in no time."]);
 }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Component, Context, Error, Mistake, Received, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Claim, Component, Context, Error, Mistake, Received, Source, SourceConfig, SourceOutput,
+};
 
 use crate::net::{
     Address, Announce, Cut, Datagrams, Format as _, ListenOptions, Listener, Rejected, SocketOptions,
@@ -166,6 +168,14 @@ impl SourceConfig for SyslogSource {
 
     fn starts_over(&self) -> bool {
         false
+    }
+
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.address.claim("address").into_iter().collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

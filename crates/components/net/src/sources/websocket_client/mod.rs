@@ -94,6 +94,14 @@ impl SourceConfig for WebsocketClientSource {
         false
     }
 
+    fn has_growing_positions(&self) -> bool {
+        false
+    }
+
+    fn remarks(&self) -> Vec<Mistake> {
+        self.client.remarks()
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Listening { config: self.clone(), connect: None, last_message: None }))
     }

@@ -1,19 +1,24 @@
 mod sharing;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use thalweg_engine::Component;
+use thalweg_config::ByteSize;
 use thalweg_engine::testing::{
     self, Arrived, RunningSource, messages, numbers, options, payloads, refused, rows,
 };
+use thalweg_engine::{Component, SourceConfig};
 use thalweg_record::{Batch, Outcome};
 use thalweg_testbed::{Patience, Redis, RedisValue};
 
 use super::RedisSource;
+use super::keeper::Keeper;
+use super::list::Elements;
+use super::pending::Place;
 
 fn start(yaml: &str, batch_bytes: usize) -> RunningSource {
     testing::start_retried::<RedisSource>(yaml, batch_bytes)
@@ -69,6 +74,33 @@ async fn until_length(redis: &Redis, key: &str, expected: i64) {
 }
 
 #[test]
+fn two_consumers_of_one_name_claim_the_same() {
+    let meet = |one: &str, other: &str| {
+        let [one, other] = [one, other].map(|yaml| options::<RedisSource>(yaml).claims().remove(0));
+        one.meets(&other)
+    };
+    let stream = "{ servers: [h, i], stream: s, group: g }";
+    assert!(meet(stream, "{ servers: 'redis://h:6379', stream: s, group: g }"));
+    assert!(!meet(stream, "{ servers: h, stream: s, group: g, consumer: b }"));
+    assert!(!meet(stream, "{ servers: h, stream: s, group: g, database: 1 }"));
+    assert!(!meet(stream, "{ servers: h, stream: t, group: g }"));
+    assert!(meet("{ servers: h, list: l }", "{ servers: h, list: l }"));
+    assert!(options::<RedisSource>("{ servers: h, channels: c }").claims().is_empty());
+}
+
+#[test]
+fn what_is_probably_not_meant_is_remarked() {
+    let remarks = |yaml: &str| messages(options::<RedisSource>(yaml).remarks());
+    let pattern = "`news.*` is read as the name of one channel.";
+    assert_eq!(remarks("{ servers: h, channels: 'news.*' }"), [pattern]);
+    assert_eq!(remarks("{ servers: h, pattern: 'news.*' }"), [""; 0]);
+    let source = options::<RedisSource>("{ servers: h, list: l, fetch_size: 2GiB }");
+    let large = "`fetch_size` is 2GiB, more than `memory`: 1GiB.";
+    assert_eq!(messages(source.check_memory(ByteSize::gib(1))), [large]);
+    assert_eq!(messages(source.check_memory(ByteSize::gib(2))), [""; 0]);
+}
+
+#[test]
 fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ servers: h }", "The source reads a stream, a list or channels."),
@@ -83,6 +115,24 @@ fn options_that_cannot_work_are_mistakes() {
         ),
         ("{ servers: h, channels: c, processing_list: l }", "Only elements of a list are moved."),
         ("{ servers: h, channels: c, fields: [id] }", "A message has no `id`."),
+        ("{ servers: h, stream: '', group: g }", "`stream` is empty."),
+        ("{ servers: h, channels: [c, ''] }", "`channels` is empty."),
+        ("{ servers: h, list: l, payload_field: p }", "Only an entry of a stream has fields."),
+        (
+            "{ servers: h, list: l, consumer_timeout: 2m }",
+            "Only a group of a stream gives entries of one consumer to another.",
+        ),
+        (
+            "{ servers: h, channels: c, consumer: a }",
+            "Each subscriber of a channel gets all messages: they have no names.",
+        ),
+        ("{ servers: h, channels: c, retry_delay: 5s }", "Messages of channels cannot be read again."),
+        ("{ servers: h, list: l, retry_delay: 0s }", "The source would read a message again without end."),
+        ("{ servers: h, list: l, fetch_size: 0B }", "The source cannot ask for messages of 0 bytes."),
+        (
+            "{ servers: h, list: l, max_message_bytes: 0B }",
+            "`max_message_bytes` is 0B, but must be between 1 and 1GiB.",
+        ),
         (
             "{ servers: h, stream: s, group: g, consumer_timeout: 1ms }",
             "A consumer needs more time for a sign of life.",
@@ -260,6 +310,48 @@ async fn elements_stay_in_a_second_list_until_they_are_settled_and_a_restarted_r
     call(&redis, &["RPUSH", "l", "1", "2"]);
     let yaml = yaml.replace("list: l,", "list: l, take_from: right,");
     assert_eq!(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.payloads(), ["2", "1"]);
+}
+
+/// The source waited for the settlements, and they for the end of the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_may_end_does_so_if_elements_are_settled_only_at_the_end() {
+    // As many batches as may be are on their way; or as much as is read at once of what an earlier run left.
+    for (is_left, most, fetch_bytes) in [(false, 3, 64 << 10), (true, 1000, 64)] {
+        let redis = numbered(10);
+        if is_left {
+            call(&redis, &["RENAME", "l", "p"]);
+        }
+        let yaml = format!(
+            "{{ servers: '{}', list: l, processing_list: p, end_after_idle: 100ms }}",
+            redis.address()
+        );
+        let config = options::<RedisSource>(&yaml);
+        let place = Place::List { key: "l".to_owned(), processing: "p".to_owned() };
+        let elements = Elements {
+            key: "l".to_owned(),
+            processing: "p".to_owned(),
+            messages: config.messages("l"),
+            fetch_bytes,
+            most,
+            servers: None,
+            keeper: Keeper::new(place, Duration::ZERO, Arc::default()),
+            config,
+        };
+        // Each batch has one message.
+        let source = testing::start_source(Box::new(elements), 1, BTreeMap::new());
+        let mut open = Vec::new();
+        let next = || tokio::time::timeout(Duration::from_secs(60), source.main.take());
+        while let Some((_, Arrived::Messages(batch))) = next().await.expect("the source ends") {
+            open.push(batch);
+        }
+        let mut seen: Vec<u32> = open.iter().flat_map(numbers).collect();
+        open.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+        let sent = source.finish().await;
+        assert!(sent.result.is_none() && sent.main.is_empty(), "{:?}", sent.result);
+        assert!((1..10).contains(&seen.len()), "{seen:?}");
+        seen.extend(testing::read_all::<RedisSource>(&yaml, 1 << 16).await.main.iter().flat_map(numbers));
+        assert_eq!(seen, (0..10).collect::<Vec<u32>>());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,19 +1,24 @@
 //! The partitions that this member of the group reads, and how far they are settled.
 
+mod placing;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::Value;
 use thalweg_engine::SourceOutput;
 
+use super::Start;
 use super::gone::Gone;
 use super::ledger::Ledger;
 use crate::client::rust::RustConnector;
-use crate::client::{Changes, Consumer, Failure, Incoming, Partition};
+use crate::client::{Changes, Consumer, Failure, Incoming, Partition, Place, TopicId};
 
 /// How often a member that gives up partitions looks whether their records are settled.
 const LOOK: Duration = Duration::from_millis(20);
@@ -22,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Membership {
     /// Only for positions: its routes are ended.
     positions: SourceOutput,
-    /// Where to begin in a partition without an offset, in milliseconds since 1970.
-    start: Option<i64>,
+    /// Where to begin in a partition without an offset.
+    start: Start,
     /// How long records on their way are waited for when their partition is taken away.
     wait: Duration,
     /// If offsets are committed in the transactions of a sink. Nothing else commits them then, and nothing
@@ -49,8 +54,10 @@ struct State {
     first: BTreeMap<Partition, i64>,
     /// The offset of the first record that was ever read. It may be given up before it is sent.
     begun: BTreeMap<Partition, i64>,
-    /// The saved offsets that are not those of the present logs.
-    foreign: BTreeMap<Partition, i64>,
+    /// The offsets up to which records of former logs may be settled, if nothing of the present log is yet.
+    foreign: BTreeMap<Partition, RangeInclusive<i64>>,
+    /// The topics of the partitions when they were last assigned, if brokers tell their ids.
+    topics: BTreeMap<Partition, TopicId>,
     /// The partitions that were given up. Unused with a ledger, which has its own.
     gone: Gone,
 }
@@ -60,12 +67,22 @@ impl State {
         self.owned.retain(|partition, _| !partitions.contains(partition));
         self.first.retain(|partition, _| !partitions.contains(partition));
     }
+
+    /// Returns a saved place, unless it is one of a former log. If the id of a topic is not known, the
+    /// offsets of the former log tell.
+    fn of_present_log(&self, partition: &Partition, saved: Place) -> Option<Place> {
+        let is_present = match (self.topics.get(partition), &saved.topic) {
+            (Some(now), Some(then)) => now == then,
+            _ => !self.foreign.get(partition).is_some_and(|former| former.contains(&saved.offset)),
+        };
+        is_present.then_some(saved)
+    }
 }
 
 impl Membership {
     pub(super) fn new(
         out: &SourceOutput,
-        start: Option<i64>,
+        start: Start,
         wait: Duration,
         ledger: Option<Arc<Ledger<RustConnector>>>,
     ) -> Self {
@@ -147,18 +164,35 @@ impl Membership {
     }
 
     /// Returns the offset before which all records of a partition are settled, and covered by a checkpoint if
-    /// checkpoints are saved.
-    fn settled_in(&self, partition: &Partition) -> Option<i64> {
-        self.positions.committed(&partition.name()).as_ref().and_then(Value::as_i64)
+    /// checkpoints are saved. None if none of its present log is.
+    fn settled_in(&self, partition: &Partition) -> Option<Place> {
+        let settled = self.committed_in(partition)?;
+        let mut state = self.state.lock();
+        let present = state.of_present_log(partition, settled);
+        if present.is_some() {
+            // Offsets of the former log do not come after one of the present log.
+            state.foreign.remove(partition);
+        }
+        present
     }
 
-    /// Returns these offsets for the partitions that the member reads.
-    pub(super) fn settled(&self) -> BTreeMap<Partition, i64> {
+    /// Returns a place in a partition that is read.
+    pub(super) fn place_of(&self, partition: &Partition, offset: i64) -> Place {
+        Place { offset, topic: self.state.lock().topics.get(partition).cloned() }
+    }
+
+    /// Returns the name of the sequence of a partition's offsets. A topic that was created again has others.
+    pub(super) fn sequence(&self, partition: &Partition) -> Arc<str> {
+        match self.state.lock().topics.get(partition) {
+            Some(topic) => format!("{} {topic}", partition.name()).into(),
+            None => partition.name().into(),
+        }
+    }
+
+    /// Returns these places for the partitions that the member reads.
+    pub(super) fn settled(&self) -> BTreeMap<Partition, Place> {
         let owned: Vec<Partition> = self.state.lock().owned.keys().cloned().collect();
-        let known = owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?)));
-        let known: Vec<(Partition, i64)> = known.collect();
-        let state = self.state.lock();
-        known.into_iter().filter(|(partition, offset)| state.foreign.get(partition) != Some(offset)).collect()
+        owned.into_iter().filter_map(|known| Some((known.clone(), self.settled_in(&known)?))).collect()
     }
 
     /// True if all records are settled that were sent of the partitions that the member reads.
@@ -170,7 +204,7 @@ impl Membership {
     fn are_settled(&self, partitions: &[Partition]) -> bool {
         let passed = self.state.lock().passed.clone();
         partitions.iter().all(|partition| match passed.get(partition) {
-            Some(passed) => self.settled_in(partition).is_some_and(|settled| settled >= *passed),
+            Some(passed) => self.settled_in(partition).is_some_and(|settled| settled.offset >= *passed),
             None => true,
         })
     }
@@ -181,10 +215,10 @@ impl Membership {
             return;
         }
         let settled = self.settled();
-        let due: BTreeMap<Partition, i64> = {
+        let due: BTreeMap<Partition, Place> = {
             let state = self.state.lock();
-            let is_new = |(partition, offset): &(Partition, i64)| match state.owned.get(partition) {
-                Some(committed) => committed.is_none_or(|committed| committed < *offset),
+            let is_new = |(partition, place): &(Partition, Place)| match state.owned.get(partition) {
+                Some(committed) => committed.is_none_or(|committed| committed < place.offset),
                 None => false,
             };
             settled.into_iter().filter(is_new).collect()
@@ -195,9 +229,9 @@ impl Membership {
         match consumer.commit(&due).await {
             Ok(()) => {
                 let mut state = self.state.lock();
-                for (partition, offset) in due {
+                for (partition, place) in due {
                     if let Some(committed) = state.owned.get_mut(&partition) {
-                        *committed = Some(offset);
+                        *committed = Some(place.offset);
                     }
                 }
             }
@@ -244,74 +278,6 @@ impl Membership {
         }
         Ok(())
     }
-
-    fn saved_in(&self, partition: &Partition) -> Option<i64> {
-        self.positions.saved(&partition.name()).as_ref().and_then(Value::as_i64)
-    }
-
-    /// Forgets where this run would continue a partition: it is the place in another log.
-    fn disown(&self, partition: &Partition) {
-        let saved = self.saved_in(partition);
-        let mut state = self.state.lock();
-        state.passed.remove(partition);
-        state.begun.remove(partition);
-        if let Some(saved) = saved {
-            state.foreign.insert(partition.clone(), saved);
-        }
-    }
-
-    /// Returns where this run continues a partition, if it knows: behind what it sent. Not with a ledger.
-    fn known(&self, partition: &Partition) -> Option<i64> {
-        if self.ledger.is_some() {
-            return None;
-        }
-        let saved = self.saved_in(partition);
-        let state = self.state.lock();
-        let saved = saved.filter(|saved| state.foreign.get(partition) != Some(saved));
-        let sent = saved.max(state.passed.get(partition).copied());
-        // With `start: latest`, records that were read and not sent would be left out.
-        sent.or_else(|| state.begun.get(partition).copied())
-    }
-
-    /// Continues a new partition where it is to be continued. Returns the offset that the group committed, if
-    /// it is one of the partition's log.
-    async fn place(
-        &self,
-        consumer: &dyn Consumer,
-        partition: &Partition,
-        mut committed: Option<i64>,
-    ) -> Option<i64> {
-        let mut known = self.known(partition);
-        // A topic that was deleted and made again has another log: what is in it was never read.
-        if let Some(offset) = known
-            && committed.is_none_or(|committed| committed <= offset)
-            && let Ok((first, end)) = consumer.bounds(partition).await
-            && !(first..=end).contains(&offset)
-        {
-            let (name, shown) = (self.positions.name(), partition.name());
-            tracing::warn!(
-                "`{name}`: the partition `{shown}` has the offsets {first} to {end}, but {offset} is saved: its \
-                 topic was made again, or records were deleted. It is read from where the group is, or else from \
-                 `start`"
-            );
-            self.disown(partition);
-            known = None;
-            committed = committed.filter(|committed| (first..=end).contains(committed));
-        }
-        let sought = match (known, committed, self.start) {
-            (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
-                consumer.seek(partition, known).await
-            }
-            (None, None, Some(time)) => consumer.seek_to_time(partition, time).await,
-            // The client continues where the group is, or as its own option says.
-            _ => Ok(()),
-        };
-        if let Err(failure) = sought {
-            let (name, partition) = (self.positions.name(), partition.name());
-            tracing::warn!("`{name}`: no place in the partition `{partition}`: {}", failure.reason());
-        }
-        committed
-    }
 }
 
 #[async_trait]
@@ -335,10 +301,22 @@ impl Changes for Arc<Membership> {
                 return;
             }
         };
+        let topics = self.topic_ids(consumer, &partitions).await;
         for partition in partitions {
-            let committed = committed.get(&partition).copied();
-            let committed = self.place(consumer, &partition, committed).await;
-            self.state.lock().owned.insert(partition, committed);
+            let (committed, topic) = (committed.get(&partition).copied(), topics.get(&partition.topic));
+            let committed = match self.place(consumer, &partition, committed, topic).await {
+                Ok(committed) => committed,
+                Err(failure) => {
+                    self.unplaced.lock().get_or_insert(failure);
+                    return;
+                }
+            };
+            let mut state = self.state.lock();
+            match topic {
+                Some(topic) => state.topics.insert(partition.clone(), topic.clone()),
+                None => state.topics.remove(&partition),
+            };
+            state.owned.insert(partition, committed);
         }
     }
 
@@ -361,77 +339,17 @@ impl Changes for Arc<Membership> {
     }
 
     async fn lost(&self, partitions: Vec<Partition>) {
-        if let Some(ledger) = &self.ledger {
-            ledger.lose(&partitions);
+        match &self.ledger {
+            Some(ledger) => ledger.lose(&partitions),
+            None if partitions.is_empty() || self.is_ending.load(Relaxed) => {}
+            None => tracing::warn!(
+                "`{}`: the broker took the member for dead and gave its partitions to others, which read again \
+                 what was not committed",
+                self.positions.name()
+            ),
         }
         let mut state = self.state.lock();
         state.gone.add(&partitions);
         state.give_up(&partitions);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::source::tests::{Idle, lent_output};
-
-    #[tokio::test]
-    async fn a_partition_that_comes_back_is_continued_behind_what_was_sent_of_it() {
-        let (out, _source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let record = |offset: i64| {
-            let partition = partition.clone();
-            Incoming { partition, offset, timestamp: 0, key: None, value: None, headers: Vec::new() }
-        };
-        let membership = Arc::new(Membership::new(&out, None, Duration::ZERO, None));
-        let consumer = Idle::default();
-        membership.assigned(&consumer, vec![partition.clone()]).await;
-        let read = [record(5), record(6)];
-        for sent in [0, 1] {
-            let changes = membership.note(&read);
-            assert_eq!(membership.admit(&read[..sent], changes), sent > 0);
-            membership.revoked(&consumer, vec![partition.clone()]).await;
-            assert!(!membership.admit(&read, changes));
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-        }
-        assert_eq!(*consumer.places.lock(), [5, 6]);
-    }
-
-    #[tokio::test]
-    async fn an_offset_behind_the_end_of_the_log_is_not_continued() {
-        let (out, _source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let record = Incoming {
-            partition: partition.clone(),
-            offset: 6,
-            timestamp: 0,
-            key: None,
-            value: None,
-            headers: Vec::new(),
-        };
-        for (end, sought, places) in [(6, vec![9], vec![]), (7, vec![], vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Some(9), Duration::ZERO, None));
-            let read = [record.clone()];
-            membership.assigned(&Idle::default(), vec![partition.clone()]).await;
-            assert!(membership.admit(&read, membership.note(&read)));
-            membership.revoked(&Idle::default(), vec![partition.clone()]).await;
-            let consumer = Idle { end: Some(end), ..Idle::default() };
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-            assert_eq!((&*consumer.sought.lock(), &*consumer.places.lock()), (&sought, &places));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_partition_begins_at_start_only_if_the_group_is_known_to_have_committed_nothing() {
-        let (out, _source) = lent_output().await;
-        let partition = Partition { topic: "t".into(), number: 0 };
-        let lost = || Failure::Lost("the member is unknown".to_owned());
-        let failing = Idle { failure: Some(lost), ..Idle::default() };
-        for (consumer, sought) in [(failing, vec![]), (Idle::default(), vec![7])] {
-            let membership = Arc::new(Membership::new(&out, Some(7), Duration::ZERO, None));
-            membership.assigned(&consumer, vec![partition.clone()]).await;
-            assert_eq!(*consumer.sought.lock(), sought);
-            assert_eq!(membership.has_partitions(), membership.take_unplaced().is_none());
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the whole source with real files.
 
+mod sequences;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Write;

@@ -1,0 +1,215 @@
+//! The task that reads and writes a connection, and opens another one when it breaks.
+//!
+//! It retries for ever, with growing pauses. Only a server that does not speak the protocol ends the client:
+//! the component then fails with the reason, and the engine starts it again. Otherwise a connection would be
+//! opened over and over, and users would not learn of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thalweg_net::net::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::servers::{Failure, Opened, Servers};
+use super::shared::Shared;
+use crate::wire::{Decoder, Malformed};
+
+/// The size of a read.
+const READ: usize = 32 << 10;
+/// How long a write may take.
+const WRITE: Duration = Duration::from_secs(30);
+/// How often the server is asked whether it is there.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+/// How long what is to be written may take at the end of a client.
+const CLOSE: Duration = Duration::from_secs(1);
+/// The longest pause between two attempts to connect.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// A connection that lasted less is followed by a pause.
+const SHORT: Duration = Duration::from_secs(1);
+/// A larger buffer is not kept.
+const KEPT: usize = 1 << 20;
+
+/// The end of a connection.
+enum End {
+    /// The client was dropped.
+    Closed,
+    /// The connection broke.
+    Broken(String),
+    /// The server does not speak the protocol.
+    Malformed(Malformed),
+}
+
+/// Ends the client with the task, also if it panics: nothing then waits for it.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end("the client has ended");
+    }
+}
+
+/// Keeps a connection, which is that of `shared`, until the client is dropped.
+pub(super) async fn keep(shared: Arc<Shared>, servers: Servers, mut opened: Opened) {
+    let shared = Ending(shared);
+    let shared = &shared.0;
+    loop {
+        let begun = Instant::now();
+        match run(shared, opened).await {
+            End::Closed => return,
+            End::Broken(reason) => {
+                tracing::debug!("the connection to a server of NATS broke: {reason}");
+                shared.disconnected(&reason);
+            }
+            End::Malformed(malformed) => return shared.end(&malformed.to_string()),
+        }
+        opened = tokio::select! {
+            () = shared.closing() => return,
+            reopened = reopen(shared, &servers, begun.elapsed() < SHORT) => match reopened {
+                Ok(reopened) => reopened,
+                Err(malformed) => return shared.end(&malformed.to_string()),
+            },
+        };
+        shared.connected(&opened.info);
+    }
+}
+
+/// Opens a connection, however long that takes.
+///
+/// # Errors
+/// If a server does not speak the protocol.
+async fn reopen(shared: &Shared, servers: &Servers, was_short: bool) -> Result<Opened, Malformed> {
+    let mut attempt = usize::from(was_short);
+    loop {
+        for server in servers.to_try(&shared.learned()) {
+            attempt += 1;
+            tokio::time::sleep(pause(attempt)).await;
+            match servers.open(&server).await {
+                Ok(opened) => return Ok(opened),
+                Err(Failure::Malformed(malformed)) => return Err(malformed),
+                Err(Failure::Refused(reason) | Failure::Later(reason)) => shared.disconnected(&reason),
+                Err(Failure::Never(error)) => shared.disconnected(&error.full()),
+            }
+        }
+    }
+}
+
+/// Reads and writes a connection until it ends.
+async fn run(shared: &Shared, opened: Opened) -> End {
+    let (read, write) = tokio::io::split(opened.stream);
+    tokio::select! {
+        end = reading(shared, read, opened.decoder) => end,
+        end = writing(shared, write) => end,
+        end = asking(shared) => end,
+        end = closing(shared) => end,
+    }
+}
+
+async fn reading(shared: &Shared, mut stream: ReadHalf<Stream>, mut decoder: Decoder) -> End {
+    loop {
+        loop {
+            match decoder.decode() {
+                Ok(Some(operation)) => shared.take(operation),
+                Ok(None) => break,
+                Err(malformed) => return End::Malformed(malformed),
+            }
+        }
+        // Subscribers take messages between two reads, each of which brings only so many.
+        tokio::task::yield_now().await;
+        let buffer = decoder.buffer();
+        buffer.reserve(READ);
+        match (&mut stream).take(READ as u64).read_buf(buffer).await {
+            Ok(0) => return End::Broken("the server closed the connection".to_owned()),
+            Ok(_) => shared.heard(),
+            Err(error) => return End::Broken(error.to_string()),
+        }
+    }
+}
+
+async fn writing(shared: &Shared, mut stream: WriteHalf<Stream>) -> End {
+    let mut bytes = Vec::new();
+    loop {
+        shared.take_output(&mut bytes);
+        if bytes.is_empty() {
+            if shared.is_closing() {
+                return End::Closed;
+            }
+            shared.output().await;
+            continue;
+        }
+        let written = async {
+            stream.write_all(&bytes).await?;
+            stream.flush().await
+        };
+        match tokio::time::timeout(WRITE, written).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return End::Broken(error.to_string()),
+            Err(_) => return End::Broken("the server takes nothing any more".to_owned()),
+        }
+        bytes.clear();
+        if bytes.capacity() > KEPT {
+            bytes = Vec::new();
+        }
+    }
+}
+
+/// Asks the server now and then whether it is there.
+async fn asking(shared: &Shared) -> End {
+    loop {
+        tokio::time::sleep(ASK_EVERY).await;
+        if !shared.ask() {
+            return End::Broken("the server does not answer any more".to_owned());
+        }
+    }
+}
+
+/// Ends the connection some time after the client was dropped, whatever is still to be written.
+async fn closing(shared: &Shared) -> End {
+    shared.closing().await;
+    tokio::time::sleep(CLOSE).await;
+    End::Closed
+}
+
+/// Returns the pause before an attempt to connect. Pauses differ, so that clients do not come all at once
+/// when a server is back.
+fn pause(attempt: usize) -> Duration {
+    let doublings = u32::try_from(attempt.saturating_sub(2)).unwrap_or(u32::MAX).min(10);
+    match attempt {
+        0 | 1 => Duration::ZERO,
+        _ => (Duration::from_millis(50) * 2_u32.pow(doublings))
+            .min(LONGEST_PAUSE)
+            .mul_f64(0.5 + fastrand::f64() / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::NotSent;
+    use crate::wire::Publication;
+
+    #[tokio::test]
+    async fn a_task_that_panics_ends_the_client() {
+        let shared = Arc::<Shared>::default();
+        let ending = Ending(shared.clone());
+        let panicked = tokio::spawn(async move {
+            let _ending = ending;
+            panic!("as a test");
+        });
+        let message = Publication { subject: "s", reply: None, headers: &[], payload: b"" };
+        let sent = shared.publish(&message).await;
+        assert_eq!(sent, Err(NotSent::Lost("the client has ended".to_owned())));
+        assert!(panicked.await.unwrap_err().is_panic());
+    }
+
+    #[test]
+    fn pauses_grow_and_differ_up_to_a_limit() {
+        assert_eq!((pause(0), pause(1)), (Duration::ZERO, Duration::ZERO));
+        for (attempt, most) in [(2, 50), (3, 100), (5, 400), (8, 3200), (9, 4000), (usize::MAX, 4000)] {
+            let most = Duration::from_millis(most);
+            for _ in 0..100 {
+                let pause = pause(attempt);
+                assert!(pause <= most && pause >= most / 2, "{attempt}: {pause:?}");
+            }
+        }
+    }
+}

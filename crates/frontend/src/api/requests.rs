@@ -1,0 +1,82 @@
+//! Requests that change what a run does.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+use thalweg_engine::UnknownSource;
+
+use super::Observed;
+use super::reply::Refusal;
+use crate::log;
+
+/// The time between the answer to a request to stop and the stop.
+const BEFORE_STOP: Duration = Duration::from_millis(50);
+/// The longest text that selects log events.
+const LONGEST_LEVEL: usize = 256;
+
+pub(super) fn pause(run: &Observed, source: &str) -> Result<Value, Refusal> {
+    run.handle.pause(source).map_err(unknown)?;
+    Ok(status(run, source))
+}
+
+pub(super) fn resume(run: &Observed, source: &str) -> Result<Value, Refusal> {
+    run.handle.resume(source).map_err(unknown)?;
+    Ok(status(run, source))
+}
+
+pub(super) fn drain(run: &Observed, source: &str) -> Result<Value, Refusal> {
+    run.handle.drain(source).map_err(unknown)?;
+    Ok(status(run, source))
+}
+
+fn unknown(error: UnknownSource) -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, error.to_string())
+}
+
+/// The state of a source after a request. A source that has ended stays ended.
+fn status(run: &Observed, source: &str) -> Value {
+    let found = run.handle.sources().into_iter().find(|status| status.name == source);
+    json!({ "source": source, "state": found.map(|status| status.state) })
+}
+
+/// Asks the process to stop, as SIGTERM does. Another request changes nothing. The run may end at once, and
+/// its server with it, so the answer leaves first.
+pub(super) fn stop(run: &Observed) -> Value {
+    run.stop.set();
+    let handle = run.handle.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(BEFORE_STOP).await;
+        handle.stop();
+    });
+    json!({ "stopping": true })
+}
+
+/// Changes what is logged.
+pub(super) fn log_level(body: &[u8]) -> Result<Value, Refusal> {
+    let wrong = || Refusal::bad("send an object with a level: `{\"level\":\"debug\"}`");
+    let body: Value = serde_json::from_slice(body).map_err(|_| wrong())?;
+    let level = body.get("level").and_then(Value::as_str).ok_or_else(wrong)?;
+    // Other characters are regular expressions over fields, which may cost any amount of time.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_:,=-".contains(c);
+    if level.is_empty() || level.len() > LONGEST_LEVEL || !level.chars().all(is_plain) {
+        return Err(Refusal::bad("`level` must be a level, such as `debug`, or `warn,thalweg_engine=debug`"));
+    }
+    log::set_level(level).map_err(Refusal::bad)?;
+    Ok(json!({ "level": level }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_none_changes_nothing() {
+        let long = format!("{{\"level\":\"{}\"}}", "a,".repeat(200));
+        for body in
+            ["", "[]", "{}", r#"{"level":1}"#, r#"{"level":""}"#, r#"{"level":"[x{a=.*}]"}"#, long.as_str()]
+        {
+            assert_eq!(log_level(body.as_bytes()).unwrap_err().status, StatusCode::BAD_REQUEST, "{body}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The state of a run, as values.
+
+use serde_json::{Map, Value, json};
+use thalweg_engine::ComponentCounts;
+
+use super::Observed;
+use crate::print::now;
+
+/// The program, the process, and what it runs.
+pub(super) fn about(run: &Observed) -> Value {
+    let Observed { handle, begun, configuration, state, .. } = run;
+    json!({
+        "name": "thalweg",
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "uptime_s": begun.elapsed().as_secs_f64(),
+        "configurations": [configuration],
+        "state": state.to_string_lossy(),
+        "started": handle.is_started(),
+        "stopping": handle.is_stopping(),
+    })
+}
+
+/// All counters.
+pub(super) fn stats(run: &Observed) -> Value {
+    let Observed { handle, begun, .. } = run;
+    let budget = handle.budget();
+    json!({
+        "time": now(),
+        "uptime_s": begun.elapsed().as_secs_f64(),
+        "item": handle.item(),
+        "started": handle.is_started(),
+        "stopping": handle.is_stopping(),
+        "budget": { "limit": budget.limit(), "used": budget.used(), "peak": budget.peak() },
+        "components": handle.counts().iter().map(component).collect::<Vec<_>>(),
+        "edges": handle.edges(),
+        "queues": handle.queues(),
+        "latencies": handle.latencies(),
+        "sources": handle.sources(),
+        "dead_letters": {
+            "kept": handle.dead_letters(),
+            "dropped": handle.dead_letters_dropped(),
+            "full": handle.dead_letters_full(),
+        },
+    })
+}
+
+/// The counters of a component, with its own values that rise and fall.
+fn component(counts: &ComponentCounts) -> Value {
+    let mut value = json!(counts);
+    if let Some(value) = value.as_object_mut() {
+        let gauges = counts.gauges.iter().map(|gauge| (gauge.name.to_owned(), Value::from(gauge.value)));
+        value.insert("gauges".to_owned(), Value::Object(gauges.collect::<Map<_, _>>()));
+    }
+    value
+}

@@ -1,0 +1,65 @@
+//! Commands for a run in another process: `tap`, `top`, `ps` and `source`.
+//!
+//! A run is found by its address (`--listen`), by its state directory, or, without either, as the only one
+//! below the current folder or the folder of services.
+
+pub(crate) mod client;
+mod find;
+mod ps;
+mod source;
+mod tap;
+mod top;
+
+use std::path::{Path, PathBuf};
+
+pub use ps::{PsOptions, ps};
+pub use source::{SourceAction, SourceOptions, source};
+pub use tap::{TapOptions, tap};
+pub use top::top;
+
+use crate::api::{Token, socket};
+use crate::exit::CommandError;
+use client::{Client, Place};
+
+/// Which run a command is for.
+#[derive(Debug, Clone, Default)]
+pub struct RunTarget {
+    /// Its address or its state directory. Without it, the only run that is found.
+    pub place: Option<String>,
+    /// The file with the token of its API, if it needs one.
+    pub token_file: Option<PathBuf>,
+}
+
+impl RunTarget {
+    pub(crate) fn client(&self) -> Result<Client, CommandError> {
+        let place = match &self.place {
+            Some(place) => Place::parse(place)?,
+            None => Place::Folder(only_run()?),
+        };
+        let token = self.token_file.as_deref().map(Token::read).transpose()?;
+        Ok(Client { place, token })
+    }
+}
+
+/// True if an argument can only be an address or a state directory, and not the name of a component.
+fn is_place(text: &str) -> bool {
+    text.contains(['/', ':']) || socket::is_in(Path::new(text))
+}
+
+/// The state directory of the only run that is found.
+fn only_run() -> Result<PathBuf, CommandError> {
+    let mut running = find::running(&find::usual());
+    match (running.pop(), &running[..]) {
+        (Some(folder), []) => Ok(folder),
+        (None, _) => Err(CommandError::Usage(
+            "no run with a state directory is found in this folder: give its state directory, or its address \
+             (`--listen` of `run`)"
+                .to_owned(),
+        )),
+        (Some(last), others) => {
+            let all = others.iter().chain([&last]).map(|folder| format!("`{}`", folder.display()));
+            let all: Vec<_> = all.collect();
+            Err(CommandError::Usage(format!("there are several runs; give one of {}", all.join(", "))))
+        }
+    }
+}
