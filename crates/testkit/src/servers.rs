@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thalweg_testbed::S3;
+use tokio_tungstenite::tungstenite;
 
 use crate::brokers::Topic;
 pub use crate::systems::System;
@@ -139,6 +140,14 @@ impl Server {
     /// If it cannot listen.
     pub fn lines(reply: Reply, mood: Mood) -> io::Result<Self> {
         Self::tcp(move |stream, state| serve_lines(stream, state, reply, mood))
+    }
+
+    /// Starts a WebSocket server that accepts messages, each followed by a line feed.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn websocket() -> io::Result<Self> {
+        Self::tcp(serve_websocket)
     }
 
     /// Starts a server that records datagrams, each followed by a line feed.
@@ -339,6 +348,20 @@ fn serve_lines(stream: TcpStream, state: &State, reply: Reply, mood: Mood) -> io
         match reply {
             Reply::Ok => writer.write_all(b"OK\n")?,
             Reply::Echo => writer.write_all(&line)?,
+        }
+    }
+    Ok(())
+}
+
+fn serve_websocket(stream: TcpStream, state: &State) -> io::Result<()> {
+    // The connection ends with the program.
+    stream.set_read_timeout(None)?;
+    let accepted = tungstenite::accept(stream);
+    let mut socket = accepted.map_err(|error| io::Error::other(error.to_string()))?;
+    while let Ok(message) = socket.read() {
+        if message.is_text() || message.is_binary() {
+            state.accept(&message.into_data());
+            state.accept(b"\n");
         }
     }
     Ok(())

@@ -324,8 +324,8 @@ fn case_name(feed: &Feed, outlet: &Outlet) -> String {
 }
 
 fn sources() -> Pairs {
-    let feeds =
-        [feeds::all(), feeds::stored(), feeds::of_brokers(), feeds::datagrams()].into_iter().flatten();
+    let all = [feeds::all(), feeds::stored(), feeds::of_web(), feeds::of_brokers(), feeds::datagrams()];
+    let feeds = all.into_iter().flatten();
     let pairs = feeds.map(|feed| (feed, outlets::file()));
     // The offsets are committed in the transactions.
     let copies = feeds::of_brokers().into_iter().filter(|feed| feed.component == "kafka");

@@ -23,6 +23,8 @@ pub enum System {
     Prometheus,
     /// A program that exposes a metric. It takes nothing.
     Metrics,
+    /// An interface with two items. It takes nothing.
+    Items,
     /// A receiver of OpenTelemetry: log records whose body is the record.
     Otlp,
 }
@@ -42,6 +44,7 @@ impl System {
             System::Datadog => entries(body).iter().for_each(|line| accept(line, state)),
             System::Prometheus => samples(body).iter().for_each(|line| accept(line, state)),
             System::Metrics => return "requests_total{code=\"200\"} 5\n".to_owned(),
+            System::Items => return r#"{"items":[{"id":1},{"id":2}]}"#.to_owned(),
             System::Otlp => within(body, &BODIES).for_each(|text| accept(&text, state)),
         }
         String::new()

@@ -19,10 +19,15 @@ const EXEMPT: &[(Role, &str, &str)] = &[
         "prometheus_scrape",
         "reads the values of its time, of which none is promised to arrive; its unit tests compare them",
     ),
+    (
+        Role::Source,
+        "websocket_client",
+        "reads what a server says once, of which none is promised to arrive; its unit tests compare it",
+    ),
 ];
 
 fn sources() -> BTreeSet<&'static str> {
-    let all = [feeds::all(), feeds::of_brokers(), feeds::datagrams()];
+    let all = [feeds::all(), feeds::of_web(), feeds::of_brokers(), feeds::datagrams()];
     all.iter().flatten().map(|feed| feed.component).chain(["proxy"]).collect()
 }
 
@@ -75,6 +80,8 @@ const WITHOUT_CHARSET: &[(&str, &str)] = &[
     ("nats", "the messages of a server are not cut"),
     ("proxy", "passes bytes on as they are"),
     ("redis", "the messages of a server are not cut"),
+    ("sse", "events are UTF-8"),
+    ("websocket_client", "the messages of a server are not cut"),
 ];
 
 #[test]
@@ -109,6 +116,9 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("generate", "{}", true, true),
     ("http", "{ address: ':1' }", true, false),
     ("http", "{ address: ':1', respond: received }", false, false),
+    ("http_client", "{ url: x }", true, true),
+    ("http_client", "{ url: x, every: 1m }", false, false),
+    ("http_client", "{ url: x, every: 1m, cursor: { field: id, parameter: after } }", true, false),
     ("http_upload", "{ address: ':1' }", true, false),
     ("http_upload", "{ address: ':1', respond: received }", false, false),
     ("internal_logs", "{}", false, true),
@@ -135,8 +145,11 @@ const SOURCES: &[(&str, &str, bool, bool)] = &[
     ("socket", "{ address: 'tcp://:1', acknowledge: '+', respond: received }", false, false),
     ("socket", "{ address: 'udp://:1' }", false, false),
     ("spool", "{ path: x }", true, false),
+    ("sse", "{ url: x }", false, false),
+    ("sse", "{ url: x, replays: true }", true, false),
     ("stdin", "{}", false, true),
     ("syslog", "{ address: 'udp://:1' }", false, false),
+    ("websocket_client", "{ url: x }", false, false),
 ];
 
 /// The sources whose messages have no positions that grow, by which a sink could know them again. Others may
@@ -145,6 +158,7 @@ const WITHOUT_POSITIONS: &[&str] = &[
     "exec",
     "generate",
     "http",
+    "http_client",
     "internal_logs",
     "journald",
     "mqtt",
@@ -155,8 +169,10 @@ const WITHOUT_POSITIONS: &[&str] = &[
     "proxy",
     "redis",
     "socket",
+    "sse",
     "stdin",
     "syslog",
+    "websocket_client",
 ];
 
 #[test]

@@ -145,10 +145,11 @@ fn with_broker(example: &str) -> (String, Option<Box<dyn std::any::Any>>) {
 }
 
 /// The systems that sinks write to, and sources ask, by HTTP in examples, each with its address there.
-const SYSTEMS: [(&str, System, &str); 9] = [
+const SYSTEMS: [(&str, System, &str); 10] = [
     ("clickhouse", System::Lines, "127.0.0.1:8123"),
     ("datadog_logs", System::Datadog, "127.0.0.1:10518"),
     ("elasticsearch", System::Elasticsearch, "127.0.0.1:9200"),
+    ("http_client", System::Items, "127.0.0.1:8000"),
     ("influxdb", System::Influxdb, "127.0.0.1:8086"),
     ("loki", System::Loki, "127.0.0.1:3100"),
     ("otlp", System::Otlp, "127.0.0.1:4318"),

@@ -54,7 +54,10 @@ fn needed(role: Role, name: &str, option: &str, schema: &Value) -> String {
         (_, "kafka", _) => "logs".to_owned(),
         (Role::Sink, "clickhouse" | "elasticsearch" | "influxdb" | "loki", "url")
         | (Role::Sink, "datadog_logs" | "otlp" | "prometheus_remote_write" | "splunk_hec", "url")
-        | (Role::Source, "prometheus_scrape", "url") => "'http://127.0.0.1:1'".to_owned(),
+        | (Role::Source, "http_client" | "prometheus_scrape" | "sse", "url") => {
+            "'http://127.0.0.1:1'".to_owned()
+        }
+        (_, "websocket_client", "url") => "'ws://127.0.0.1:1'".to_owned(),
         (Role::Sink, "loki", "labels") => "{ job: test }".to_owned(),
         (Role::Sink, "clickhouse" | "elasticsearch", _) => "logs".to_owned(),
         (_, "postgres", "server") => "'127.0.0.1:1'".to_owned(),

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 
 use thalweg_engine::Flow;
-use thalweg_testbed::{S3, WebFiles};
+use thalweg_testbed::{S3, WebFiles, WebRecords};
 
 use super::{avro, clients};
 use crate::brokers::Topic;
@@ -183,6 +183,24 @@ pub fn stored() -> Vec<Feed> {
     vec![Feed { name: "objects of S3, lines", component: "objects", prepare: uploaded, ..FILE_READER }]
 }
 
+/// Returns the sources that ask a web server for messages.
+pub fn of_web() -> Vec<Feed> {
+    let asks = |name, component| Feed { name, component, memory: "2MiB", ..READER };
+    vec![
+        Feed {
+            prepare: |_, records| {
+                let options = "framing: {}, pages: { by: link }, cursor: { field: n, parameter: after }";
+                web(records, "http_client", "records", options)
+            },
+            ..asks("http_client, cursor", "http_client")
+        },
+        Feed {
+            prepare: |_, records| web(records, "sse", "events", "replays: true, retry_delay: 1ms"),
+            ..asks("sse, replays", "sse")
+        },
+    ]
+}
+
 /// Returns the sources that read from a broker or database.
 pub fn of_brokers() -> Vec<Feed> {
     vec![
@@ -348,6 +366,13 @@ fn table(records: Records) -> io::Result<Prepared> {
         topic.name,
     );
     Ok(Prepared { source, held: Some(Box::new(topic)) })
+}
+
+fn web(records: Records, component: &str, path: &str, options: &str) -> io::Result<Prepared> {
+    let server =
+        WebRecords::serve((0..records.count).map(|number| records.text(number, Form::Json)).collect())?;
+    let source = format!("{component}: {{ url: 'http://{}/{path}', {options} }}", server.address());
+    Ok(Prepared { source, held: Some(Box::new(server)) })
 }
 
 fn one_file(program: &Program, records: Records) -> io::Result<Prepared> {

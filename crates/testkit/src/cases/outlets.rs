@@ -379,6 +379,10 @@ pub fn unreadable() -> Vec<Outlet> {
         sink("measure", "out: { measure: { every: 10s } }"),
         sink("websocket", "out: { websocket: { address: '127.0.0.1:0' } }"),
         Outlet {
+            server: Some(Server::websocket),
+            ..sink("websocket_client", "out: { websocket_client: { url: 'ws://{address}' } }")
+        },
+        Outlet {
             server: Some(Server::datagrams),
             ..sink("statsd", "out: { statsd: { address: '{address}', metric: 'all' } }")
         },

@@ -20,6 +20,7 @@
 //! See docs/decisions/042-connections-send-by-themselves.md.
 
 mod address;
+mod bodies;
 mod connection;
 mod datagrams;
 pub mod defaults;
@@ -34,8 +35,10 @@ mod stream_reader;
 #[cfg(test)]
 pub(crate) mod testing;
 mod unmeant;
+mod until;
 
 pub use address::Address;
+pub use bodies::cuts_of;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
 #[doc(hidden)]
@@ -47,3 +50,4 @@ pub use serve::{Activity, Client, Limits, Owner, UnderWay, serve, serve_beside};
 pub use stream::{Dial, Stream, connect_udp, net_error};
 pub use stream_reader::{Cut, Cuts, Format, Plain, Rejected, Sent, StreamReader};
 pub use unmeant::{check_fetch_size, check_timeout, long_time};
+pub use until::until;

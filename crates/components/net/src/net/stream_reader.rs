@@ -148,7 +148,7 @@ impl Cut {
     }
 
     /// Returns the cut with its messages in UTF-8. Those that are invalid are rejected.
-    fn decoded(self, out: &SourceOutput) -> Self {
+    pub(crate) fn decoded(self, out: &SourceOutput) -> Self {
         if self.charset.is_utf8() {
             return self;
         }
@@ -223,6 +223,18 @@ impl Cut {
         cut.reject(&mut rejected, peer, acked, out, &mut sent).await
     }
 
+    /// Returns rejected messages, and the reasons. They are copied, so that they do not keep the whole buffer
+    /// alive.
+    pub(crate) fn refused(&self, rejected: &[Rejected], peer: &Arc<str>) -> (Reading, Vec<String>) {
+        let mut payload = ViewBuilder::over(&[], rejected.len());
+        for (range, _) in rejected {
+            payload.push(self.buffer.get(range.clone()).unwrap_or_default());
+        }
+        let reasons = rejected.iter().map(|(_, reason)| reason.to_string()).collect();
+        let payload = payload.finish();
+        (Reading { payload, path: Some(peer.clone()), positions: None, checkpoint: None }, reasons)
+    }
+
     /// Sends rejected messages, in batches: a batch for each of a million empty lines would take kilobytes
     /// each, and a write of the dead letters each.
     async fn reject(
@@ -234,14 +246,7 @@ impl Cut {
         sent: &mut impl FnMut(Sent),
     ) -> Result<(), Error> {
         for rejected in rejected.chunks(MAX_ROWS) {
-            // Copied, so that rejected messages do not keep the whole buffer alive.
-            let mut payload = ViewBuilder::over(&[], rejected.len());
-            for (range, _) in rejected {
-                payload.push(self.buffer.get(range.clone()).unwrap_or_default());
-            }
-            let reasons = rejected.iter().map(|(_, reason)| reason.to_string()).collect();
-            let payload = payload.finish();
-            let reading = Reading { payload, path: Some(peer.clone()), positions: None, checkpoint: None };
+            let (reading, reasons) = self.refused(rejected, peer);
             let settled = match acked {
                 true => Some(out.reject_acked(reading, reasons).await?),
                 false => {

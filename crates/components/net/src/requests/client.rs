@@ -122,7 +122,7 @@ impl Endpoint<'_> {
     }
 
     /// Returns the header with the credentials of `auth`, or else of the URL, if there are any.
-    fn authorization(&self) -> Result<Option<HeaderValue>, String> {
+    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, String> {
         let text = match self.auth {
             Some(auth) => auth.header()?,
             None => match self.url() {

@@ -97,13 +97,21 @@ impl Request {
 
     /// Sends a request that was built from the client, with the headers of all requests.
     pub(crate) async fn send_built(&self, built: RequestBuilder) -> Result<Answer, Failure> {
-        match built.headers(self.headers.clone()).send().await {
-            Ok(response) => Ok(self.answer(response).await),
-            Err(error) => Err(self.failed(error).into()),
-        }
+        Ok(self.answer(self.open(built).await?).await)
     }
 
-    async fn answer(&self, mut response: Response) -> Answer {
+    /// Sends a request as `send_built` does, and returns its answer before the body has come.
+    pub(crate) async fn open(&self, built: RequestBuilder) -> Result<Response, Failure> {
+        self.open_bare(built.headers(self.headers.clone())).await
+    }
+
+    /// As `open`, without the headers of all requests: for another server, which must not get credentials.
+    pub(crate) async fn open_bare(&self, built: RequestBuilder) -> Result<Response, Failure> {
+        built.send().await.map_err(|error| self.failed(error).into())
+    }
+
+    /// Reads the body of an answer, as far as it is wanted.
+    pub(crate) async fn answer(&self, mut response: Response) -> Answer {
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
         let is_whole = loop {

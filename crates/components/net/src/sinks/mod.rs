@@ -14,4 +14,5 @@ thalweg_engine::components! {
     sink splunk_hec::SplunkHecConfig;
     sink statsd::StatsdConfig;
     sink websocket::WebsocketConfig;
+    sink websocket_client::WebsocketClientSink;
 }

@@ -1,10 +1,12 @@
-//! Reads the bodies of requests into memory of the budget.
+//! Reads the bodies of requests, and of answers to ours, into memory of the budget.
 //!
 //! More memory is reserved only as a body arrives: what a client announces may never come.
 
+use std::fmt::Display;
 use std::io::{Cursor, Read};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::CONTENT_ENCODING;
@@ -15,7 +17,7 @@ use thalweg_engine::SourceOutput;
 use thalweg_record::{Incomplete, Lease, size_text};
 use tokio::time::Instant;
 
-use super::{ArrivingBody, Refusal};
+use super::Refusal;
 
 /// How many bytes are reserved before a body arrives.
 const STEP: usize = 16 << 10;
@@ -71,7 +73,7 @@ impl Bodies {
     /// The answer to a request that is refused.
     pub async fn read(
         &self,
-        body: ArrivingBody,
+        body: impl Body<Data = Bytes, Error: Display> + Unpin,
         wrapping: Wrapping,
         out: &SourceOutput,
     ) -> Result<(Vec<u8>, Lease), Refusal> {
@@ -109,7 +111,12 @@ impl Bodies {
 
     /// Reads a body as the budget permits. When its first bytes have come, memory for all of it is reserved:
     /// bodies that grow bit by bit would wait for each other. Not if it is a large part of the budget.
-    async fn fill(&self, mut body: ArrivingBody, most: usize, into: &mut Growing<'_>) -> Result<(), Refusal> {
+    async fn fill(
+        &self,
+        mut body: impl Body<Data = Bytes, Error: Display> + Unpin,
+        most: usize,
+        into: &mut Growing<'_>,
+    ) -> Result<(), Refusal> {
         let announced = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(usize::MAX);
         let announced = if announced > into.out.share().budget().limit() / 3 { 0 } else { announced };
         while let Some(frame) = body.frame().await {

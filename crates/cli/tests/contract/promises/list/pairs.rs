@@ -75,7 +75,18 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `mqtt` with `qos: 0`, `redis` with `channels`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
+        "| `http_client` with `cursor` or without `every`, `sse` with `replays` | once, if the server answers as it did before | at least once |",
+        &["source: http_client, cursor -> file", "source: sse, replays -> file"],
+    ),
+    shown(
+        "| `http_client` with `every` and without `cursor`, `sse` without `replays` | What is in the output stays. What the server sends again is there twice. | the same |",
+        &[
+            "cli: every_source_says_whether_its_messages_come_again",
+            "local: what_no_source_sends_again_stays",
+        ],
+    ),
+    shown(
+        "| `socket` without `acknowledge`, `syslog`, UDP, `proxy`, `nats` without `stream`, `mqtt` with `qos: 0`, `redis` with `channels`, `websocket_client`, `stdin`, `pipe`, `exec`, `internal_logs` | At most once. What is in the output stays: it is not cut back to a checkpoint, also in a compressed file. | at most once, if the sink does not have to try again |",
         &[
             "cli: messages_of_a_compressed_file_are_kept_when_a_run_is_killed",
             "cli: every_source_into_every_sink",

@@ -226,14 +226,16 @@ pub(super) const PROMISES: &[Promise] = &[
         ],
     ),
     shown(
-        "| `socket` without `acknowledge`, `statsd`, `websocket` | At least once, as far as the system took it. Nothing tells whether it arrived. | - |",
+        "| `socket` without `acknowledge`, `statsd`, `websocket`, `websocket_client` | At least once, as far as the system took it. Nothing tells whether it arrived. | - |",
         &[
             "message_sink: file -> statsd",
             "message_sink: file -> websocket",
+            "message_sink: file -> websocket_client",
             "net: messages_are_told_apart_in_every_way",
             "net: a_server_that_is_down_at_first_or_goes_away_gets_it_later",
             "net: messages_are_counted_by_name_and_sent_once",
             "net: every_client_gets_each_message_from_when_it_came",
+            "net: a_connection_that_ended_is_opened_again",
         ],
     ),
     shown("| `remove` | once for each file | - |", &["file_sink: files, lines -> remove"]),

@@ -197,6 +197,35 @@ pub(super) const PROMISES: &[Promise] = &[
         "| `exec` | What was read and not written is lost, and so is what the program had not written. The next run starts the program again. | It runs again. |",
         &["source: exec -> file", "local: a_stop_delivers_what_the_program_writes_while_it_ends"],
     ),
+    shown(
+        "| `http_client` with `cursor` or without `every` | Continues within the page. If the server no longer answers with it as before, its messages come again, and if the page is gone, those of the poll. | with `cursor` reads what is new; otherwise reads all again, unless the server says that nothing has changed |",
+        &[
+            "source: http_client, cursor -> file",
+            "net: a_later_run_continues_within_a_page_unless_the_page_has_changed",
+            "net: a_poll_whose_page_is_gone_is_begun_again",
+            "net: links_lead_from_page_to_page_and_the_cursor_is_that_of_the_last_message",
+            "net: an_answer_that_has_not_changed_has_no_messages",
+        ],
+    ),
+    shown(
+        "| `http_client` with `every` and without `cursor` | what was fetched and not written is lost | - |",
+        &["cli: every_source_says_whether_its_messages_come_again"],
+    ),
+    shown(
+        "| `sse` with `replays` | The server sends the events again that came after the last id of the checkpoint. | the same |",
+        &[
+            "source: sse, replays -> file",
+            "net: a_connection_that_ends_is_opened_again_behind_the_last_event",
+            "net: a_position_moves_only_with_what_is_settled",
+        ],
+    ),
+    shown(
+        "| `sse` without `replays`, `websocket_client` | What was received and not written is lost, unless the server sends it again; so is what is sent while the source is not connected. | - |",
+        &[
+            "cli: every_source_says_whether_its_messages_come_again",
+            "net: messages_come_also_after_the_connection_has_ended",
+        ],
+    ),
     explains(
         "| `prometheus_scrape` | what was read and not written is lost | - |",
         "says what is not promised",

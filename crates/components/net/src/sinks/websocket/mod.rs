@@ -13,9 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arrow_array::Array;
 use async_trait::async_trait;
-use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, List, TimeSpan};
@@ -26,9 +24,10 @@ use thalweg_record::Batch;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::net::{Accepted, Address, Announce, Listener, UnixSocket, defaults};
+use crate::websocket::{Kind, frames};
 use client::{Handshake, serve};
 use thalweg_stream::encode::EncodeConfig;
 
@@ -73,17 +72,6 @@ pub struct WebsocketConfig {
     /// How many bytes may wait for a client. A client with more is disconnected.
     #[serde(default = "one_mebibyte")]
     max_client_bytes: ByteSize,
-}
-
-/// The type of WebSocket messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    /// Text.
-    #[default]
-    Text,
-    /// Bytes.
-    Binary,
 }
 
 fn slash() -> String {
@@ -184,30 +172,6 @@ impl Websocket {
         let clients = Arc::new(Clients(Mutex::new(Some(Vec::new()))));
         Self { config, announce, clients, accepting: JoinSet::new(), is_open: None }
     }
-
-    /// Returns the WebSocket messages of a batch: slices of one copy of its payloads.
-    fn messages(&self, batch: &Batch) -> impl Iterator<Item = Message> + use<> {
-        let payload = batch.payload();
-        let mut bytes = Vec::with_capacity(batch.payload_bytes());
-        let mut ends = Vec::with_capacity(payload.len());
-        for row in 0..payload.len() {
-            bytes.extend_from_slice(payload.value(row));
-            ends.push(bytes.len());
-        }
-        let (bytes, kind) = (Bytes::from(bytes), self.config.kind);
-        let mut start = 0;
-        ends.into_iter().map(move |end| {
-            let message = bytes.slice(start..end);
-            start = end;
-            match kind {
-                Kind::Binary => Message::Binary(message),
-                Kind::Text => match Utf8Bytes::try_from(message.clone()) {
-                    Ok(text) => Message::Text(text),
-                    Err(_) => Message::Binary(message),
-                },
-            }
-        })
-    }
 }
 
 #[async_trait]
@@ -231,7 +195,7 @@ impl Sink for Websocket {
             return Ok(WriteOutcome::Durable);
         }
         let most = self.config.max_client_bytes.as_usize();
-        let messages: Vec<Message> = self.messages(batch).collect();
+        let messages: Vec<Message> = frames(batch, self.config.kind).collect();
         let keeps_up = |client: &Client| {
             messages.iter().all(|message| {
                 let behind = client.behind.fetch_add(message.len(), Ordering::Relaxed);

@@ -1,5 +1,6 @@
 use std::net::TcpStream;
 
+use bytes::Bytes;
 use thalweg_engine::testing::{batch, context, messages, options, sink_conforms};
 use tokio_tungstenite::tungstenite::client::client;
 use tokio_tungstenite::tungstenite::http::Request;

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
-use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema};
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderName, TRANSFER_ENCODING, USER_AGENT};
 use hyper::http::request::Parts;
@@ -12,7 +11,7 @@ use hyper::{Method, StatusCode};
 use thalweg_engine::{Error, Received, SourceOutput};
 
 use super::{Payload, Server};
-use crate::net::{Cut, Cuts, Format, Plain, Rejected, Respond};
+use crate::net::{Cut, Format, Plain, Rejected, Respond, cuts_of};
 use crate::web::{Accepted, Answer, Bodies, Gate, Refusal, Request, Wrapping, text};
 
 /// The header of an answer that has the number of rejected messages.
@@ -113,7 +112,8 @@ impl Server {
             let head = head(&mut parts, memory.len());
             memory.splice(0..0, head);
         }
-        let cuts = self.cuts(lease.freeze(memory));
+        let (charset, limit) = (self.config.charset, self.config.max_message_bytes);
+        let cuts = cuts_of(lease.freeze(memory), self.config.framing.as_ref(), charset, limit);
         let is_acked = self.config.respond == Respond::Delivered;
         let mut batches = Vec::new();
         for cut in cuts {
@@ -123,20 +123,6 @@ impl Server {
         // then.
         drop(out);
         Ok(Accepted::of(batches).await)
-    }
-
-    /// Cuts a body into messages.
-    fn cuts(&self, body: Buffer) -> Box<dyn Iterator<Item = Cut> + Send> {
-        let charset = self.config.charset;
-        let limit = self.config.max_message_bytes;
-        match &self.config.framing {
-            Some(framing) => Box::new(Cuts::new(body, framing.begin(limit, false).reading(charset), limit)),
-            None => {
-                let (mark, charset) = charset.after_mark(&body, true).unwrap_or((0, charset));
-                let messages = std::iter::once(mark..body.len()).collect();
-                Box::new(std::iter::once(Cut { messages, charset, ..Cut::of(body) }))
-            }
-        }
     }
 
     fn fields(&self, parts: &Parts, user: Option<String>, peer: &str) -> Vec<(String, Option<String>)> {

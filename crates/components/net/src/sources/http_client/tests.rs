@@ -1,0 +1,305 @@
+use serde_json::{Value, json};
+use thalweg_engine::testing::{
+    Bounds, Sent, messages, options, payloads, read_all, rows, start, start_bounded,
+};
+use thalweg_engine::{ErrorKind, testing};
+use thalweg_record::Outcome;
+
+use super::*;
+use crate::net::testing::within;
+use crate::requests::testing::{Fake, Got, Play};
+
+async fn fetched(yaml: &str) -> Sent {
+    within(read_all::<HttpClient>(yaml, 1 << 20)).await
+}
+
+/// Reads from where an earlier run got to. Returns what was sent, and the place after it.
+async fn resumed(yaml: &str, place: Option<Value>) -> (Sent, Value) {
+    let address = yaml.split('\'').nth(1).unwrap();
+    let path = without_query(address);
+    let saved = place.into_iter().map(|place| (path.clone(), place)).collect();
+    let running = start::<HttpClient>(yaml, 1 << 20, saved);
+    let positions = running.positions.clone();
+    let sent = within(running.finish()).await;
+    (sent, positions.saved(&path).unwrap_or_default())
+}
+
+fn without_query(url: &str) -> String {
+    let url = reqwest::Url::parse(url).unwrap();
+    thalweg_redact::without_secrets(url.as_str())
+}
+
+/// The items after a number, two to a page, with a link to the next page.
+fn items(got: &Got, most: u64) -> Play {
+    let target = got.line.trim_start_matches("GET ");
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let parameter = |name: &str| {
+        let found = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        found.and_then(|value| value.parse::<u64>().ok())
+    };
+    let after = parameter("at").or(parameter("after")).unwrap_or(0);
+    let page: Vec<Value> = (after + 1..=(after + 2).min(most)).map(|id| json!({ "id": id })).collect();
+    let answer = Play::answer(200, json!({ "data": { "items": page } }).to_string());
+    match after + 2 < most {
+        true => answer.with("link", format!("<{path}?at={}>; rel=\"next\"", after + 2)),
+        false => answer,
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_a_message_or_is_cut_and_the_source_ends_after_one_poll() {
+    let server = Fake::pages(|_, _| Play::answer(200, "a\nb\n")).await;
+    let address = &server.address;
+    let yaml = format!("{{ url: 'http://me:SEKRET@{address}/x?q=1', headers: {{ X-A: b }} }}");
+    let sent = fetched(&yaml).await;
+    assert!(sent.result.is_none() && sent.errors.is_empty());
+    assert_eq!(sent.payloads(), ["a\nb\n"]);
+    assert_eq!(sent.main[0].meta().path.as_deref(), Some(format!("http://{address}/x?…").as_str()));
+    let got = server.got().remove(0);
+    assert_eq!((got.line.as_str(), got.header("x-a")), ("GET /x?q=1", "b"));
+    assert!(got.header("authorization").starts_with("Basic "));
+    let sent = fetched(&format!("{{ url: '{address}', framing: {{}}, max_message_bytes: 1 }}")).await;
+    assert_eq!(sent.payloads(), ["a", "b"]);
+    let none = Fake::pages(|_, _| Play::answer(204, "")).await;
+    let sent = fetched(&format!("{{ url: '{}' }}", none.address)).await;
+    assert!(sent.result.is_none() && sent.main.is_empty());
+}
+
+#[tokio::test]
+async fn messages_that_cannot_be_used_leave_by_errors() {
+    let server = Fake::pages(|_, _| Play::answer(200, "ab\nabcdef\nc")).await;
+    let yaml = format!("{{ url: '{}', framing: {{}}, max_message_bytes: 4 }}", server.address);
+    let sent = fetched(&yaml).await;
+    assert_eq!(sent.payloads(), ["ab", "c"]);
+    let rejected = payloads(&sent.errors[0]);
+    assert!(rejected.len() == 1 && rejected[0].starts_with("abcd"), "{rejected:?}");
+    let reason = rows(sent.errors[0].fields())[0]["error_reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("is longer than `max_message_bytes`"), "{reason}");
+}
+
+#[tokio::test]
+async fn links_lead_from_page_to_page_and_the_cursor_is_that_of_the_last_message() {
+    let server = Fake::pages(|_, got| items(got, 5)).await;
+    let yaml = format!(
+        "{{ url: 'http://{}/items', array_field: data.items, pages: {{ by: link }}, \
+         cursor: {{ field: id, parameter: after }} }}",
+        server.address
+    );
+    let (sent, place) = resumed(&yaml, None).await;
+    assert!(sent.result.is_none());
+    assert_eq!(sent.payloads(), [1, 2, 3, 4, 5].map(|id| format!("{{\"id\":{id}}}")));
+    let lines: Vec<String> = server.got().into_iter().map(|got| got.line).collect();
+    assert_eq!(lines, ["GET /items", "GET /items?at=2", "GET /items?at=4"]);
+    assert_eq!((&place["cursor"], &place["page"], &place["sent"]), (&json!("5"), &Value::Null, &json!(0)));
+    // A later run asks for what is new.
+    let (sent, place) = resumed(&yaml, Some(place)).await;
+    assert!(sent.result.is_none() && sent.main.is_empty());
+    assert_eq!(server.got().last().unwrap().line, "GET /items?after=5");
+    assert_eq!(place["cursor"], json!("5"));
+}
+
+#[tokio::test]
+async fn pages_have_numbers_offsets_or_tokens() {
+    for (pages, expected) in [
+        ("{ by: number, start: 0 }", vec!["?page=0", "?page=1", "?page=2", "?page=3"]),
+        ("{ by: offset, size: 2, parameter: from }", vec!["?from=0", "?from=2", "?from=4"]),
+        ("{ by: field, field: next, parameter: token }", vec!["", "?token=t1", "?token=t2"]),
+    ] {
+        let server = Fake::pages(|number, _| {
+            let page = match number {
+                0 => json!({ "items": [1, 2], "next": "t1" }),
+                1 => json!({ "items": [3, 4], "next": "t2" }),
+                2 => json!({ "items": [5], "next": null }),
+                _ => json!({ "items": [] }),
+            };
+            Play::answer(200, page.to_string())
+        })
+        .await;
+        let sent =
+            fetched(&format!("{{ url: '{}', array_field: items, pages: {pages} }}", server.address)).await;
+        assert!(sent.result.is_none(), "{pages}");
+        assert_eq!(sent.payloads(), ["1", "2", "3", "4", "5"]);
+        let lines: Vec<String> = server.got().into_iter().map(|got| got.line).collect();
+        assert_eq!(lines, expected.iter().map(|query| format!("GET /{query}")).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn a_body_gets_the_cursor_and_the_page_escaped() {
+    let server = Fake::pages(|number, _| match number {
+        0 => Play::answer(200, json!({ "items": ["x"], "next": "a\"{cursor}" }).to_string()),
+        _ => Play::answer(200, json!({ "items": [], "since": "s" }).to_string()),
+    })
+    .await;
+    let yaml = format!(
+        "{{ url: 'http://{}/', body: '{{\"c\": \"{{cursor}}\", \"p\": \"{{page}}\"}}', array_field: items, \
+         pages: {{ by: field, field: next }}, cursor: {{ field: since, from: body, initial: \"0\" }} }}",
+        server.address
+    );
+    let (sent, place) = resumed(&yaml, None).await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    let got = server.got();
+    assert_eq!((got[0].line.as_str(), got[0].header("content-type")), ("POST /", "application/json"));
+    assert_eq!(got[0].body, "{\"c\": \"0\", \"p\": \"\"}");
+    assert_eq!(got[1].body, "{\"c\": \"0\", \"p\": \"a\\\"{cursor}\"}");
+    assert_eq!(place["cursor"], json!("s"));
+}
+
+#[tokio::test]
+async fn an_answer_that_has_not_changed_has_no_messages() {
+    let server = Fake::pages(|_, got| match got.header("if-none-match") {
+        "\"e\"" => Play::answer(304, ""),
+        _ => Play::answer(200, "a")
+            .with("etag", "\"e\"")
+            .with("last-modified", "Wed, 21 Oct 2015 07:28:00 GMT"),
+    })
+    .await;
+    let yaml = format!("{{ url: 'http://{}/' }}", server.address);
+    let (sent, place) = resumed(&yaml, None).await;
+    assert_eq!(sent.payloads(), ["a"]);
+    let (sent, place) = resumed(&yaml, Some(place)).await;
+    assert!(sent.result.is_none() && sent.main.is_empty());
+    assert_eq!(place["etag"], json!("\"e\""));
+    assert_eq!(server.got()[1].header("if-modified-since"), "Wed, 21 Oct 2015 07:28:00 GMT");
+}
+
+/// Reads a number of messages, and stops there. Returns the payloads and the place.
+async fn first(yaml: &str, count: u64) -> (Vec<String>, Value) {
+    let address = yaml.split('\'').nth(1).unwrap();
+    let source = options::<HttpClient>(yaml).build(&testing::context()).unwrap();
+    let running = start_bounded(source, 1 << 20, Bounds { limit: Some(count), rows: None });
+    let positions = running.positions.clone();
+    let sent = within(running.finish()).await;
+    (sent.payloads(), positions.saved(&without_query(address)).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_later_run_continues_within_a_page_unless_the_page_has_changed() {
+    let server = Fake::pages(|_, _| Play::answer(200, "a\nb\nc\n")).await;
+    let yaml = format!("{{ url: 'http://{}/', framing: {{}} }}", server.address);
+    let (sent, place) = first(&yaml, 2).await;
+    assert_eq!((sent, &place["sent"]), (vec!["a".to_owned(), "b".to_owned()], &json!(2)));
+    assert_eq!(resumed(&yaml, Some(place.clone())).await.0.payloads(), ["c"]);
+    let changed = Fake::pages(|_, _| Play::answer(200, "x\nb\nc\n")).await;
+    let yaml = format!("{{ url: 'http://{}/', framing: {{}} }}", changed.address);
+    assert_eq!(resumed(&yaml, Some(place)).await.0.payloads(), ["x", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_poll_whose_page_is_gone_is_begun_again() {
+    let server = Fake::pages(|_, got| match got.line.contains("token=old") {
+        true => Play::answer(410, "expired"),
+        false => Play::answer(200, "{\"items\": [1]}"),
+    })
+    .await;
+    let yaml = format!(
+        "{{ url: 'http://{}/', array_field: items, pages: {{ by: field, field: next, parameter: token }} }}",
+        server.address
+    );
+    let place = json!({ "page": { "token": "old" } });
+    let (sent, _) = resumed(&yaml, Some(place)).await;
+    assert!(sent.result.is_none());
+    assert_eq!((sent.payloads(), server.got().len()), (vec!["1".to_owned()], 2));
+}
+
+#[tokio::test]
+async fn a_temporary_failure_is_repeated_and_another_one_ends_the_run() {
+    let server = Fake::pages(|number, _| match number {
+        0 => Play::answer(503, "").with("retry-after", "0"),
+        1 => Play::cut(),
+        _ => Play::answer(200, "a"),
+    })
+    .await;
+    let running = testing::start_retried::<HttpClient>(&format!("{{ url: '{}' }}", server.address), 1 << 20);
+    let sent = within(running.finish()).await;
+    assert!(sent.result.is_none());
+    assert_eq!((sent.payloads(), server.got().len()), (vec!["a".to_owned()], 3));
+    for (play, options, reason) in [
+        (Play::answer(403, "no SEKRET"), "", "answered 403 Forbidden: no …"),
+        (Play::answer(200, "x".repeat(2000)), "max_body_bytes: 1000,", "is larger than `max_body_bytes`"),
+        (Play::answer(200, "[1]"), "array_field: a,", "the body is not a JSON object"),
+        (
+            Play::answer(200, "[1]"),
+            "cursor: { field: id, parameter: p },",
+            "the last message is not a JSON object",
+        ),
+        (Play::answer(302, "").with("location", "file:///a"), "", "leads to something that is not HTTP"),
+    ] {
+        let server = Fake::pages(move |_, _| play.clone()).await;
+        let yaml = format!("{{ url: '{}', {options} auth: {{ bearer: SEKRET }} }}", server.address);
+        let error = fetched(&yaml).await.result.unwrap();
+        assert_eq!(error.kind(), ErrorKind::Permanent, "{}", error.full());
+        assert!(error.full().contains(reason), "{}", error.full());
+    }
+}
+
+#[tokio::test]
+async fn another_server_gets_no_credentials() {
+    let other = Fake::pages(|_, _| Play::answer(200, "there")).await;
+    let location = format!("http://{}/y", other.address);
+    let server = Fake::pages(move |number, _| match number {
+        0 => Play::answer(302, "").with("location", "/moved"),
+        _ => Play::answer(302, "").with("location", location.clone()),
+    })
+    .await;
+    let options = "auth: { bearer: SEKRET }, headers: { X-Key: SEKRET }";
+    let sent = fetched(&format!("{{ url: '{}', {options} }}", server.address)).await;
+    assert_eq!(sent.payloads(), ["there"]);
+    assert_eq!(server.got()[1].header("authorization"), "Bearer SEKRET");
+    let got = other.got().remove(0);
+    assert_eq!((got.header("authorization"), got.header("x-key")), ("", ""));
+    // A body is not sent there at all.
+    let location = format!("http://{}/y", other.address);
+    let server = Fake::pages(move |_, _| Play::answer(307, "").with("location", location.clone())).await;
+    let sent = fetched(&format!("{{ url: '{}', body: SEKRET }}", server.address)).await;
+    assert!(sent.result.unwrap().full().ends_with("leads to another server, which does not get the body"));
+    assert_eq!(other.got().len(), 1);
+}
+
+#[tokio::test]
+async fn polls_follow_each_other_also_after_one_that_failed() {
+    let server = Fake::pages(|number, _| match number {
+        1 => Play::answer(404, ""),
+        _ => Play::answer(200, number.to_string()),
+    })
+    .await;
+    let yaml = format!("{{ url: '{}', every: 5ms }}", server.address);
+    let running = start::<HttpClient>(&yaml, 1 << 20, BTreeMap::new());
+    for expected in ["0", "2", "3"] {
+        let Some((_, testing::Arrived::Messages(batch))) = within(running.main.take()).await else {
+            panic!("it ended")
+        };
+        assert_eq!(payloads(&batch), [expected]);
+        batch.settle(Outcome::Delivered);
+    }
+    running.stop.request();
+    assert!(within(running.finish()).await.result.is_none());
+}
+
+#[test]
+fn mistakes_are_named() {
+    let mistakes = |yaml: &str| messages(options::<HttpClient>(yaml).check());
+    assert_eq!(mistakes("{ url: a }"), [""; 0]);
+    assert_eq!(
+        mistakes("{ url: 'ftp://a', every: 0s }"),
+        ["`ftp` is not a scheme of HTTP.", "`every` cannot be 0."]
+    );
+    assert_eq!(mistakes("{ url: a, method: GET, body: b }"), ["A request with GET has no body."]);
+    let whole = "The last page is one without messages, but here each body is a message.";
+    assert_eq!(mistakes("{ url: a, pages: { by: number } }"), [whole]);
+    assert_eq!(mistakes("{ url: a, pages: { by: field } }"), ["The `field` of the next page is missing."]);
+    assert_eq!(
+        mistakes("{ url: a, pages: { by: link, size: 1 } }"),
+        ["`size` is for `by: number` and `by: offset`."]
+    );
+    assert_eq!(mistakes("{ url: a, cursor: { field: id } }"), ["No request has the cursor."]);
+    let no_first = ["The first request has no cursor to put into its body."];
+    assert_eq!(mistakes("{ url: a, body: '{cursor}', cursor: { field: id } }"), no_first);
+    assert_eq!(
+        mistakes("{ url: a, body: '{cursor}' }"),
+        ["There is no `cursor` that `{cursor}` stands for."]
+    );
+    assert_eq!(mistakes("{ url: a, body: '{page}' }"), ["No page has a value that `{page}` stands for."]);
+    let both = "A body is cut by `framing` or `array_field`, not both.";
+    assert_eq!(mistakes("{ url: a, framing: {}, array_field: b }"), [both]);
+}
