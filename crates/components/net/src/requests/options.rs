@@ -64,7 +64,7 @@ pub struct StoreOptions {
     pub max_count: usize,
     /// How long a small batch waits for others, to be sent with them in one request. It does not wait if
     /// sources wait for memory. The default is 100 ms.
-    #[serde(default = "a_tenth_of_a_second")]
+    #[serde(default = "defaults::a_tenth_of_a_second")]
     pub max_delay: TimeSpan,
     /// After the server has been failing for this time, the messages of a batch leave by `errors`. The time
     /// counts from the first attempt that fails, and again from each message that the server takes or
@@ -79,10 +79,6 @@ pub struct StoreOptions {
 
 fn ten_thousand() -> usize {
     10_000
-}
-
-fn a_tenth_of_a_second() -> TimeSpan {
-    TimeSpan::milliseconds(100)
 }
 
 fn yes() -> bool {
@@ -103,7 +99,7 @@ impl StoreOptions {
             concurrency: None,
             max_request_bytes: None,
             max_count: ten_thousand(),
-            max_delay: a_tenth_of_a_second(),
+            max_delay: defaults::a_tenth_of_a_second(),
             give_up: None,
             check: false,
         }
