@@ -10,6 +10,7 @@ use crate::sinks::aws_cloudwatch_logs::Put as PutEvents;
 use crate::sinks::aws_sns::Publish;
 use crate::sinks::aws_sqs::SendBatch;
 use crate::sinks::records::Put;
+use crate::sources::aws_kinesis_streams::Page;
 use crate::sources::aws_sqs::Body;
 
 /// Reads the answer of a service to a request of this many messages, for each of the services. Returns the
@@ -27,6 +28,11 @@ pub fn service_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: u
         &Publish::new("arn:aws:sns:us-east-1:1:t"),
     ];
     services.map(|service| counts(service.read(&request, &answer, &parts), messages)).to_vec()
+}
+
+/// Reads the records that a shard has. Returns how many they are.
+pub fn shard_answer(body: &[u8]) -> Option<usize> {
+    serde_json::from_slice::<Page>(body).ok().map(|page| page.records.len())
 }
 
 /// Reads the messages that a queue delivers. Returns how many they are.

@@ -1,6 +1,6 @@
 //! Answers of Amazon's services. An input is a status, the headers up to an empty line, and a body.
 
-use thalweg_aws::fuzzing::{queue_answer, service_answer};
+use thalweg_aws::fuzzing::{queue_answer, service_answer, shard_answer};
 
 use super::store_answers::parts;
 use crate::Target;
@@ -24,6 +24,7 @@ pub(super) const TARGET: Target = Target {
         "<Failed><member><Id>1</Id><Code>c</Code><SenderFault>true</SenderFault></member></Failed>",
         "<ErrorResponse><Error><Code>Throttling</Code><Message>m</Message></Error></ErrorResponse>",
         "{\"__type\":\"com.amazonaws.sqs#QueueDoesNotExist\",\"message\":\"m\"}",
+        "{\"Records\":[{\"SequenceNumber\":\"1\",\"PartitionKey\":\"k\",\"Data\":\"YQ==\"}],\"MillisBehindLatest\":0}",
         "{\"Messages\":[{\"MessageId\":\"m\",\"ReceiptHandle\":\"h\",\"Body\":\"b\"}]}",
         "\"Attributes\":{\"SentTimestamp\":\"1\"},\"MessageAttributes\":{\"a\":{\"StringValue\":\"v\"}}",
     ],
@@ -43,5 +44,5 @@ fn run(bytes: &[u8]) {
         // Kinesis and Firehose, the first two, may answer for another number. The sink then sends all again.
         assert_eq!(delivered + refused + again, MESSAGES);
     }
-    bounded(room, || queue_answer(&body));
+    bounded(room, || (queue_answer(&body), shard_answer(&body)));
 }

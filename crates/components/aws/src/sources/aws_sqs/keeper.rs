@@ -17,8 +17,9 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
+use super::super::stopping::{FAREWELL, unless_stopped};
+use super::AwsSqsSource;
 use super::deliveries::Deliveries;
-use super::{AwsSqsSource, FAREWELL, unless_stopped};
 use crate::api::{Api, CallError};
 use crate::queue::is_fifo;
 use crate::refusal::Kind;

@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 
 use crate::api::{Api, SQS};
 use crate::options::AwsOptions;
+use super::stopping::unless_stopped;
 use crate::queue::{Queue, is_queue};
 use keeper::Keeper;
 use messages::{Field, Messages};
@@ -33,9 +34,6 @@ use reader::Reader;
 
 /// How long the source waits before it looks again whether it is to end, or has room.
 const POLL: Duration = Duration::from_millis(100);
-/// How long the service may take for an answer when the run is being stopped. A later run gets again what this
-/// one does not delete.
-const FAREWELL: Duration = Duration::from_secs(3);
 /// How many bytes of an answer are read. Ten of the largest messages have 10 MiB.
 const MOST_ANSWER: usize = 16 << 20;
 /// The least size of what is received at once.
@@ -43,20 +41,6 @@ const LEAST_FETCH: usize = 16 << 10;
 /// A message may be on its way for each of these bytes of the memory, between these limits.
 const BYTES_OF_PENDING: usize = 4 << 10;
 const PENDING: [usize; 2] = [1000, 20_000];
-
-/// Waits for an answer of the service; when the run is being stopped, for [`FAREWELL`] at most. Returns `None`
-/// if there is none by then.
-async fn unless_stopped<T>(out: &SourceOutput, answer: impl Future<Output = T>) -> Option<T> {
-    let stopped = async {
-        out.stopping().await;
-        tokio::time::sleep(FAREWELL).await;
-    };
-    tokio::select! {
-        biased;
-        answer = answer => Some(answer),
-        () = stopped => None,
-    }
-}
 
 /// Reads messages of a queue of Amazon SQS.
 ///

@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use super::deliveries::{Arrival, Deliveries};
 use super::keeper::{Counts, News, Part, counts};
 use super::messages::{Body, Incoming, Messages};
-use super::{AwsSqsSource, POLL, prefix, unless_stopped};
+use super::super::stopping::unless_stopped;
+use super::{AwsSqsSource, POLL, prefix};
 use crate::api::{Api, CallError, read};
 use crate::refusal::Kind;
 
