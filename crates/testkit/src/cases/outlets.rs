@@ -325,7 +325,11 @@ fn of_amazon() -> Vec<Outlet> {
     vec![
         Outlet {
             server: Some(Server::kinesis_stream),
-            ..of("aws_kinesis_streams", sinks!("aws_kinesis_streams", "stream: '{topic}'"))
+            // The server may lose one of two records that it gets at the same time.
+            ..of(
+                "aws_kinesis_streams",
+                sinks!("aws_kinesis_streams", "stream: '{topic}', concurrency: 1"),
+            )
         },
         Outlet {
             server: Some(Server::delivery_stream),

@@ -23,7 +23,7 @@ use crate::refusal::Kind;
 /// How long the source waits before it looks again which shards are due.
 const POLL: Duration = Duration::from_millis(100);
 /// How often the shards are listed.
-const LIST_EVERY: Duration = Duration::from_secs(60);
+const LIST_EVERY: Duration = Duration::from_secs(10);
 /// The time between two requests to a shard, which may be asked five times a second.
 const BETWEEN: Duration = Duration::from_millis(200);
 /// How long a shard is left alone that was asked too often.
