@@ -1,7 +1,8 @@
 //! Requests to services of Amazon that are no stores, signed with credentials that are found in the same
 //! places.
 //!
-//! The requests, their answers and their failures belong to the caller. See docs/decisions/100-amazons-services-by-signed-json.md.
+//! The requests, their answers and their failures belong to the caller. See
+//! docs/decisions/100-amazons-services-by-signed-json.md.
 
 use std::fmt;
 
@@ -16,8 +17,8 @@ use crate::upload::signing;
 /// The header with the hash of a body.
 const CONTENT_HASH: &str = "x-amz-content-sha256";
 
-/// What is known of the credentials. The rest is looked for in the environment, in the files of profiles, by
-/// the token of a web identity, and in the metadata of a container or of the machine.
+/// The known parts of the credentials. The rest is looked for in the environment, in the files of profiles,
+/// by the token of a web identity, and in the metadata of a container or of the machine.
 #[derive(Clone, Default)]
 pub struct AmazonAccess {
     /// The id of an access key.

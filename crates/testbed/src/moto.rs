@@ -178,8 +178,8 @@ impl Moto {
 
 /// Topics.
 impl Moto {
-    /// Creates a topic, and a queue of the same name that gets its messages as they are. Returns the ARN of the
-    /// topic and the URL of the queue.
+    /// Creates a topic, and a queue of the same name that gets its messages as they are. Returns the ARN of
+    /// the topic and the URL of the queue.
     ///
     /// # Errors
     /// If that fails.
@@ -326,7 +326,8 @@ impl Moto {
         }
     }
 
-    /// Returns the events of a log stream in the order of their times, each with its time in milliseconds since
+    /// Returns the events of a log stream in the order of their times, each with its time in milliseconds
+    /// since
     /// 1970. None if there is no such stream.
     ///
     /// # Errors

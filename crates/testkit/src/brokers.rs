@@ -72,8 +72,8 @@ fn shared<T>(known: &Mutex<Weak<T>>, start: impl FnOnce() -> io::Result<T>) -> i
 }
 
 /// A topic of its own: of Kafka, with one partition; a stream of NATS, with one subject of the same name; a
-/// topic of MQTT, with a session of the same name that has its messages; a stream or a list of Redis; a table of
-/// PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place of a topic.
+/// topic of MQTT, with a session of the same name that has its messages; a stream or a list of Redis; a table
+/// of PostgreSQL with the columns `id` and `line`; or what a service of Amazon has in place of a topic.
 pub struct Topic {
     broker: Broker,
     /// Its name.
@@ -100,7 +100,7 @@ enum Broker {
     },
 }
 
-/// What a service of Amazon has in place of a topic.
+/// The counterpart of a topic at a service of Amazon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Amazon {
     /// A queue of SQS, by its URL.

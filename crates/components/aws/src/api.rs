@@ -29,7 +29,7 @@ pub(crate) struct AwsService {
     pub(crate) name: &'static str,
     /// Its name in environment variables.
     pub(crate) variable: &'static str,
-    /// What comes before the name of an action in the header. Empty if the body has the action.
+    /// The text before the name of an action in the header. Empty if the body has the action.
     target: &'static str,
     content_type: &'static str,
 }

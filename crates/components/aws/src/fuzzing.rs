@@ -14,7 +14,8 @@ use crate::sources::aws_kinesis_streams::Page;
 use crate::sources::aws_sqs::Body;
 
 /// Reads the answer of a service to a request of this many messages, for each of the services. Returns the
-/// numbers of messages that are delivered, refused, and to be sent again. Nothing if the answer cannot be one.
+/// numbers of messages that are delivered, refused, and to be sent again. Nothing if the answer cannot be
+/// one.
 pub fn service_answer(status: u16, headers: &HeaderMap, body: &[u8], messages: usize) -> Vec<[usize; 3]> {
     let Some((request, answer)) = answered(status, headers, body) else { return Vec::new() };
     let mut parts = Parts::default();

@@ -13,8 +13,8 @@ use crate::api::{Access, AwsService};
 /// A service of Amazon, and the credentials of its user.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct AwsOptions {
-    /// The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or else of
-    /// the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
+    /// The region, for example `eu-west-1`. By default that of the ARN, or of the URL of the queue, or else
+    /// of the environment variable `AWS_REGION` or `AWS_DEFAULT_REGION`.
     #[serde(default)]
     region: Option<String>,
     /// The address of the service, for example `http://localhost:4566`. By default that of the URL of the

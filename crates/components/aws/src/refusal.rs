@@ -1,8 +1,8 @@
-//! What a service says when it refuses a request, or an entry of one.
+//! The refusal of a request, or of an entry of one, and its meaning.
 //!
-//! Each service has its own list of codes, but what a client has to do follows from a few of them. A code that
-//! is not known does not blame the messages: they wait, as in other sinks, because a mistake at the service
-//! would otherwise empty a source into the dead letters.
+//! Each service has its own list of codes, but what a client has to do follows from a few of them. A code
+//! that is not known does not blame the messages: they wait, as in other sinks, because a mistake at the
+//! service would otherwise empty a source into the dead letters.
 
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use thalweg_engine::Error;
 use thalweg_net::requests::{Answer, Failure, Reading, Request, Verdict};
 
-/// What a client has to do after a refusal.
+/// The consequence of a refusal for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Send other messages: these are the reason.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What follows from parts of codes. The first one decides.
+/// Parts of codes, and the consequence. The first one that fits decides.
 const CODES: [(Kind, &[&str]); 5] = [
     (
         Kind::Overload,
@@ -72,7 +72,7 @@ const CODES: [(Kind, &[&str]); 5] = [
 ];
 
 impl Kind {
-    /// Returns what follows from a code.
+    /// Returns the consequence of a code.
     pub(crate) fn of(code: &str) -> Self {
         let is_of = |parts: &[&str]| parts.iter().any(|part| code.contains(part));
         CODES.iter().find(|(_, parts)| is_of(parts)).map_or(Self::Other, |(kind, _)| *kind)
@@ -129,7 +129,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the error of a component whose call it was. What only a user can change ends the run.
+    /// Returns the error of a component whose call it was. A refusal that only a user can change ends the
+    /// run.
     pub(crate) fn error(self) -> Error {
         match self.kind {
             Kind::Overload => Error::overloaded(self.text),

@@ -42,8 +42,9 @@ pub struct AwsKinesisStreams {
     /// The name of the stream, or its ARN.
     #[schemars(example = &"events")]
     stream: String,
-    /// The partition key, for example `{customer}`: records with the same key go to the same shard. Columns in
-    /// braces are replaced for each message. By default, and if it is empty, each message has a key of its own.
+    /// The partition key, for example `{customer}`: records with the same key go to the same shard. Columns
+    /// in braces are replaced for each message. By default, and if it is empty, each message has a key of its
+    /// own.
     #[serde(default)]
     partition_key: Option<Template>,
     /// The largest record that the stream takes, with its key. The default is 1 MiB; a stream may be set to

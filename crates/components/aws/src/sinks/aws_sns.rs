@@ -169,7 +169,7 @@ fn write(message: &Text<'_>, out: &mut Vec<u8>) {
 
 /// The action that takes messages.
 pub(crate) struct Publish {
-    /// What comes before the entries in a body.
+    /// The text before the entries in a body.
     start: Vec<u8>,
 }
 

@@ -18,7 +18,7 @@ pub(super) const MOST_COUNT: usize = 500;
 pub(crate) struct Put {
     service: &'static AwsService,
     action: &'static str,
-    /// What comes before the records in a body.
+    /// The text before the records in a body.
     start: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What the sinks share: how messages are sent, and whether the service can be used at all.
+//! Shared by the sinks: how messages are sent, and whether the service can be used at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,8 +23,8 @@ const MOST_ANSWER: usize = 8 << 20;
 /// How messages are sent.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct SendingOptions {
-    /// The largest number of requests in flight. By default it adapts to the service, up to 64, and is 1 for a
-    /// queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
+    /// The largest number of requests in flight. By default it adapts to the service, up to 64, and is 1 for
+    /// a queue or topic in order (FIFO). With 1, batches are sent in order, and not joined.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1024))]
     concurrency: Option<usize>,
@@ -161,7 +161,8 @@ async fn check(api: &Api, probe: &Probe) -> Result<(), Error> {
             Kind::Credentials | Kind::Absent => Err(refusal
                 .error()
                 .context("the service cannot be used (`check: false` does without this check)")),
-            // A user who may only write may not ask. Whether the service takes messages is seen by its answers.
+            // A user who may only write may not ask. Whether the service takes messages is seen by its
+            // answers.
             _ => Ok(()),
         },
     }

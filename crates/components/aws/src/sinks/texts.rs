@@ -18,7 +18,7 @@ pub(super) const MOST_COUNT: usize = 10;
 /// The largest number of attributes.
 const MOST_ATTRIBUTES: usize = 10;
 
-/// What a message has beside its text.
+/// The parts of a message beside its text.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct TextOptions {
     /// The group of the message, for example `{customer}`. A queue or topic in order (FIFO), whose name ends
@@ -26,8 +26,8 @@ pub struct TextOptions {
     /// replaced for each message.
     #[serde(default)]
     message_group: Option<Template>,
-    /// The id by which a queue or topic in order recognises a message that is sent again within 5 minutes, for
-    /// example `{id}`. By default, and if it is empty, messages have ids that hold for this run.
+    /// The id by which a queue or topic in order recognises a message that is sent again within 5 minutes,
+    /// for example `{id}`. By default, and if it is empty, messages have ids that hold for this run.
     #[serde(default)]
     deduplication_id: Option<Template>,
     /// Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in braces are

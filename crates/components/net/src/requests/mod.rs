@@ -5,9 +5,8 @@
 //!
 //! - `Rounds` follows one batch of the engine: which messages are done, which are sent again, and when the
 //!   sink stops trying. A round sends each message that is not done once, in pieces, several at a time.
-//! - `Gather` joins the pieces of several batches into one request, while other requests
-//!   are in flight or until `max_delay` has passed. The writers of a sink share it, and with it the limit on
-//!   requests.
+//! - `Gather` joins the pieces of several batches into one request, while other requests are in flight or
+//!   until `max_delay` has passed. The writers of a sink share it, and with it the limit on requests.
 //! - [`Request`] sends one body and returns the answer, or why there is none.
 //! - [`Service`] is the system: it makes the body, and returns the [`Reading`] of an answer. Some systems
 //!   confirm later that what they accepted is safe: [`Service::confirm`] waits for that.

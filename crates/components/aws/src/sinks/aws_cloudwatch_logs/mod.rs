@@ -2,8 +2,7 @@
 //!
 //! A request is for one log stream, its events are in the order of their times, and no two of them are more
 //! than a day apart. The messages of a batch are therefore sorted, and divided where one of that changes
-//! ([`events`]). What a log stream lacks to be written into is created before the first request for it
-//! ([`put`]).
+//! ([`events`]). A log group and a log stream are created before the first request for them ([`put`]).
 
 mod events;
 mod put;
@@ -40,8 +39,8 @@ pub struct AwsCloudwatchLogs {
     aws: AwsOptions,
     #[serde(flatten)]
     sending: SendingOptions,
-    /// The log group, for example `shop/{service}`. Columns in braces are replaced for each message. A message
-    /// without a valid name leaves by `errors`.
+    /// The log group, for example `shop/{service}`. Columns in braces are replaced for each message. A
+    /// message without a valid name leaves by `errors`.
     log_group: Template,
     /// The log stream, for example `{meta.hostname}`. Columns in braces are replaced for each message. Each
     /// log stream has requests of its own, so use only columns with few values.

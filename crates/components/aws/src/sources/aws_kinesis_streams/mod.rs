@@ -2,9 +2,9 @@
 //!
 //! A shard is a partition of the checkpoint, whose offset is the number of a record. A shard that was divided
 //! or merged ends, and others continue it: [`shards`] keeps a shard waiting until those before it are read to
-//! their ends. [`reader`] asks several shards at the same time. The shards are not divided among several runs:
-//! Kinesis keeps no positions, and a table of DynamoDB for them, as Amazon's own library has it, would be a
-//! service of its own to run.
+//! their ends. [`reader`] asks several shards at the same time. The shards are not divided among several
+//! runs: Kinesis keeps no positions, and a table of DynamoDB for them, as Amazon's own library has it, would
+//! be a service of its own to run.
 
 mod reader;
 mod records;

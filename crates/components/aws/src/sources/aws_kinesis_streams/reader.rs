@@ -50,7 +50,7 @@ pub(super) struct Kinesis {
     average: usize,
 }
 
-/// What a shard answered.
+/// The answer of a shard to a request for records.
 enum Answer {
     Page(Page),
     /// It has more bytes than are read.

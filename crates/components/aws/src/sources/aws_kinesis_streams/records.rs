@@ -113,8 +113,8 @@ impl Records {
         Self { fields: fields.collect(), whole: Whole::new(max_message_bytes), path: path.into() }
     }
 
-    /// Returns the number of records that make the next batch of about `bytes` bytes: one that is too large is
-    /// alone.
+    /// Returns the number of records that make the next batch of about `bytes` bytes: one that is too large
+    /// is alone.
     pub(super) fn batch(&self, records: &[Incoming], bytes: usize) -> usize {
         self.whole.batch(records.iter().map(|record| record.data.as_slice()), bytes)
     }

@@ -57,10 +57,8 @@ fn options_that_cannot_work_are_mistakes() {
 async fn records_have_their_fields_and_the_order_of_their_shard() {
     let moto = numbered(1, 50);
     block_in_place(|| moto.put_records("s", [("k", "x".repeat(5000))]).unwrap());
-    let options = yaml(
-        &moto,
-        ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [shard, partition_key]",
-    );
+    let options =
+        yaml(&moto, ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [shard, partition_key]");
     let sent = testing::read_all::<AwsKinesisStreamsSource>(&options, 1 << 16).await;
     assert!(sent.result.is_none(), "{:?}", sent.result);
     let all: Vec<u32> = sent.main.iter().flat_map(numbers).collect();
@@ -118,8 +116,7 @@ async fn a_run_begins_where_the_user_wants() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_that_continue_a_divided_one_are_read_too() {
     let moto = numbered(1, 0);
-    let source =
-        testing::start::<AwsKinesisStreamsSource>(&yaml(&moto, ""), 1 << 16, BTreeMap::new());
+    let source = testing::start::<AwsKinesisStreamsSource>(&yaml(&moto, ""), 1 << 16, BTreeMap::new());
     put(&moto, 0..1);
     assert_eq!(source.take_numbers(WAIT).await, Some(vec![0]));
     block_in_place(|| moto.split_shard("s", SHARD).unwrap());

@@ -12,7 +12,7 @@ use thalweg_engine::Error;
 /// The number of messages that are known after they were deleted. A queue may deliver one again.
 const RECENT: usize = 10_000;
 
-/// What an arriving message is.
+/// The state of an arriving message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     New,

@@ -362,8 +362,8 @@ impl Keeper {
         }
     }
 
-    /// Sets when messages are delivered again. A message that the queue has delivered to another reader, or that
-    /// is deleted, is left as it is.
+    /// Sets when messages are delivered again. A message that the queue has delivered to another reader, or
+    /// that is deleted, is left as it is.
     async fn change(&mut self, url: &str, changes: Vec<(String, u64)>) -> Result<(), Error> {
         let mut rest = changes.chunks(AT_ONCE).peekable();
         while rest.peek().is_some() {

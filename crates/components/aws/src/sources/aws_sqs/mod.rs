@@ -24,9 +24,9 @@ use thalweg_config::{ByteSize, List, TimeSpan};
 use thalweg_engine::{Component, Context, Error, KnownFields, Mistake, Source, SourceConfig, SourceOutput};
 use tokio::sync::mpsc;
 
+use super::stopping::unless_stopped;
 use crate::api::{Api, SQS};
 use crate::options::AwsOptions;
-use super::stopping::unless_stopped;
 use crate::queue::{Queue, is_queue};
 use keeper::Keeper;
 use messages::{Field, Messages};
@@ -44,11 +44,11 @@ const PENDING: [usize; 2] = [1000, 20_000];
 
 /// Reads messages of a queue of Amazon SQS.
 ///
-/// A message is deleted from the queue when it is delivered, or rejected and kept with its reason. While it is
-/// on its way, its visibility timeout is extended, so no other reader gets it. Run the same configuration
-/// several times, and SQS divides the messages among the runs. The messages of a run that is killed come again
-/// after `visibility_timeout`. So none is lost. A message that fails comes again after `retry_delay`, and goes
-/// to the dead letter queue after as many deliveries as the queue has been set to.
+/// A message is deleted from the queue when it is delivered, or rejected and kept with its reason. While it
+/// is on its way, its visibility timeout is extended, so no other reader gets it. Run the same configuration
+/// several times, and SQS divides the messages among the runs. The messages of a run that is killed come
+/// again after `visibility_timeout`. So none is lost. A message that fails comes again after `retry_delay`,
+/// and goes to the dead letter queue after as many deliveries as the queue has been set to.
 ///
 /// With `--state`, a message that the checkpoint covers and that is delivered again is not sent on a second
 /// time. The order of a queue in order (FIFO) is kept within each message group. Other queues have no order,
@@ -70,8 +70,8 @@ pub struct AwsSqsSource {
     /// How long SQS waits before it delivers a message again that could not be delivered. The default is 1 s.
     #[serde(default = "thalweg_net::net::defaults::one_second")]
     retry_delay: TimeSpan,
-    /// The number of requests that wait for messages at the same time. Each gets up to 10 messages. As many may
-    /// delete some. The default is 4.
+    /// The number of requests that wait for messages at the same time. Each gets up to 10 messages. As many
+    /// may delete some. The default is 4.
     #[serde(default = "four")]
     #[schemars(range(min = 1, max = 64))]
     concurrency: usize,
@@ -159,7 +159,7 @@ impl SourceConfig for AwsSqsSource {
         false
     }
 
-    // What it has deleted does not come again.
+    // Deleted messages do not come again.
     fn starts_over(&self) -> bool {
         false
     }
@@ -239,8 +239,8 @@ impl Source for Sqs {
     }
 }
 
-/// Returns the beginning of the names of partitions. Each batch is a partition of its own, because messages are
-/// deleted in any order.
+/// Returns the beginning of the names of partitions. Each batch is a partition of its own, because messages
+/// are deleted in any order.
 fn prefix(queue: &str) -> String {
     format!("{queue}/")
 }

@@ -13,10 +13,10 @@ use thalweg_engine::{Checkpoint, Error, SourceOutput};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::super::stopping::unless_stopped;
 use super::deliveries::{Arrival, Deliveries};
 use super::keeper::{Counts, News, Part, counts};
 use super::messages::{Body, Incoming, Messages};
-use super::super::stopping::unless_stopped;
 use super::{AwsSqsSource, POLL, prefix};
 use crate::api::{Api, CallError, read};
 use crate::refusal::Kind;
@@ -243,8 +243,8 @@ impl<'a> Reader<'a> {
         Ok(Part { ids, partition, settled })
     }
 
-    /// True if the source is to end: the queue has no messages but those on their way here. Requests that wait
-    /// for messages have found none.
+    /// True if the source is to end: the queue has no messages but those on their way here. Requests that
+    /// wait for messages have found none.
     async fn is_done(&self, active: Instant, out: &SourceOutput) -> Result<bool, Error> {
         if self.config.end_after_idle.is_none_or(|idle| active.elapsed() < idle.duration()) {
             return Ok(false);

@@ -17,8 +17,7 @@ const WAIT: Duration = Duration::from_secs(30);
 fn numbered(name: &str, count: u32) -> (Moto, String) {
     block_in_place(|| {
         let moto = Moto::start().unwrap();
-        let attributes =
-            if name.ends_with(".fifo") { json!({ "FifoQueue": "true" }) } else { json!({}) };
+        let attributes = if name.ends_with(".fifo") { json!({ "FifoQueue": "true" }) } else { json!({}) };
         let queue = moto.create_queue(name, &attributes).unwrap();
         moto.enqueue(&queue, (0..count).map(|number| number.to_string())).unwrap();
         (moto, queue)
@@ -80,7 +79,8 @@ async fn parts_of_messages_are_fields_and_what_is_delivered_is_deleted() {
         moto.call("sqs", "AmazonSQS.SendMessage", &first).unwrap();
         moto.enqueue(&queue, ["x".repeat(5000)]).unwrap();
     });
-    let more = ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [deliveries, attribute.Host, sequence]";
+    let more =
+        ", max_message_bytes: 4999, end_after_idle: 300ms, fields: [deliveries, attribute.Host, sequence]";
     // The queue is found by its name.
     let sent = testing::read_all::<AwsSqsSource>(&yaml(&moto, "q", more), 1 << 16).await;
     assert!(sent.result.is_none(), "{:?}", sent.result);
