@@ -33,7 +33,7 @@ const AT_ONCE: usize = 4;
 /// The most records of a request.
 const RECORDS: usize = 10_000;
 /// The size that records are thought to have before one was received.
-const FIRST: usize = 16 << 10;
+const FIRST: usize = 256 << 10;
 /// The most shards of a stream that are listed.
 const SHARDS: usize = 100_000;
 
@@ -91,8 +91,8 @@ impl Kinesis {
         let prefix = self.partition("");
         let has_begun = self.has_listed || out.partitions().iter().any(|known| known.starts_with(&*prefix));
         let start = (!has_begun).then_some(self.config.start);
-        let saved = |shard: &str| out.saved(&self.partition(shard)).map(|offset| Place::read(&offset));
         let mut shards = std::mem::take(&mut self.shards);
+        let saved = |shard: &str| out.saved(&self.partition(shard)).map(|offset| Place::read(&offset));
         let Changes { begun, gone } = shards.list(listed, start, Utc::now().timestamp_millis(), saved);
         self.shards = shards;
         for (shard, place) in begun {

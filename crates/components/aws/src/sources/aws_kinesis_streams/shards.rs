@@ -241,7 +241,7 @@ mod tests {
         shards.list(family(), None, 0, |_| None);
         let rest = vec![listed("c", [Some("a"), Some("b")], false)];
         let changes = shards.list(rest, None, 0, |_| None);
-        assert_eq!(changes.gone, ["a".into(), "b".into()]);
+        assert_eq!(changes.gone, [Arc::<str>::from("a"), Arc::from("b")]);
         assert_eq!(shards.due(Instant::now()).as_deref(), Some("c"));
     }
 

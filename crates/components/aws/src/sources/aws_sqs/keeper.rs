@@ -369,8 +369,12 @@ impl Keeper {
         while rest.peek().is_some() {
             let mut calls = JoinSet::new();
             for chunk in rest.by_ref().take(self.concurrency) {
-                let entry = |(place, (handle, seconds)): (usize, &(String, u64))| json!({ "Id": place.to_string(), "ReceiptHandle": handle, "VisibilityTimeout": seconds });
-                let entries: Vec<Value> = chunk.iter().enumerate().map(entry).collect();
+                let mut entries = Vec::with_capacity(chunk.len());
+                for (place, (handle, seconds)) in chunk.iter().enumerate() {
+                    let id = place.to_string();
+                    let entry = json!({ "Id": id, "ReceiptHandle": handle, "VisibilityTimeout": seconds });
+                    entries.push(entry);
+                }
                 let (api, body) = (self.api.clone(), json!({ "QueueUrl": url, "Entries": entries }));
                 calls.spawn(async move { api.call::<Answer>("ChangeMessageVisibilityBatch", &body).await });
             }
@@ -388,8 +392,10 @@ impl Keeper {
     /// # Errors
     /// The error, if no further request succeeds.
     fn pause(&mut self, error: CallError, message: &str) -> Result<(), Error> {
+        // A message may be to blame, which comes again then.
+        let is_of_messages = matches!(&error, CallError::Refused(refusal) if refusal.kind == Kind::Messages);
         let error = error.error(message);
-        if !error.kind().is_temporary() {
+        if !error.kind().is_temporary() && !is_of_messages {
             return Err(error);
         }
         tracing::debug!("{}", error.full());

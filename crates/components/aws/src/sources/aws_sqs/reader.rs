@@ -24,7 +24,7 @@ use crate::refusal::Kind;
 /// The most messages of a request.
 const AT_ONCE: usize = 10;
 /// The size that messages are thought to have before one was received.
-const FIRST: usize = 16 << 10;
+const FIRST: usize = 256 << 10;
 /// How long as many messages as may be are on their way before a source that is to end does so, and how many
 /// times `end_after_idle`, whichever is longer.
 const UNSETTLED: Duration = Duration::from_secs(2);
