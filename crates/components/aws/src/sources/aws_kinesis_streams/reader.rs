@@ -234,9 +234,8 @@ impl Kinesis {
             };
             match answer {
                 Some(Ok(answer)) => {
-                    if self.note(answer, out).await? {
-                        active = Instant::now();
-                    }
+                    let has_records = self.note(answer, out).await?;
+                    active = if has_records { Instant::now() } else { active };
                 }
                 Some(Err(error)) => return Err(Error::permanent("a request panicked").caused_by(error)),
                 None => {}

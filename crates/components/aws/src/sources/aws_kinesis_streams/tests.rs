@@ -93,10 +93,9 @@ async fn each_shard_is_resumed_at_its_checkpoint_and_all_are_read_without_one() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_begins_where_the_user_wants() {
     let moto = numbered(2, 20);
-    let later = read(&yaml(&moto, ", start: '2100-01-01T00:00:00Z', end_after_idle: 300ms"), BTreeMap::new());
-    assert_eq!(later.await, [0; 0]);
-    let all = read(&yaml(&moto, ", start: '2020-01-01T00:00:00Z', end_after_idle: 300ms"), BTreeMap::new());
-    assert_eq!(all.await.len(), 20);
+    let yaml_from = |start: &str| yaml(&moto, &format!(", start: '{start}', end_after_idle: 300ms"));
+    assert_eq!(read(&yaml_from("2100-01-01T00:00:00Z"), BTreeMap::new()).await, [0; 0]);
+    assert_eq!(read(&yaml_from("2020-01-01T00:00:00Z"), BTreeMap::new()).await.len(), 20);
     let source =
         testing::start::<AwsKinesisStreamsSource>(&yaml(&moto, ", start: latest"), 1 << 16, BTreeMap::new());
     let patience = Patience::begin();
