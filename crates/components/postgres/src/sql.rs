@@ -35,7 +35,7 @@ impl TableName {
         Some(Mistake::new(option, message).help(FORM))
     }
 
-    /// Returns the remark on a table whose name has a point. It is probably meant with its database.
+    /// Returns the remark on a table whose name has a dot. It is probably meant with its database.
     pub(crate) fn remark(option: &'static str, text: &str) -> Option<Mistake> {
         let (schema, table) = text.split_once('.').filter(|(_, table)| table.contains('.'))?;
         let message = format!("`{text}` is the table `{table}` in the schema `{schema}`.");
