@@ -30,8 +30,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Unflushed(AtomicU64);
 
 impl Unflushed {
-    /// Counts entries that were written to a keyspace, and whose keys and values have this many bytes. Flushes
-    /// them if there are many.
+    /// Counts entries that were written to a keyspace, and whose keys and values have this many bytes.
+    /// Flushes them if there are many.
     ///
     /// # Errors
     /// If the database fails.

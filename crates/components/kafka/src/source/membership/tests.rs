@@ -81,7 +81,7 @@ async fn a_place_in_a_topic_that_was_created_again_is_not_continued() {
     }
 }
 
-/// What the group has of the topic that was deleted was taken for an offset in the new one.
+/// The group's offset in the topic that was deleted was taken for one in the new topic.
 #[tokio::test]
 async fn a_topic_that_was_created_again_is_begun_again_if_its_partition_comes_back_unread() {
     let partition = Partition { topic: "t".into(), number: 0 };

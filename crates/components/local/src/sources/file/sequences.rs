@@ -10,9 +10,9 @@
 //! noted in one write. A note is deleted when a checkpoint has its sequence.
 //!
 //! Without such a sink, a name is derived from the file, and nothing is noted. A file that is rewritten in
-//! its place between a kill and the first checkpoint then has the name of the old one. What earlier runs with
-//! such a sink noted is deleted: a note counts as later than a checkpoint of another sequence, and the
-//! checkpoints of this run come after it.
+//! its place between a kill and the first checkpoint then has the name of the old one. Notes of earlier runs
+//! are deleted: a note counts as later than a checkpoint of another sequence, and the checkpoints of this run
+//! come after it.
 //!
 //! Two alternatives were rejected. *A checkpoint at the beginning of a file* waits for all that is in flight.
 //! *A name derived from the content*: a young file has few bytes, and a later run would find more.
