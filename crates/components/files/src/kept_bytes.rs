@@ -1,8 +1,11 @@
 //! Bytes of unfinished output that are kept in the journal at a checkpoint, for a run that continues it.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thalweg_engine::{Error, Journal};
 
 /// The maximum size of an entry, in bytes. The database holds one of each file that it merges.
@@ -48,12 +51,12 @@ impl KeptBytes {
         name: &str,
         mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (mut entries, mut size) = (0, 0);
+        let mut size = 0;
         for page in 0..self.entries.div_ceil(PAGE) {
-            for (_, value) in journal.entries(&page_name(name, page))? {
-                let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok());
-                if let Some(bytes) = bytes.filter(|_| entries < self.entries) {
-                    (entries, size) = (entries + 1, size + bytes.len() as u64);
+            let entries = PAGE.min(self.entries - page * PAGE);
+            for value in page_of(journal, name, page, entries)?.into_values() {
+                if let Some(bytes) = value.as_str().and_then(|text| STANDARD.decode(text).ok()) {
+                    size += bytes.len() as u64;
                     take(bytes)?;
                 }
             }
@@ -73,6 +76,24 @@ impl KeptBytes {
 /// moves the tables that it writes of them. Tables that overlap it would merge, and write most bytes again.
 fn page_name(name: &str, page: u64) -> String {
     format!("{name}{page:010}/")
+}
+
+/// Returns the first `entries` entries of a page, by their numbers in it, as far as they are there.
+fn page_of(journal: &Journal, name: &str, page: u64, entries: u64) -> Result<BTreeMap<u64, Value>, Error> {
+    let mut found = BTreeMap::new();
+    // Earlier versions wrote the page without zeros before it. Where this one went on, its entries are later.
+    for prefix in [page_name(name, page), format!("{name}{page}/")] {
+        if found.len() as u64 == entries {
+            break;
+        }
+        for (entry, value) in journal.entries(&prefix)? {
+            let number = entry.strip_prefix(&prefix).and_then(|number| number.parse::<u64>().ok());
+            if let Some(number) = number.filter(|number| *number < entries) {
+                found.entry(number).or_insert(value);
+            }
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -127,6 +148,27 @@ mod tests {
             assert!(greatest > last, "{greatest} after {last}");
             last = greatest;
         }
+    }
+
+    #[test]
+    fn bytes_that_an_earlier_version_kept_are_read_and_continued() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(thalweg_engine::Store::open(state.path()).unwrap()), "out");
+        // Two more than its last checkpoint has: it was killed.
+        for number in 0..22_u64 {
+            let name = format!("a/{}/{:02}", number / PAGE, number % PAGE);
+            journal.note(&name, &STANDARD.encode(format!("{number},")).into()).unwrap();
+        }
+        let mut expected: String = (0..20).map(|number| format!("{number},")).collect();
+        let mut kept = KeptBytes { entries: 20, size: expected.len() as u64 };
+        assert_eq!(read(kept, &journal).unwrap(), expected.as_bytes());
+        for text in ["x,", "y,", "z,"] {
+            kept.add(&journal, "a/", text.as_bytes()).unwrap();
+            expected.push_str(text);
+            assert_eq!(read(kept, &journal).unwrap(), expected.as_bytes());
+        }
+        journal.forget("a/").unwrap();
+        assert!(journal.names("").unwrap().is_empty());
     }
 
     #[test]

@@ -134,12 +134,14 @@ impl ServerOptions {
     }
 
     /// Returns what only one component can have with this session: the server would end the connection of the
-    /// other.
+    /// other. Some servers keep the sessions of each user apart.
     pub(crate) fn claim(&self, client_id: &str) -> Claim {
+        let user = self.auth.as_ref().and_then(|auth| auth.user.as_deref()).unwrap_or_default();
         let servers = self.servers.iter().map(|server| self.address(server));
         let place = TransactionPlace::new("mqtt", servers);
         let outcome = "each would take the session of the other, without end";
-        Claim::name("client_id", place, client_id, outcome, "Give each component a session of its own.")
+        let name = format!("{client_id}\0{user}");
+        Claim::name("client_id", place, name, outcome, "Give each component a session of its own.")
     }
 
     pub(crate) fn version(&self) -> Version {

@@ -2,6 +2,10 @@
 
 use thalweg_engine::Mistake;
 
+/// The form of names of tables.
+const FORM: &str = "Write `TABLE` or `SCHEMA.TABLE`, for example `audit.Events`, without quotation marks: upper and \
+                    lower case differ. The database has its place in `database`.";
+
 /// The name of a table, with its schema if it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableName {
@@ -20,20 +24,22 @@ impl TableName {
 
     /// Returns the mistake in the option with the name, if no table has it.
     pub(crate) fn mistake(option: &'static str, text: &str) -> Option<Mistake> {
-        let parts: Vec<&str> = text.split('.').collect();
-        let is_part = |part: &&str| !part.is_empty() && part.trim() == *part;
+        let is_part = |part: &str| !part.is_empty() && part.trim() == part;
         let message = if text.contains(['"', '\'', '`']) {
             format!("`{text}` has quotation marks.")
-        } else if !parts.iter().all(is_part) {
+        } else if !text.split('.').all(is_part) {
             format!("`{text}` is no table.")
-        } else if parts.len() > 2 {
-            format!("`{text}` has more than a schema and a table.")
         } else {
             return None;
         };
-        let help = "Write `TABLE` or `SCHEMA.TABLE`, for example `audit.Events`, without quotation marks: upper and \
-                    lower case differ. The database has its place in `database`.";
-        Some(Mistake::new(option, message).help(help))
+        Some(Mistake::new(option, message).help(FORM))
+    }
+
+    /// Returns the remark on a table whose name has a dot. It is probably meant with its database.
+    pub(crate) fn remark(option: &'static str, text: &str) -> Option<Mistake> {
+        let (schema, table) = text.split_once('.').filter(|(_, table)| table.contains('.'))?;
+        let message = format!("`{text}` is the table `{table}` in the schema `{schema}`.");
+        Some(Mistake::new(option, message).help(FORM))
     }
 
     /// Returns the name as SQL has it.
@@ -75,7 +81,10 @@ mod tests {
             assert_eq!(mistake(text), Some(format!("`{text}` is no table.")));
         }
         assert_eq!(mistake("\"s\".\"t\"").as_deref(), Some("`\"s\".\"t\"` has quotation marks."));
-        assert_eq!(mistake("d.s.t").as_deref(), Some("`d.s.t` has more than a schema and a table."));
+        let remark = |text: &str| TableName::remark("table", text).map(|remark| remark.message);
+        assert_eq!(remark("d.s.t").as_deref(), Some("`d.s.t` is the table `s.t` in the schema `d`."));
+        // As partitions are called.
+        assert_eq!((mistake("s.events.2026"), remark("s.T"), remark("t")), (None, None, None));
         assert_eq!((mistake("s.T"), mistake("t-1"), mistake("my table")), (None, None, None));
     }
 }

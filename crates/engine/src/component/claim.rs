@@ -33,10 +33,12 @@ enum What {
 /// The addresses of this machine that a listener takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
-    /// All: a socket of `[::]` takes IPv4 too.
+    /// All.
     All,
     /// All of IPv4.
     AllOfIpv4,
+    /// All of IPv6. A setting of the system decides whether the socket takes those of IPv4 too.
+    AllOfIpv6,
     /// One.
     One(IpAddr),
     /// Those of a name. They are not looked up: they may be others where the run takes place.
@@ -47,7 +49,7 @@ impl Host {
     fn of(text: &str) -> Self {
         let bare = text.trim_matches(['[', ']']);
         match bare.parse::<IpAddr>().map(|address| address.to_canonical()) {
-            Ok(IpAddr::V6(address)) if address.is_unspecified() => Self::All,
+            Ok(IpAddr::V6(address)) if address.is_unspecified() => Self::AllOfIpv6,
             Ok(IpAddr::V4(address)) if address.is_unspecified() => Self::AllOfIpv4,
             Ok(address) => Self::One(address),
             Err(_) if bare.is_empty() => Self::All,
@@ -58,9 +60,12 @@ impl Host {
     /// True if two listeners certainly take one address.
     fn meets(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::All, _) | (_, Self::All) | (Self::AllOfIpv4, Self::AllOfIpv4) => true,
+            (Self::All, _) | (_, Self::All) => true,
             (Self::AllOfIpv4, Self::One(address)) | (Self::One(address), Self::AllOfIpv4) => {
                 address.is_ipv4()
+            }
+            (Self::AllOfIpv6, Self::One(address)) | (Self::One(address), Self::AllOfIpv6) => {
+                address.is_ipv6()
             }
             (one, other) => one == other,
         }
@@ -160,7 +165,13 @@ mod tests {
             ("0.0.0.0:80", "127.0.0.1:80", true),
             ("0.0.0.0:80", "[::1]:80", false),
             (":80", "[::1]:80", true),
-            ("[::]:80", "0.0.0.0:80", true),
+            (":80", "0.0.0.0:80", true),
+            ("[::]:80", ":80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("[::]:80", "[::]:80", true),
+            // With `net.ipv6.bindv6only`, that is how to listen on both.
+            ("[::]:80", "0.0.0.0:80", false),
+            ("[::]:80", "127.0.0.1:80", false),
             ("[::ffff:127.0.0.1]:80", "127.0.0.1:80", true),
             ("localhost:80", "LocalHost:80", true),
             // The name may have an address of IPv6 as well.

@@ -271,7 +271,7 @@ impl Letters {
         let too_many = coming.drop_what_exceeds(limits);
         let mut gone = self.make_room(&mut new, &coming, too_many, limits, &mut batch)?;
         let dropped = coming.dropped + known.count() - new.count();
-        let bytes = coming.bytes;
+        let (entries, bytes) = (coming.texts.len(), coming.bytes);
         self.insert(&mut new, coming, limits, &mut batch)?;
         new.dropped += dropped;
         gone.extend(new.part_with_empty());
@@ -280,7 +280,7 @@ impl Letters {
         *known = new;
         self.delete(gone.into_iter().map(|portion| portion.keyspace).collect())?;
         if let Some(portion) = known.portions.last() {
-            let flushed = self.unflushed.add(&portion.keyspace, bytes);
+            let flushed = self.unflushed.add(&portion.keyspace, entries, bytes);
             flushed.map_err(|error| self.faults.writing(error))?;
         }
         Ok(Added::Kept { dropped })

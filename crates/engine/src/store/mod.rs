@@ -150,7 +150,7 @@ impl Store {
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
         let bytes = self.put_note(&mut batch, component, name, value);
         self.inventory.unsynced(|| batch.commit()).map_err(|error| self.faults.writing(error))?;
-        self.unflushed.add(&self.journals, bytes).map_err(|error| self.faults.writing(error))
+        self.unflushed.add(&self.journals, 1, bytes).map_err(|error| self.faults.writing(error))
     }
 
     /// As [`note`](Self::note), for several entries in one atomic write, which is synced to the disk.
@@ -168,7 +168,7 @@ impl Store {
             bytes += self.put_note(&mut batch, component, name, value.as_ref());
         }
         self.commit(batch)?;
-        self.unflushed.add(&self.journals, bytes).map_err(|error| self.faults.writing(error))
+        self.unflushed.add(&self.journals, entries.len(), bytes).map_err(|error| self.faults.writing(error))
     }
 
     /// Adds an entry of a journal to a write, or its deletion. Returns its size in bytes.
@@ -570,6 +570,17 @@ mod tests {
         (0..20_000).for_each(note);
         assert_eq!((store.journals.sealed_memtable_count(), store.journals.disk_space()), (0, 0));
         (20_000..40_000).for_each(note);
+        assert!(store.journals.sealed_memtable_count() > 0 || store.journals.disk_space() > 0);
+    }
+
+    #[test]
+    fn entries_that_are_written_together_count_one_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let entries: Vec<(String, Option<Value>)> =
+            (0..1000).map(|number| (format!("a/{number:05}"), Some(json!(1)))).collect();
+        // With what the memtable has beside keys and values, more than the limit of `Unflushed`.
+        (0..40).for_each(|_| store.note_durably("out", &entries).unwrap());
         assert!(store.journals.sealed_memtable_count() > 0 || store.journals.disk_space() > 0);
     }
 

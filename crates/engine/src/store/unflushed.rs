@@ -30,13 +30,13 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Unflushed(AtomicU64);
 
 impl Unflushed {
-    /// Counts a write to a keyspace, whose keys and values have this many bytes. Flushes the entries if there
-    /// are many.
+    /// Counts entries that were written to a keyspace, and whose keys and values have this many bytes.
+    /// Flushes them if there are many.
     ///
     /// # Errors
     /// If the database fails.
-    pub(super) fn add(&self, keyspace: &Keyspace, bytes: u64) -> Result<(), fjall::Error> {
-        let bytes = bytes + ENTRY;
+    pub(super) fn add(&self, keyspace: &Keyspace, entries: usize, bytes: u64) -> Result<(), fjall::Error> {
+        let bytes = bytes + entries as u64 * ENTRY;
         if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes < MOST {
             return Ok(());
         }

@@ -182,6 +182,8 @@ impl Forward {
     async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
         self.out.set_sequence(Some(self.membership.sequence(&first.partition)));
+        // Before the wait for memory, in which the partition may be lost, and come back with another topic.
+        let checkpoint = self.checkpoint(records);
         let values: Vec<&[u8]> = records.iter().map(value).collect();
         let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(records)));
         let fields = whole::fields(columns, records.len())?;
@@ -190,7 +192,7 @@ impl Forward {
                 payload: self.whole.payload(&values, &self.out).await,
                 path: Some(first.partition.topic.clone()),
                 positions: Some(UInt64Array::from_iter_values(records.iter().map(offset))),
-                checkpoint: self.checkpoint(records),
+                checkpoint,
             },
             fields,
         };

@@ -36,6 +36,7 @@ fn two_sessions_of_one_name_claim_the_same() {
     };
     let sink = options::<MqttSink>("{ servers: 'mqtt://h:1883', topic: b, client_id: c }").claims().remove(0);
     assert!(claim("h").meets(&sink) && !claim("i").meets(&sink));
+    assert!(!claim("h, auth: { user: u, password: p }").meets(&sink));
     assert!(options::<MqttSource>("{ servers: h, topics: a, qos: 0 }").claims().is_empty());
 }
 

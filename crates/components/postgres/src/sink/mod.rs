@@ -207,7 +207,8 @@ impl SinkConfig for PostgresSink {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
-        long_time("timeout", self.server.timeout).into_iter().collect()
+        let table = TableName::remark("table", &self.table);
+        table.into_iter().chain(long_time("timeout", self.server.timeout)).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {

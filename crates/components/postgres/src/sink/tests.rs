@@ -17,7 +17,6 @@ fn options_that_cannot_work_are_mistakes() {
     for (yaml, expected) in [
         ("{ server: h, table: 'a.' }", "`a.` is no table."),
         ("{ server: h, table: t, on_conflict: nothing }", "Only `insert` can leave a row as it is."),
-        ("{ server: h, table: d.s.t }", "`d.s.t` has more than a schema and a table."),
         ("{ server: h, table: '\"t\"' }", "`\"t\"` has quotation marks."),
         (
             "{ server: h, table: t, exactly_once: true, positions_table: t }",

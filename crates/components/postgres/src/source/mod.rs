@@ -229,8 +229,10 @@ impl SourceConfig for PostgresSource {
     }
 
     fn remarks(&self) -> Vec<Mistake> {
+        let table = self.table.as_ref().and_then(|table| TableName::remark("table", table));
         let times = [("timeout", self.server.timeout), ("read_timeout", self.read_timeout)];
-        times.into_iter().filter_map(|(option, time)| long_time(option, time)).collect()
+        let times = times.into_iter().filter_map(|(option, time)| long_time(option, time));
+        table.into_iter().chain(times).collect()
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -34,7 +34,6 @@ fn options_that_cannot_work_are_mistakes() {
             "{ server: h, query: DELETE FROM t RETURNING * }",
             "A query begins with `SELECT`, `WITH`, `VALUES` or `TABLE`: the source reads its rows.",
         ),
-        ("{ server: h, table: d.s.t }", "`d.s.t` has more than a schema and a table."),
         ("{ server: h, table: t, read_timeout: 0s }", "No server can answer in no time."),
         ("{ server: h, table: t, max_row_bytes: 0B }", "No row has 0 bytes."),
         (

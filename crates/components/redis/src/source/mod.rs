@@ -364,19 +364,20 @@ impl SourceConfig for RedisSource {
 
     fn claims(&self) -> Vec<Claim> {
         let consumer = self.consumer.as_deref().unwrap_or_default();
-        let name = match (&self.stream, &self.list) {
-            (Some(stream), _) => {
-                format!("{stream} {} {consumer}", self.group.as_deref().unwrap_or_default())
+        let of_consumer = "Give each a `consumer` of its own. Its default is the name of this machine.";
+        let (option, name, help) = match (&self.stream, &self.list, &self.processing_list) {
+            (Some(stream), _, _) => {
+                let group = self.group.as_deref().unwrap_or_default();
+                ("consumer", format!("{stream}\0{group}\0{consumer}"), of_consumer)
             }
-            (None, Some(list)) => match &self.processing_list {
-                Some(key) => key.clone(),
-                None => format!("{list} {consumer}"),
-            },
-            (None, None) => return Vec::new(),
+            (None, Some(_), Some(key)) => {
+                ("processing_list", key.clone(), "Give each a `processing_list` of its own.")
+            }
+            (None, Some(list), None) => ("consumer", format!("{list}\0{consumer}"), of_consumer),
+            (None, None, _) => return Vec::new(),
         };
         let outcome = "each would read again what the other is delivering";
-        let help = "Give each a `consumer` of its own. Its default is the name of this machine.";
-        vec![Claim::name("consumer", self.servers.place(), name, outcome, help)]
+        vec![Claim::name(option, self.servers.place(), name, outcome, help)]
     }
 
     fn check_memory(&self, memory: ByteSize) -> Vec<Mistake> {

@@ -83,6 +83,37 @@ impl Membership {
         }
     }
 
+    /// True if the partition's log is another one than before, and nothing of it is settled yet.
+    fn has_new_log(&self, partition: &Partition) -> bool {
+        self.state.lock().foreign.contains_key(partition)
+    }
+
+    /// Returns the offset that the group committed in a partition, unless it is one of another topic. Brokers
+    /// forget what was committed with a topic, but a member may have committed since.
+    async fn of_topic(
+        &self,
+        consumer: &dyn Consumer,
+        partition: &Partition,
+        committed: Option<i64>,
+        topic: Option<&TopicId>,
+    ) -> Result<Option<i64>, Failure> {
+        if committed.is_none() || topic.is_none() {
+            return Ok(committed);
+        }
+        let of = consumer.committed_topic(partition).await?;
+        Ok(committed.filter(|_| of.is_none() || of.as_ref() == topic))
+    }
+
+    /// Begins with a log of which nothing was read, and whose first record has this offset.
+    async fn begin_log(&self, consumer: &dyn Consumer, partition: &Partition, first: i64) {
+        let sought = match self.start {
+            // `latest` would leave out what is in it.
+            Start::Earliest | Start::Latest => consumer.seek(partition, first).await,
+            Start::Time(time) => consumer.seek_to_time(partition, time).await,
+        };
+        self.note_unsought(partition, sought);
+    }
+
     /// Continues a new partition where it is to be continued. Returns the offset that the group committed, if
     /// it is one of the partition's log.
     pub(super) async fn place(
@@ -94,12 +125,23 @@ impl Membership {
     ) -> Result<Option<i64>, Failure> {
         let known = self.known(partition);
         let is_another = self.is_another(partition, topic);
+        // The partition may be taken away, and come back, before anything of a new log is committed.
+        let is_new = is_another || self.has_new_log(partition);
+        let committed = match is_new {
+            true => self.of_topic(consumer, partition, committed, topic).await?,
+            false => committed,
+        };
         // Otherwise it is not known whether the offset of the group is one of the new topic.
         let bounds = match is_another {
             true => Some(consumer.bounds(partition).await?),
             false => self.bounds_without(consumer, partition, known, committed).await,
         };
         let Some((first, end)) = bounds else {
+            if is_new && known.is_none() && committed.is_none() {
+                let (first, _) = consumer.bounds(partition).await?;
+                self.begin_log(consumer, partition, first).await;
+                return Ok(None);
+            }
             let sought = match (known, committed, self.start) {
                 (Some(known), committed, _) if committed.is_none_or(|committed| committed < known) => {
                     consumer.seek(partition, known).await
@@ -111,7 +153,7 @@ impl Membership {
             self.note_unsought(partition, sought);
             return Ok(committed);
         };
-        let mut committed = committed.filter(|committed| (first..=end).contains(committed));
+        let committed = committed.filter(|committed| (first..=end).contains(committed));
         let (name, shown) = (self.positions.name(), partition.name());
         match known.filter(|_| !is_another) {
             Some(offset) if offset < first => {
@@ -136,19 +178,9 @@ impl Membership {
                  the group is, or else from its first record, or from the time that `start` has"
             ),
         }
-        if is_another && committed.is_some() {
-            // Brokers forget what was committed with a topic, but a member may have committed since.
-            let of = consumer.committed_topic(partition).await?;
-            committed = committed.filter(|_| of.as_ref().is_none_or(|of| Some(of) == topic));
-        }
         self.disown(partition);
         if committed.is_none() {
-            let sought = match self.start {
-                // Nothing of the new log was read. `latest` would leave out what is in it.
-                Start::Earliest | Start::Latest => consumer.seek(partition, first).await,
-                Start::Time(time) => consumer.seek_to_time(partition, time).await,
-            };
-            self.note_unsought(partition, sought);
+            self.begin_log(consumer, partition, first).await;
         }
         Ok(committed)
     }

@@ -81,6 +81,36 @@ async fn a_place_in_a_topic_that_was_created_again_is_not_continued() {
     }
 }
 
+/// The group's offset in the topic that was deleted was taken for one in the new topic.
+#[tokio::test]
+async fn a_topic_that_was_created_again_is_begun_again_if_its_partition_comes_back_unread() {
+    let partition = Partition { topic: "t".into(), number: 0 };
+    let old = Place { offset: 7, topic: Some("a".into()) };
+    let record = Incoming {
+        partition: partition.clone(),
+        offset: 2,
+        timestamp: 0,
+        key: None,
+        value: None,
+        headers: Vec::new(),
+    };
+    for (start, group) in [(Start::Earliest, Some((5, Some("a")))), (Start::Latest, None)] {
+        let (out, _source) = lent_output().await;
+        out.checkpoint(Checkpoint { partition: partition.name().into(), offset: old.value() });
+        let membership = Arc::new(Membership::new(&out, start, Duration::ZERO, None));
+        let consumer = Idle { topic: Some("b"), first: 2, group, ..Idle::default() };
+        for _ in 0..2 {
+            membership.assigned(&consumer, vec![partition.clone()]).await;
+            membership.revoked(&consumer, vec![partition.clone()]).await;
+        }
+        assert_eq!(*consumer.places.lock(), [2, 2], "{start:?}");
+        // From the first record that was read, and not sent.
+        membership.note(std::slice::from_ref(&record));
+        membership.assigned(&consumer, vec![partition.clone()]).await;
+        assert_eq!(*consumer.places.lock(), [2, 2, 2], "{start:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_partition_begins_at_start_only_if_the_group_is_known_to_have_committed_nothing() {
     let (out, _source) = lent_output().await;

@@ -370,16 +370,17 @@ impl Files {
             self.tails.remove(at);
         }
         // If a checkpoint were deleted earlier, batches in flight would create it again.
-        self.finished.retain(|(partition, end)| match Saved::of(out, partition) {
-            Some(saved) if saved.offset >= *end => {
-                out.forget(partition);
-                if let Some(sequences) = &mut self.sequences {
-                    sequences.forget_gone(|gone, _| *gone == **partition);
-                }
-                false
+        self.finished.retain(|(partition, end)| {
+            match Saved::of(out, partition) {
+                Some(saved) if saved.offset < *end => return true,
+                Some(_) => out.forget(partition),
+                // Nothing of it became a message.
+                None => {}
             }
-            Some(_) => true,
-            None => false,
+            if let Some(sequences) = &mut self.sequences {
+                sequences.forget_gone(|gone, _| *gone == **partition);
+            }
+            false
         });
         Ok(())
     }

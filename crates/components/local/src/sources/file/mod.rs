@@ -212,7 +212,8 @@ impl SourceConfig for FileSource {
                 .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),
             reader: Reader { arenas: Arenas::new(context.batch_bytes) },
-            journal: context.journal.clone().filter(|_| context.keeps_sequences),
+            journal: context.journal.clone(),
+            keeps_sequences: context.keeps_sequences,
             sequences: None,
             has_begun: false,
             looked: None,
@@ -233,8 +234,10 @@ struct Files {
     config: FileSource,
     finder: Finder,
     reader: Reader,
-    /// Where sequences are noted, if they are, and those that no checkpoint has.
+    /// Where sequences are noted.
     journal: Option<Journal>,
+    /// True if they are noted, and those that no checkpoint has.
+    keeps_sequences: bool,
     sequences: Option<Sequences>,
     has_begun: bool,
     /// With `follow`: the time of the last search for files.
@@ -262,9 +265,14 @@ impl Source for Files {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         // A dry run leaves no trace.
         if self.sequences.is_none()
-            && let Some(journal) = self.journal.as_ref().filter(|_| !out.is_dry())
+            && let Some(journal) = self.journal.clone().filter(|_| !out.is_dry())
         {
-            self.sequences = Some(blocking(|| Sequences::load(journal, out))?);
+            if self.keeps_sequences {
+                self.sequences = Some(blocking(|| Sequences::load(&journal, out))?);
+            } else {
+                blocking(|| sequences::forget_all(&journal))?;
+                self.journal = None;
+            }
         }
         let result = if self.config.follow { self.follow(out).await } else { self.read_once(out).await };
         self.reader.arenas.clear();

@@ -10,7 +10,9 @@
 //! noted in one write. A note is deleted when a checkpoint has its sequence.
 //!
 //! Without such a sink, a name is derived from the file, and nothing is noted. A file that is rewritten in
-//! its place between a kill and the first checkpoint then has the name of the old one.
+//! its place between a kill and the first checkpoint then has the name of the old one. Notes of earlier runs
+//! are deleted: a note counts as later than a checkpoint of another sequence, and the checkpoints of this run
+//! come after it.
 //!
 //! Two alternatives were rejected. *A checkpoint at the beginning of a file* waits for all that is in flight.
 //! *A name derived from the content*: a young file has few bytes, and a later run would find more.
@@ -76,6 +78,14 @@ pub(super) enum Last<'s> {
     Same(&'s Begun),
     /// The file was rewritten since, or is another one.
     Other,
+}
+
+/// Deletes what earlier runs noted.
+///
+/// # Errors
+/// If the journal cannot be written.
+pub(super) fn forget_all(journal: &Journal) -> Result<(), Error> {
+    journal.forget(ENTRY)
 }
 
 /// The sequences that no checkpoint has.
@@ -144,12 +154,17 @@ impl Sequences {
             return Ok(());
         }
         let mut begun = tail.begun()?;
-        // Noted again, because the file has grown: it is still read from where the sequence begins.
-        if let Some(known) = self.begun.get(&tail.partition)
-            && known.start.sequence == begun.start.sequence
-        {
+        // Noted again, because the file has grown: it is still read from where the sequence begins. If the
+        // number of its device has changed, the first note is of another partition.
+        let is_same = |known: &&Begun| known.start.sequence == begun.start.sequence;
+        let own = self.begun.get(&tail.partition).filter(is_same);
+        let known = own.or_else(|| tail.noted.and_then(|_| self.begun.values().find(is_same)));
+        if let Some(start) = known.map(|known| known.start.clone()) {
             let Saved { fingerprint, fingerprint_bytes, .. } = begun.start;
-            begun.start = Saved { fingerprint, fingerprint_bytes, ..known.start.clone() };
+            begun.start = Saved { fingerprint, fingerprint_bytes, ..start };
+            self.forget_if(|partition, known| {
+                partition != &*tail.partition && known.start.sequence == begun.start.sequence
+            });
         }
         let value = serde_json::to_value(&begun)?;
         tail.noted = Some(begun.start.fingerprint_bytes);

@@ -103,7 +103,9 @@ impl DatadogLogsConfig {
 
     /// Returns the mistake of a URL of Datadog that takes no entries: its pages and its API.
     fn mistake_of_host(&self) -> Option<Mistake> {
-        let host = self.host().filter(|host| is_below_a_site(host) && !host.contains("intake"))?;
+        // Private links have other names than intakes, as `pvtlink.logs.datadoghq.com`.
+        let may_take = |host: &str| ["intake", "logs."].iter().any(|part| host.contains(part));
+        let host = self.host().filter(|host| is_below_a_site(host) && !may_take(host))?;
         let message = format!("`{host}` has pages or an API of Datadog, and takes no logs.");
         Some(Mistake::new("url", message).help("Write the site alone, for example `url: datadoghq.eu`."))
     }

@@ -120,7 +120,12 @@ fn mistakes_are_named() {
     let twice = "The sink adds the path itself: `/api/v2/logs` would be there twice.";
     let intake = "https://http-intake.logs.datadoghq.eu/api/v2/logs";
     assert_eq!(mistakes(&format!("{{ url: '{intake}', api_key: b }}")), [twice]);
-    for url in ["datadoghq.eu", "https://http-intake.logs.datadoghq.eu", "datadog-agent:10518"] {
+    for url in [
+        "datadoghq.eu",
+        "https://http-intake.logs.datadoghq.eu",
+        "https://pvtlink.logs.datadoghq.com",
+        "datadog-agent:10518",
+    ] {
         assert_eq!(mistakes(&format!("{{ url: '{url}', api_key: b }}")), [""; 0], "{url}");
     }
     let key = "`api_key` has a character that a header cannot have, such as a line feed.";

@@ -26,8 +26,7 @@ use thalweg_engine::{
 };
 
 use crate::net::{
-    Activity, Address, Announce, Client, ListenOptions, Listener, UnixSocket, check_timeout, defaults,
-    serve_beside,
+    Activity, Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve_beside,
 };
 use crate::tls::Acceptor;
 use crate::web::{Admission, ConnectionOptions, RequestOptions, converse_by_http2, converse_until_stopped};
@@ -130,7 +129,10 @@ sinks:
                 mistakes.push(mistake.help("For example `0.0.0.0:4318`."));
             }
         }
-        mistakes.extend(check_timeout("read_timeout", self.read_timeout));
+        if self.read_timeout.is_zero() {
+            let mistake = Mistake::new("read_timeout", "No client can send a request in no time.");
+            mistakes.push(mistake.help("For example `30s`."));
+        }
         if self.max_body_bytes.bytes() == 0 {
             let mistake = Mistake::new("max_body_bytes", "No request has 0 bytes.");
             mistakes.push(mistake.help("The default is `16MiB`."));

@@ -346,6 +346,8 @@ fn addresses_and_fields_are_known_before_the_run() {
     let mistakes = |yaml: &str| messages(options::<OtlpSource>(yaml).check());
     assert_eq!(mistakes("{ http: nowhere }"), ["`nowhere` names no port."]);
     assert_eq!(mistakes("{ http: ':1', grpc: ':1' }"), ["HTTP and gRPC cannot have one address."]);
+    assert_eq!(mistakes("{ http: '[::]:1', grpc: '0.0.0.0:1' }"), [""; 0]);
+    assert_eq!(mistakes("{ read_timeout: 0s }"), ["No client can send a request in no time."]);
     let config: OtlpSource = options("{}");
     let both = (Some("127.0.0.1:4318".to_owned()), Some("127.0.0.1:4317".to_owned()));
     assert_eq!((config.check(), config.addresses()), (vec![], both));

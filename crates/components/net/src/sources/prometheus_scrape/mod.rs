@@ -95,7 +95,8 @@ impl PrometheusScrape {
         }
     }
 
-    /// Returns the mistake of two URLs of one target: each sample would come twice.
+    /// Returns the mistake of two URLs of one target: each sample would come twice. A target may have other
+    /// samples for another user.
     fn mistake_of_targets(&self) -> Option<Mistake> {
         let mut known = BTreeSet::new();
         let mut targets = self.url.iter().filter_map(|url| self.endpoint(url).url().ok());
@@ -103,8 +104,9 @@ impl PrometheusScrape {
             let path = if url.path() == "/" { PATH } else { url.path() };
             let host = url.host_str().unwrap_or_default().to_owned();
             let query = url.query().map(str::to_owned);
+            let user = (url.username().to_owned(), url.password().map(str::to_owned));
             let port = url.port_or_known_default();
-            !known.insert((url.scheme().to_owned(), host, port, path.to_owned(), query))
+            !known.insert((url.scheme().to_owned(), user, host, port, path.to_owned(), query))
         };
         // A URL may have a password, so it is not shown.
         let mistake = || Mistake::new("url", "Two URLs are of one target, whose samples would come twice.");
@@ -146,10 +148,6 @@ sinks:
         let others = others.filter(|mistake| mistake.option == "url");
         let mut mistakes: Vec<Mistake> = first.chain(others).collect();
         mistakes.extend(self.mistake_of_targets());
-        if self.auth.as_ref().is_some_and(Auth::is_of_a_store) {
-            let mistake = Mistake::new("auth", "A target takes a user with a password, or a bearer token.");
-            mistakes.push(mistake.help("Give `user` and `password`, or `bearer`."));
-        }
         if self.max_body_bytes.bytes() == 0 {
             let mistake = Mistake::new("max_body_bytes", "No answer has 0 bytes.");
             mistakes.push(mistake.help("The default is `16MiB`."));
@@ -197,7 +195,11 @@ impl SourceConfig for PrometheusScrape {
                 format!("An answer may take {}, but the next scrape is due after {every}.", self.timeout);
             Mistake::new("timeout", message).help("Scrapes that are due meanwhile are left out.")
         });
-        late.into_iter().chain(long_time("timeout", self.timeout)).collect()
+        let of_store = self.auth.as_ref().filter(|auth| auth.is_of_a_store()).map(|_| {
+            let message = "A target usually takes a user with a password, or a bearer token.";
+            Mistake::new("auth", message).help("Give `user` and `password`, or `bearer`.")
+        });
+        late.into_iter().chain(of_store).chain(long_time("timeout", self.timeout)).collect()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

@@ -187,14 +187,18 @@ fn mistakes_are_named() {
     assert_eq!(mistakes("{ url: ['a', 'ftp://b'] }"), ["`ftp` is not a scheme of HTTP."]);
     assert_eq!(mistakes("{ url: a, every: 0s }"), ["`every` cannot be 0."]);
     let twice = "Two URLs are of one target, whose samples would come twice.";
-    for other in ["a:9100", "http://a:9100/metrics", "http://u:p@A:9100"] {
+    for other in ["a:9100", "http://a:9100/metrics", "http://A:9100"] {
         assert_eq!(mistakes(&format!("{{ url: ['http://a:9100/', '{other}'] }}")), [twice], "{other}");
     }
-    for other in ["a:9101", "https://a:9100", "a:9100/metrics?collect=cpu", "a:9100/other"] {
+    let others =
+        ["a:9101", "https://a:9100", "a:9100/metrics?collect=cpu", "a:9100/other", "http://u:p@a:9100"];
+    for other in others {
         assert_eq!(mistakes(&format!("{{ url: ['a:9100', '{other}'] }}")), [""; 0], "{other}");
     }
-    let auth = "A target takes a user with a password, or a bearer token.";
-    assert_eq!(mistakes("{ url: a, auth: { api_key: b } }"), [auth]);
+    let auth = "A target usually takes a user with a password, or a bearer token.";
+    let keyed = "{ url: a, auth: { api_key: b } }";
+    assert_eq!(mistakes(keyed), [""; 0]);
+    assert_eq!(messages(options::<PrometheusScrape>(keyed).remarks()), [auth]);
     assert_eq!(mistakes("{ url: a, auth: { bearer: b } }"), [""; 0]);
     let both = "The credentials are in `url` and in `auth`.";
     assert_eq!(mistakes("{ url: [a, 'http://u:p@b'], auth: { bearer: b } }"), [both]);

@@ -84,7 +84,11 @@ fn two_consumers_of_one_name_claim_the_same() {
     assert!(!meet(stream, "{ servers: h, stream: s, group: g, consumer: b }"));
     assert!(!meet(stream, "{ servers: h, stream: s, group: g, database: 1 }"));
     assert!(!meet(stream, "{ servers: h, stream: t, group: g }"));
+    assert!(!meet("{ servers: h, stream: s, group: 'g h' }", "{ servers: h, stream: 's g', group: h }"));
     assert!(meet("{ servers: h, list: l }", "{ servers: h, list: l }"));
+    let moved = "{ servers: h, list: l, processing_list: p }";
+    assert!(meet(moved, "{ servers: h, list: m, processing_list: p, consumer: b }"));
+    assert_eq!(options::<RedisSource>(moved).claims()[0].option, "processing_list");
     assert!(options::<RedisSource>("{ servers: h, channels: c }").claims().is_empty());
 }
 
