@@ -195,7 +195,11 @@ where
         // Reserved before anything else is held, so that a waiting request never holds memory that another
         // one waits for.
         let Ok(lease) = timeout(limits.patience, room.share.reserve(SMALL)).await else {
-            return Err(Refusal::Failed(Error::overloaded("the memory budget had no capacity in time")));
+            let reason = match room.share.is_held_back() {
+                true => "the source is paused; send the request again later",
+                false => "the memory budget had no capacity in time",
+            };
+            return Err(Refusal::Failed(Error::overloaded(reason)));
         };
         let mut reader = Reader { limits, room, buffer: Vec::new(), uploads: Vec::new(), fields: Vec::new() };
         match (boundary, accept) {
