@@ -139,6 +139,10 @@ fn refused(refusal: &Refusal) -> Answer {
             tracing::error!("an upload cannot be stored: {}", error.full());
             response::internal()
         }
+        Refusal::Busy(reason) => {
+            tracing::error!("an upload cannot be stored: {reason}");
+            response::internal()
+        }
         Refusal::Malformed(_) | Refusal::Unsupported(_) | Refusal::Late => {
             Answer { http_status: refusal.status().as_u16(), ..response::invalid_request(refusal.reason()) }
         }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use chrono::{SecondsFormat, Utc};
 use serde_json::json;
-use thalweg_redact::{for_terminal, redacted};
+use thalweg_redact::{for_terminal, redacted, visible_json};
 
 use crate::paint::Paint;
 
@@ -16,6 +16,14 @@ pub fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// Writes lines of JSON with texts from outside to the standard output: a terminal obeys none of them.
+///
+/// # Errors
+/// Those of [`out`].
+pub fn json(lines: &str) -> io::Result<()> {
+    out(&visible_json(lines))
 }
 
 /// Writes lines for people to the standard output, without what a terminal would obey.

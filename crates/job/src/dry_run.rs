@@ -7,7 +7,6 @@
 //!
 //! An option of each sink was rejected: a sink that forgets it would write.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use thalweg_engine::{
     Naming, Rehearsal, Rejects, Sink, SinkConfig, Step, TransformConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, File, Outcome};
-use thalweg_redact::{is_unseen, redacted};
+use thalweg_redact::{redacted, visible_json};
 use thalweg_runtime::blocking;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -76,7 +75,7 @@ impl DryRun {
 
     fn print(&self, lines: &[u8]) -> Result<(), Error> {
         let lines = String::from_utf8_lossy(lines);
-        let lines = visible(&lines);
+        let lines = visible_json(&lines);
         let mut output = self.output.lock();
         output.write_all(lines.as_bytes()).and_then(|()| output.flush()).map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => {
@@ -112,24 +111,6 @@ impl Rehearsal for DryRun {
 /// Returns a text without secrets, which an address or a path may have. A message is data, and stays.
 fn plain(text: &str) -> Value {
     redacted(text).into()
-}
-
-/// Returns lines of JSON with escapes in place of characters that are [not seen](is_unseen). Outside of
-/// strings, JSON has none but white space, so all values stay the same.
-fn visible(lines: &str) -> Cow<'_, str> {
-    let is_escaped = |character| is_unseen(character) && !matches!(character, '\n' | '\r' | '\t');
-    if !lines.contains(is_escaped) {
-        return lines.into();
-    }
-    let mut visible = String::with_capacity(lines.len());
-    for character in lines.chars() {
-        if is_escaped(character) {
-            visible.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
-        } else {
-            visible.push(character);
-        }
-    }
-    visible.into()
 }
 
 /// Stands for a sink.

@@ -87,6 +87,30 @@ pub fn in_place(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
+/// Returns lines of JSON with escapes in place of characters that are [not seen](is_unseen). Outside of
+/// strings, JSON has none but white space, so all values stay the same.
+///
+/// ```
+/// use thalweg_redact::visible_json;
+/// assert_eq!(visible_json("{\"a\":\"\u{9b}2J\u{e0041}é\"}\n"), "{\"a\":\"\\u009b2J\\udb40\\udc41é\"}\n");
+/// ```
+#[must_use]
+pub fn visible_json(lines: &str) -> Cow<'_, str> {
+    let is_escaped = |character| is_unseen(character) && !matches!(character, '\n' | '\r' | '\t');
+    if !lines.contains(is_escaped) {
+        return lines.into();
+    }
+    let mut visible = String::with_capacity(lines.len());
+    for character in lines.chars() {
+        if is_escaped(character) {
+            visible.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            visible.push(character);
+        }
+    }
+    visible.into()
+}
+
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_escaped) {
         return text.into();

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 pub use address::{with_variables, without_secrets};
 pub use compared::is_same_secret;
-pub use foreign::{for_terminal, foreign, in_place, is_unseen};
+pub use foreign::{for_terminal, foreign, in_place, is_unseen, visible_json};
 pub use known::{SHORTEST, is_named_like_a_secret, keep, keep_address, keep_credential, longest_secret};
 pub use percent::{percent_decoded, percent_encoded};
 

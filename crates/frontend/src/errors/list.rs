@@ -47,7 +47,7 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
         all += 1;
         if all <= options.limit {
             match options.json {
-                true => print::out(&json_of(id, &letter)?)?,
+                true => print::json(&json_of(id, &letter)?)?,
                 false => print::show(&brief(id, &letter, &lines.place_of(&letter), width, paint))?,
             }
         }

@@ -49,7 +49,7 @@ pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
         return Ok(Exit::Done);
     }
     if options.json {
-        print::out(&json_of(options.id, &letter)?)?;
+        print::json(&json_of(options.id, &letter)?)?;
         return Ok(Exit::Done);
     }
     print::show(&described(options.id, &letter, Paint::stdout()))?;

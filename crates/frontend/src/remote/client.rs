@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use thalweg_redact::foreign;
 
 use crate::api::{Token, socket};
 use crate::exit::CommandError;
@@ -159,7 +160,8 @@ fn refused(status: u16, body: &str) -> CommandError {
     let reason = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
     CommandError::Failed(match (status, reason) {
         (401, _) => "the run needs a token: `--token-file FILE`".to_owned(),
-        (_, Some(reason)) => reason.to_owned(),
+        // Another program may have the port.
+        (_, Some(reason)) => foreign(reason).into_owned(),
         (_, None) => format!("the answer is {status}, and not that of a run of thalweg"),
     })
 }
@@ -284,6 +286,12 @@ mod tests {
             assert!(client.ask("GET", "/", Duration::from_secs(60)).is_err(), "{answer:?}");
             server.join().unwrap();
         }
+    }
+
+    #[test]
+    fn a_refusal_of_another_program_is_one_line() {
+        let shown = refused(500, r#"{"error":"no\n\u001b[2J"}"#);
+        assert!(matches!(shown, CommandError::Failed(reason) if reason == r"no\n\u{1b}[2J"));
     }
 
     #[test]

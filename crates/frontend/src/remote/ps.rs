@@ -38,7 +38,7 @@ pub fn ps(options: &PsOptions) -> Result<Exit, CommandError> {
     if options.json {
         for Found { folder, about, stats } in found {
             let line = json!({ "folder": folder.to_string_lossy(), "about": about, "stats": stats });
-            print::out(&format!("{line}\n"))?;
+            print::json(&format!("{line}\n"))?;
         }
     } else if found.is_empty() {
         print::show("no runs\n")?;

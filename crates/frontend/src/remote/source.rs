@@ -1,7 +1,7 @@
 //! `thalweg source`: pauses, resumes and drains one source of a run.
 
 use serde_json::Value;
-use thalweg_redact::percent_encoded;
+use thalweg_redact::{foreign, percent_encoded};
 
 use super::RunTarget;
 use crate::exit::{CommandError, Exit};
@@ -43,6 +43,6 @@ pub fn source(options: &SourceOptions) -> Result<Exit, CommandError> {
     let path = format!("/api/v1/sources/{}/{action}", percent_encoded(name));
     let answer = target.client()?.value("POST", &path)?;
     let state = answer.get("state").and_then(Value::as_str).unwrap_or("unknown");
-    print::show(&format!("{name}: {state}\n"))?;
+    print::show(&format!("{name}: {}\n", foreign(state)))?;
     Ok(Exit::Done)
 }

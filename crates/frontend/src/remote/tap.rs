@@ -47,7 +47,7 @@ pub fn tap(options: &TapOptions) -> Result<Exit, CommandError> {
     while let Some(line) = next_line(&mut lines)? {
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
         match message.get("left_out").and_then(Value::as_u64) {
-            _ if options.json => print::out(&line)?,
+            _ if options.json => print::json(&line)?,
             Some(0) => {}
             Some(number) => print::err(&format!("{} left out so far\n", counted(number, "message"))),
             None => print::show(&shown_line(&message, Paint::stdout()))?,

@@ -1,9 +1,11 @@
 //! From records to messages.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Int64Array, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    ArrayRef, BinaryViewArray, BooleanArray, Int64Array, StringViewArray, TimestampMicrosecondArray,
+    UInt64Array,
 };
 use arrow_schema::{DataType, Field as Column, TimeUnit};
 use thalweg_config::{ByteSize, List};
@@ -157,18 +159,35 @@ impl Forward {
 
     /// Sends records of one partition, unless they are read again.
     async fn admit(&mut self, records: &[Incoming], changes: u64) -> Result<(), Error> {
+        let [first, ..] = records else { return Ok(()) };
+        // Before they count as sent. The wait for memory may be long, as that of a paused source, and what
+        // was sent holds back its transaction, or the partition when it is given up.
+        let payload = self.payload(records).await;
         let Some(ledger) = self.ledger().cloned() else {
             return match self.membership.admit(records, changes) {
-                true => self.send(records).await,
+                true => self.send(records, payload).await,
                 false => Ok(()),
             };
         };
-        let [first, ..] = records else { return Ok(()) };
         let Some(mut owed) = ledger.admit(&first.partition, changes).await else { return Ok(()) };
         owed.note(records);
-        self.send(records).await?;
+        self.send(records, payload).await?;
         ledger.end_if_due(&mut owed).await;
         Ok(())
+    }
+
+    /// Waits for memory, and returns the values of records in it. Meanwhile ends a transaction that is due.
+    async fn payload(&self, records: &[Incoming]) -> BinaryViewArray {
+        let values: Vec<&[u8]> = records.iter().map(value).collect();
+        let mut payload = pin!(self.whole.payload(&values, &self.out));
+        let Some(ledger) = self.ledger() else { return payload.await };
+        loop {
+            let Some(due) = ledger.due().await else { return payload.await };
+            match tokio::time::timeout_at(due.into(), payload.as_mut()).await {
+                Ok(payload) => return payload,
+                Err(_) => ledger.end_now().await,
+            }
+        }
     }
 
     /// Returns where to resume after these records. None with transactions: a message counts as delivered
@@ -179,17 +198,16 @@ impl Forward {
         Some(Checkpoint { partition: last.partition.name().into(), offset: place.value() })
     }
 
-    async fn send(&mut self, records: &[Incoming]) -> Result<(), Error> {
+    async fn send(&mut self, records: &[Incoming], payload: BinaryViewArray) -> Result<(), Error> {
         let [first, ..] = records else { return Ok(()) };
         self.out.set_sequence(Some(self.membership.sequence(&first.partition)));
-        // Before the wait for memory, in which the partition may be lost, and come back with another topic.
+        // Before the wait for room, in which the partition may be lost, and come back with another topic.
         let checkpoint = self.checkpoint(records);
-        let values: Vec<&[u8]> = records.iter().map(value).collect();
         let columns = self.fields.iter().map(|(name, field)| (field.described(name), field.column(records)));
         let fields = whole::fields(columns, records.len())?;
         let received = Received {
             reading: Reading {
-                payload: self.whole.payload(&values, &self.out).await,
+                payload,
                 path: Some(first.partition.topic.clone()),
                 positions: Some(UInt64Array::from_iter_values(records.iter().map(offset))),
                 checkpoint,
@@ -278,7 +296,9 @@ mod tests {
         let (out, source) = lent_output().await;
         for (ledger, expected) in [(Some(unconnected_ledger(&out)), None), (None, Some(1.into()))] {
             let mut forward = forward(&out, &membership(&out, ledger));
-            forward.send(&records(0, 0..1)).await.unwrap();
+            let records = records(0, 0..1);
+            let payload = forward.payload(&records).await;
+            forward.send(&records, payload).await.unwrap();
             let batch = taken(&source).await;
             assert_eq!(out.unsettled(), 1);
             batch.settle(Outcome::Delivered);
@@ -347,6 +367,40 @@ mod tests {
         assert_eq!((batch.rows(), out.unsettled()), (1, 1));
         batch.settle(Outcome::Delivered);
         assert_eq!((out.saved("t/0"), out.saved("t/1")), (None, Some(8.into())));
+    }
+
+    /// They counted as sent: a paused source kept its transaction open until the broker aborted it, and each
+    /// change in its group waited for them.
+    #[tokio::test]
+    async fn records_that_wait_for_memory_hold_back_neither_a_transaction_nor_a_partition() {
+        let (out, source) = lent_output().await;
+        for ledger in [Some(unconnected_ledger(&out)), None] {
+            let membership = membership(&out, ledger.clone());
+            membership.assigned(&Idle::default(), vec![partition(0)]).await;
+            let read = records(0, 0..1);
+            let changes = membership.note(&read);
+            let budget = out.share().budget().clone();
+            let (own, full) = (out.share().claim(1), budget.claim(budget.limit()));
+            let mut forward = forward(&out, &membership);
+            let mut admitted = pin!(forward.admit(&read, changes));
+            let waits = async {
+                while !budget.is_short() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                _ = admitted.as_mut() => panic!("there is no memory"),
+                () = waits => {}
+            }
+            assert!(membership.is_settled());
+            if let Some(ledger) = &ledger {
+                let due = tokio::time::timeout(Duration::from_secs(60), ledger.due()).await;
+                assert!(due.is_ok_and(|due| due.is_none()));
+            }
+            drop((own, full));
+            let settled = async { taken(&source).await.settle(Outcome::Delivered) };
+            tokio::join!(admitted, settled).0.unwrap();
+        }
     }
 
     #[tokio::test]

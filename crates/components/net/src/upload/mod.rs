@@ -78,6 +78,10 @@ pub struct Limits {
     pub patience: Duration,
 }
 
+/// Why a request that waited too long for memory is refused.
+const FULL: &str = "the memory budget had no capacity in time";
+const PAUSED: &str = "the source is paused; send the request again later";
+
 /// Where files are stored.
 #[derive(Debug, Clone)]
 pub struct Room {
@@ -133,6 +137,8 @@ pub enum Refusal {
     TooLarge(String),
     /// The body paused for too long, or was too slow as a whole.
     Late,
+    /// It waited for memory for too long.
+    Busy(&'static str),
     /// The files could not be stored.
     Failed(Error),
 }
@@ -153,7 +159,7 @@ impl Refusal {
             Self::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Late => StatusCode::REQUEST_TIMEOUT,
-            Self::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy(_) | Self::Failed(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -162,6 +168,7 @@ impl Refusal {
         match self {
             Self::Malformed(reason) | Self::Unsupported(reason) | Self::TooLarge(reason) => reason,
             Self::Late => "the body did not arrive in time",
+            Self::Busy(reason) => reason,
             // The client should not learn where files are stored.
             Self::Failed(_) => "the files cannot be stored",
         }
@@ -195,7 +202,7 @@ where
         // Reserved before anything else is held, so that a waiting request never holds memory that another
         // one waits for.
         let Ok(lease) = timeout(limits.patience, room.share.reserve(SMALL)).await else {
-            return Err(Refusal::Failed(Error::overloaded("the memory budget had no capacity in time")));
+            return Err(Refusal::Busy(if room.share.is_held_back() { PAUSED } else { FULL }));
         };
         let mut reader = Reader { limits, room, buffer: Vec::new(), uploads: Vec::new(), fields: Vec::new() };
         match (boundary, accept) {

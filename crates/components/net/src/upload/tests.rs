@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use hyper::Request;
 use hyper::body::Frame;
 use tempfile::TempDir;
-use thalweg_record::Budget;
+use thalweg_record::{Budget, Gate, Opening};
 
 use super::*;
 
@@ -202,5 +202,30 @@ async fn what_is_no_form_is_refused_where_one_is_asked_for() {
         let head = head(kind, &[("content-encoding", encoding)]);
         let refused = read(&head, pieces(b"", 1), Accept::Multipart, limits(9, 9, 9), &house.room).await;
         assert_eq!(refused.unwrap_err().status(), expected, "{kind}");
+    }
+}
+
+/// Never opens.
+#[derive(Debug)]
+struct Closed;
+
+impl Gate for Closed {
+    fn opening(&self) -> Option<Opening<'_>> {
+        Some(Box::pin(std::future::pending()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_memory_too_long_is_told_why() {
+    let house = House::new(1 << 20);
+    let paused = Room { share: house.room.share.clone().behind(Arc::new(Closed)), ..house.room.clone() };
+    let _own = house.room.share.claim(1);
+    let _full = house.room.share.budget().claim(1 << 20);
+    let form = form(&[file("one.txt", b"one")]);
+    for (room, expected) in [(&house.room, FULL), (&paused, PAUSED)] {
+        let body = pieces(&form, 100);
+        let read = read(&head(FORM, &[]), body, Accept::Both, limits(100, 1000, 9), room).await;
+        let refusal = read.unwrap_err();
+        assert_eq!((refusal.status(), refusal.reason()), (StatusCode::SERVICE_UNAVAILABLE, expected));
     }
 }

@@ -25,6 +25,10 @@ const STEP: usize = 16 << 10;
 /// The bytes before a message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
+/// Why a request that waited too long for memory is refused.
+const FULL: &str = "the memory is full of messages that are not delivered yet";
+const PAUSED: &str = "the source is paused; send the request again later";
+
 /// The wrapping of a body's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrapping {
@@ -93,6 +97,8 @@ impl Bodies {
         tokio::select! {
             read = tokio::time::timeout(self.read_timeout, read) => match read {
                 Ok(read) => read.map(|read| (read.memory, read.lease)),
+                // Not the fault of the client, which may send it again.
+                Err(_) if out.is_paused() => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, PAUSED)),
                 Err(_) => {
                     Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
                 }
@@ -223,7 +229,7 @@ impl<'b> Growing<'b> {
         mut patience: Patience,
     ) -> Result<Self, Refusal> {
         if_attainable(out, beside, STEP)?;
-        let lease = patience.wait(out.share().reserve_for(STEP, Some(part))).await?;
+        let lease = patience.wait(|| out.is_paused(), out.share().reserve_for(STEP, Some(part))).await?;
         part.hold(beside + STEP);
         Ok(Self { part, out, memory: Vec::with_capacity(STEP), lease, beside, patience })
     }
@@ -238,7 +244,8 @@ impl<'b> Growing<'b> {
         let (held, least) = (self.beside + self.lease.bytes(), more - free);
         if_attainable(self.out, held, least)?;
         let more = self.out.share().growth(held, least, more.max(self.memory.len()));
-        let room = self.patience.wait(self.out.share().reserve_for(more, Some(self.part))).await?;
+        let (out, part) = (self.out, self.part);
+        let room = self.patience.wait(|| out.is_paused(), out.share().reserve_for(more, Some(part))).await?;
         // Both leases belong to one share, so the merge always succeeds.
         drop(self.lease.merge(room));
         self.memory.reserve_exact(free + more);
@@ -252,12 +259,17 @@ impl<'b> Growing<'b> {
 struct Patience(Option<Duration>);
 
 impl Patience {
-    /// Waits for memory. Refuses the request when all its waits together have taken too long.
-    async fn wait<T>(&mut self, reserved: impl Future<Output = T>) -> Result<T, Refusal> {
+    /// Waits for memory. Refuses the request when all its waits together have taken too long: because of a
+    /// pause, or because there is none.
+    async fn wait<T>(
+        &mut self,
+        is_paused: impl Fn() -> bool,
+        reserved: impl Future<Output = T>,
+    ) -> Result<T, Refusal> {
         let Some(left) = self.0 else { return Ok(reserved.await) };
         let begun = Instant::now();
         let reserved = tokio::time::timeout(left, reserved).await.map_err(|_| {
-            let reason = "the memory is full of messages that are not delivered yet";
+            let reason = if is_paused() { PAUSED } else { FULL };
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, reason)
         })?;
         self.0 = Some(left.saturating_sub(begun.elapsed()));
@@ -294,10 +306,12 @@ mod tests {
     async fn the_waits_of_a_request_for_memory_have_one_limit() {
         let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
         let mut patience = Patience(Some(Duration::from_secs(5)));
-        assert!(patience.wait(seconds(3)).await.is_ok());
-        let refused = patience.wait(seconds(3)).await.map_err(|refusal| refusal.status);
-        assert_eq!(refused, Err(StatusCode::TOO_MANY_REQUESTS));
-        assert!(Patience(None).wait(seconds(1000)).await.is_ok());
+        assert!(patience.wait(|| false, seconds(3)).await.is_ok());
+        for (is_paused, reason) in [(false, FULL), (true, PAUSED)] {
+            let refused = patience.wait(|| is_paused, seconds(3)).await.unwrap_err();
+            assert_eq!((refused.status, &*refused.reason), (StatusCode::TOO_MANY_REQUESTS, reason));
+        }
+        assert!(Patience(None).wait(|| false, seconds(1000)).await.is_ok());
     }
 
     #[test]

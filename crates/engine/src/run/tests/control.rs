@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use thalweg_record::{Batch, Budget};
+use thalweg_record::{Batch, Budget, Share};
 
 use super::{Act, few, nowhere, plan, probe, registry};
 use crate::run::control::SourceControl;
@@ -30,6 +30,9 @@ struct Counting {
     asked: Arc<AtomicU64>,
     /// The number up to which all is known to be saved.
     committed: Arc<AtomicU64>,
+    /// True if the memory is that of its context.
+    is_of_context: bool,
+    memory: Option<Share>,
 }
 
 #[async_trait]
@@ -44,7 +47,7 @@ impl Source for Counting {
                 self.committed.store(committed, SeqCst);
             }
             self.asked.fetch_add(1, SeqCst);
-            let _arena = out.arena(64).await;
+            let _arena = self.memory.as_ref().unwrap_or(out.share()).arena(64).await;
             let payload = testing::batch([format!("{} {number}", out.name())]).payload().clone();
             let checkpoint = Some(Checkpoint { partition: "l".into(), offset: number.into() });
             out.send(Reading { payload, path: None, positions: None, checkpoint }).await?;
@@ -60,8 +63,9 @@ impl SourceConfig for Counting {
         false
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(self.clone()))
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let memory = self.is_of_context.then(|| context.memory.clone());
+        Ok(Box::new(Self { memory, ..self.clone() }))
     }
 }
 
@@ -201,6 +205,25 @@ async fn a_paused_source_sends_nothing_while_others_do_and_goes_on_where_it_was(
     let sent = all_of("a", &[&out, &odd]);
     assert_eq!(sent, (1..=sent.len() as u64).collect::<Vec<_>>());
     assert_eq!(summary.positions["a"]["l"], sent.len());
+}
+
+/// It was not held back: `http_upload` is such a source.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_reads_into_memory_of_its_context_is_paused_too() {
+    let (a, b) = (Counting { is_of_context: true, ..counting(u64::MAX) }, counting(u64::MAX));
+    let (out, odd) = (Collect::default(), Collect::default());
+    let run = two([&a, &b], [&out, &odd], &nowhere());
+    let handle = run.handle();
+    let running = tokio::spawn(run.wait());
+    until(|| out.of("a").len() > 5).await;
+    handle.pause("a").unwrap();
+    let (asked, begun) = (a.asked.load(SeqCst), b.asked.load(SeqCst));
+    until(|| b.asked.load(SeqCst) > begun + 100).await;
+    assert!(a.asked.load(SeqCst) <= asked + 1);
+    handle.resume("a").unwrap();
+    until(|| a.asked.load(SeqCst) > asked + 10).await;
+    handle.abort();
+    ended(running).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,9 @@ impl Wiring<'_> {
             let control = self.environment.handle.sources[number].clone();
             positions.measure(control.latency.clone());
             let output = self.source_output(stage, group, positions, &auxiliaries, &control);
-            let context = self.context(name, group);
+            let mut context = self.context(name, group);
+            // Some sources read into memory of their context.
+            context.memory = context.memory.behind(control.clone());
             let source = config.build(&context).map_err(not_built(name, Role::Source))?;
             let retries = Retries { stop: control.stop.clone(), log: self.environment.retries.log.clone() };
             let run = source::run(source, output, retries, guard, Some(control.task()));

@@ -26,11 +26,12 @@ impl Terminal {
         let former = if stdin().is_terminal() { Some(tcgetattr(stdin())?) } else { None };
         if let Some(former) = &former {
             let mut keys = former.clone();
-            // Ctrl-C remains a signal. Ctrl-Z would leave the shell on this screen.
+            // Ctrl-C remains a signal. Ctrl-Z and Ctrl-\ would leave the shell on this screen.
             keys.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
             keys.special_codes[SpecialCodeIndex::VMIN] = 0;
             keys.special_codes[SpecialCodeIndex::VTIME] = 0;
             keys.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
+            keys.special_codes[SpecialCodeIndex::VQUIT] = NO_KEY;
             tcsetattr(stdin(), OptionalActions::Now, &keys)?;
         }
         let this = Self { former };

@@ -43,8 +43,14 @@ impl Server {
         match self.take(request, out).await {
             Ok(Ok((status, response))) => json(status, &response),
             Ok(Err(refusal)) => {
-                if let Refusal::Failed(error) = &refusal {
-                    tracing::warn!("an upload was refused: {}", error.full());
+                match &refusal {
+                    Refusal::Failed(error) => tracing::warn!("an upload was refused: {}", error.full()),
+                    Refusal::Busy(reason) => tracing::warn!("an upload was refused: {reason}"),
+                    // The client alone is concerned.
+                    Refusal::Malformed(_)
+                    | Refusal::Unsupported(_)
+                    | Refusal::TooLarge(_)
+                    | Refusal::Late => {}
                 }
                 refused(refusal.status(), refusal.reason())
             }
