@@ -310,7 +310,7 @@ impl State {
     fn learn(&mut self, info: &Info) {
         self.learned.clone_from(&info.connect_urls);
         self.max_payload = match info.max_payload {
-            0 => usize::MAX,
+            ..=0 => usize::MAX,
             most => usize::try_from(most).unwrap_or(usize::MAX),
         };
     }
