@@ -77,10 +77,10 @@ impl<'a> Link<'a> {
         Self { connection, inbox, answers }
     }
 
-    /// Writes the body of an acknowledgement. `None` if the connection does not take it.
-    async fn write(&self, subject: &str, answer: Option<&str>, body: &[u8]) -> Option<()> {
+    /// Writes the body of an acknowledgement. `None` if the connection with the epoch does not take it.
+    async fn write(&self, epoch: u64, subject: &str, answer: Option<&str>, body: &[u8]) -> Option<()> {
         let message = Publication { subject, reply: answer, headers: &[], payload: body };
-        self.connection.publish(&message, WRITE).await.ok()
+        self.connection.publish_over(epoch, &message, WRITE).await.ok()
     }
 }
 
@@ -226,8 +226,9 @@ impl Acknowledgements {
         if !link.connection.is_connected() {
             return;
         }
+        let epoch = link.connection.epoch();
         for reply in replies {
-            if link.write(&reply, None, IN_PROGRESS).await.is_none() {
+            if link.write(epoch, &reply, None, IN_PROGRESS).await.is_none() {
                 return;
             }
         }
@@ -253,15 +254,16 @@ fn nak(delay: Duration) -> Bytes {
     }
 }
 
-/// Writes acknowledgements, as far as the connection takes them: the others are repeated.
+/// Writes acknowledgements, as far as the connection takes them: the others are repeated. The answer to the
+/// last one counts for all, so all go over one connection.
 async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
     let Some((last, others)) = unanswered.replies.split_last() else { return };
-    let answer = format!("{}.{number}", link.inbox);
+    let (answer, epoch) = (format!("{}.{number}", link.inbox), link.connection.epoch());
     let written = async {
         for reply in others {
-            link.write(reply, None, &unanswered.body).await?;
+            link.write(epoch, reply, None, &unanswered.body).await?;
         }
-        link.write(last, Some(&answer), &unanswered.body).await
+        link.write(epoch, last, Some(&answer), &unanswered.body).await
     };
     if link.connection.is_connected() {
         // If it fails, no answer comes.

@@ -10,8 +10,8 @@ pub(crate) const PING: &[u8] = b"PING\r\n";
 /// The answer to the same question of the server.
 pub(crate) const PONG: &[u8] = b"PONG\r\n";
 
-/// The longest line of a message that servers take by default, in bytes, without its first word. They close the
-/// connection after a longer one, and would do so again each time that the message is sent.
+/// The longest line of a message that servers take by default, in bytes, without its first word. They close
+/// the connection after a longer one, and would do so again each time that the message is sent.
 const LINE: usize = 4096;
 /// The most bytes of the sizes in such a line, with the spaces before them.
 const SIZES: usize = 2 * " 2147483647".len();
