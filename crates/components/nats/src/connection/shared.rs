@@ -57,6 +57,8 @@ struct State {
     output: Option<Vec<u8>>,
     /// True if the server waits for the answer whether the client is there.
     owes_pong: bool,
+    /// True while bytes of the connection are being written. A question would wait behind them.
+    is_writing: bool,
     /// The number of such questions to the server over this connection, and of its answers.
     asked: u64,
     answered: u64,
@@ -260,7 +262,8 @@ impl Shared {
             wire::subscribe(&mut output, *number, subject, group.as_deref());
         }
         state.output = Some(output);
-        (state.owes_pong, state.asked, state.answered, state.parting) = (false, 0, 0, None);
+        (state.owes_pong, state.is_writing) = (false, false);
+        (state.asked, state.answered, state.parting) = (0, 0, None);
         state.epoch += 1;
         state.outage = None;
         state.learn(info);
@@ -344,26 +347,33 @@ impl Shared {
         self.unanswered.store(0, Relaxed);
     }
 
-    /// Asks the server whether it is there. Returns false if it has not answered for long.
+    /// Asks the server whether it is there, unless that would wait behind what is being written, for which
+    /// there is another limit. Returns false if the server has not answered for long.
     pub(super) fn ask(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.is_writing {
+            return true;
+        }
         if self.unanswered.fetch_add(1, Relaxed) >= UNANSWERED {
             return false;
         }
-        self.state.lock().ask();
+        state.ask();
+        drop(state);
         self.output.notify_one();
         true
     }
 
-    /// Exchanges what is to be written with an empty buffer.
+    /// Exchanges what is to be written with an empty buffer. What was taken before is written.
     pub(super) fn take_output(&self, into: &mut Vec<u8>) {
         let mut state = self.state.lock();
-        let State { output, owes_pong, .. } = &mut *state;
+        let State { output, owes_pong, is_writing, .. } = &mut *state;
         if let Some(output) = output {
             std::mem::swap(output, into);
             if std::mem::take(owes_pong) {
                 into.extend_from_slice(wire::PONG);
             }
         }
+        *is_writing = !into.is_empty();
         drop(state);
         self.room.notify_waiters();
     }

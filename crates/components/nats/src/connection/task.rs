@@ -218,7 +218,7 @@ fn pause(attempt: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::connection::NotSent;
-    use crate::wire::Publication;
+    use crate::wire::{Info, Publication};
 
     #[tokio::test]
     async fn a_task_that_panics_ends_the_client() {
@@ -232,6 +232,22 @@ mod tests {
         let sent = shared.publish(&message, None).await;
         assert_eq!(sent, Err(NotSent::Lost("the client has ended".to_owned())));
         assert!(panicked.await.unwrap_err().is_panic());
+    }
+
+    #[test]
+    fn a_server_is_lost_when_it_does_not_answer_and_not_while_a_question_would_wait() {
+        let shared = Shared::default();
+        shared.connected(&Info::default());
+        let (mut bytes, mut none) = (Vec::new(), Vec::new());
+        assert!(shared.ask());
+        shared.take_output(&mut bytes);
+        assert_eq!(bytes, b"PING\r\n");
+        // As long as it takes to write them.
+        assert!((0..10).all(|_| shared.ask()));
+        shared.take_output(&mut none);
+        assert!(none.is_empty() && shared.ask() && !shared.ask());
+        shared.heard();
+        assert!(shared.ask());
     }
 
     #[tokio::test(start_paused = true)]
