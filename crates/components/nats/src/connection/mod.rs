@@ -115,6 +115,11 @@ impl Connection {
         self.shared.refused()
     }
 
+    /// Takes the subjects of messages that the server refused since the last call, as far as it named them.
+    pub(crate) fn take_forbidden(&self) -> Vec<String> {
+        self.shared.take_forbidden()
+    }
+
     /// Adds to an error why there is no connection, or what the server reported last: a server that refuses a
     /// message or a subscription says so apart from it.
     pub(crate) fn explained(&self, error: Error) -> Error {

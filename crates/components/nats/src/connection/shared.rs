@@ -25,8 +25,12 @@ use crate::wire::{self, Info, Message, Operation, Publication};
 const OUTPUT: usize = 64 << 10;
 /// The number of questions without an answer after which the server is taken for lost.
 const UNANSWERED: u32 = 2;
-/// The beginning of the error of a server that refuses a subscription.
+/// The beginning of the error of a server that refuses a subscription, and of one that refuses a message. The
+/// subject follows in quotation marks.
 const REFUSED: &str = "permissions violation for subscription";
+const FORBIDDEN: &str = "permissions violation for publish to ";
+/// The most subjects of refused messages that are kept.
+const MOST_FORBIDDEN: usize = 100;
 
 /// The events that the server reports beside messages.
 #[derive(Debug, Default, Clone)]
@@ -43,11 +47,17 @@ pub(crate) struct Notices {
 impl Notices {
     fn add(&mut self, error: String) {
         self.errors += 1;
-        if error.get(..REFUSED.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(REFUSED)) {
+        if after(&error, REFUSED).is_some() {
             self.refused = Some(error.clone());
         }
         self.last = Some(error);
     }
+}
+
+/// Returns the rest of an error that begins with a text, in any case.
+fn after<'a>(error: &'a str, begin: &str) -> Option<&'a str> {
+    let (found, rest) = error.split_at_checked(begin.len())?;
+    found.eq_ignore_ascii_case(begin).then_some(rest)
 }
 
 /// The state of a client.
@@ -73,6 +83,8 @@ struct State {
     /// The number of the last subscription.
     last: u64,
     notices: Notices,
+    /// The subjects of messages that the server refused, until they are taken.
+    forbidden: Vec<String>,
     /// Why there is no connection at the moment.
     outage: Option<String>,
     /// True if the client was dropped.
@@ -126,6 +138,11 @@ impl Shared {
     /// Returns why the server refused a subscription, if it has refused one.
     pub(super) fn refused(&self) -> Option<String> {
         self.state.lock().notices.refused.clone()
+    }
+
+    /// Takes the subjects of messages that the server refused since the last call, as far as it named them.
+    pub(super) fn take_forbidden(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().forbidden)
     }
 
     /// Returns what explains a failure: why there is no connection, or else the last error of the server.
@@ -325,6 +342,7 @@ impl Shared {
             Operation::Info(info) => state.learn(&info),
             Operation::Error(error) => {
                 state.parting = Some(error.clone());
+                state.forbid(&error);
                 state.notices.add(error);
             }
             // One answer is for all questions that wait for it, so that they need no memory.
@@ -407,6 +425,16 @@ impl State {
         output.extend_from_slice(wire::PING);
         self.asked += 1;
         true
+    }
+
+    /// Notes the subject of a message that the server refused, if the error is about one.
+    fn forbid(&mut self, error: &str) {
+        let subject = after(error, FORBIDDEN).and_then(|rest| rest.strip_prefix('"')?.strip_suffix('"'));
+        // A subject with other characters is written in another way.
+        let Some(subject) = subject.filter(|subject| !subject.contains('\\')) else { return };
+        if self.forbidden.len() < MOST_FORBIDDEN && !self.forbidden.iter().any(|known| known == subject) {
+            self.forbidden.push(subject.to_owned());
+        }
     }
 
     fn learn(&mut self, info: &Info) {

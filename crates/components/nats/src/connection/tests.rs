@@ -234,6 +234,27 @@ async fn a_user_that_all_servers_refuse_later_ends_the_client_and_not_at_the_fir
 }
 
 #[tokio::test]
+async fn a_server_names_the_subjects_that_it_refuses() {
+    let server = Scripted::start().await;
+    let (connection, mut peer) = connected(&server).await;
+    for error in [
+        "Permissions Violation for Publish to \"a.b\"",
+        "permissions violation for publish to \"c\"",
+        "Permissions Violation for Publish to \"a.b\"",
+        "Permissions Violation for Publish to \"\\u00e4\"",
+        "Permissions Violation for Publish to x",
+        "Permissions Violation for Publish with Reply of \"d\"",
+        "\u{e4}",
+        "Permissions Violation for Subscription to \"e\"",
+    ] {
+        peer.write(format!("-ERR '{error}'\r\n").as_bytes()).await.unwrap();
+    }
+    until("the subscription is refused", || connection.refused().is_some()).await;
+    assert_eq!(connection.take_forbidden(), ["a.b", "c"]);
+    assert!(connection.take_forbidden().is_empty());
+}
+
+#[tokio::test]
 async fn a_server_that_closes_a_connection_has_said_why() {
     let server = Scripted::start().await;
     let (connection, mut peer) = connected(&server).await;
