@@ -19,9 +19,11 @@ use crate::wire::{self, Connect, Decoder, Info, Malformed, Operation};
 const CONNECT: Duration = Duration::from_secs(10);
 /// The size of a read while a connection is opened.
 const READ: usize = 4 << 10;
-/// The most servers of a cluster that are kept, and the most addresses of one; the longest address of one.
+/// The most servers of a cluster that are kept, and the longest address of one.
 const MOST_LEARNED: usize = 100;
 const LONGEST_ADDRESS: usize = 300;
+/// The most addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 8;
 
 /// The servers of the options.
 pub(super) struct Servers {
@@ -229,16 +231,17 @@ impl Servers {
     }
 }
 
-/// Returns the addresses of a server at `HOST:PORT`, in any order: behind one name, there may be several
-/// servers, of which the first may be the one that does not answer.
+/// Returns addresses of a server at `HOST:PORT`, in any order: behind one name, there may be several servers,
+/// of which the first may be the one that does not answer.
 async fn addresses(server: &str) -> Result<Vec<SocketAddr>, Failure> {
     let found = match tokio::time::timeout(CONNECT, tokio::net::lookup_host(server)).await {
-        Ok(found) => found.map(|found| found.take(MOST_LEARNED).collect::<Vec<SocketAddr>>()),
+        Ok(found) => found.map(Iterator::collect::<Vec<SocketAddr>>),
         Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
     };
     let mut found = found
         .map_err(|error| Failure::Later(format!("`{server}` cannot be resolved to an address: {error}")))?;
     fastrand::shuffle(&mut found);
+    found.truncate(MOST_ADDRESSES);
     Ok(found)
 }
 

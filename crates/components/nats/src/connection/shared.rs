@@ -381,7 +381,7 @@ impl Shared {
         true
     }
 
-    /// Exchanges what is to be written with an empty buffer. What was taken before is written.
+    /// Exchanges what is to be written with an empty buffer. The bytes taken before have been written.
     pub(super) fn take_output(&self, into: &mut Vec<u8>) {
         let mut state = self.state.lock();
         let State { output, owes_pong, is_writing, .. } = &mut *state;
