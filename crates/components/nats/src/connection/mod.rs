@@ -107,7 +107,17 @@ impl Connection {
 
     /// Returns how many messages were dropped because a subscription was full.
     pub(crate) fn dropped(&self) -> u64 {
-        self.shared.notices().dropped
+        self.shared.dropped()
+    }
+
+    /// Returns why the server refused a subscription, if it has refused one.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.shared.refused()
+    }
+
+    /// Takes the subjects of messages that the server refused since the last call, as far as it named them.
+    pub(crate) fn take_forbidden(&self) -> Vec<String> {
+        self.shared.take_forbidden()
     }
 
     /// Adds to an error why there is no connection, or what the server reported last: a server that refuses a
@@ -135,8 +145,28 @@ impl Connection {
     /// # Errors
     /// If that is not possible `within` this time.
     pub(crate) async fn publish(&self, message: &Publication<'_>, within: Duration) -> Result<(), NotSent> {
-        let published = tokio::time::timeout(within, self.shared.publish(message)).await;
+        let published = tokio::time::timeout(within, self.shared.publish(message, None)).await;
         published.unwrap_or(Err(NotSent::Blocked))
+    }
+
+    /// Sends a message over the connection with this epoch.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish), and if the present connection is another one.
+    pub(crate) async fn publish_over(
+        &self,
+        epoch: u64,
+        message: &Publication<'_>,
+        within: Duration,
+    ) -> Result<(), NotSent> {
+        let published = tokio::time::timeout(within, self.shared.publish(message, Some(epoch))).await;
+        published.unwrap_or(Err(NotSent::Blocked))
+    }
+
+    /// Waits until the server has taken all messages that were sent before over the present connection.
+    /// Returns false if it has not `within` this time, or the connection breaks.
+    pub(crate) async fn round_trip(&self, within: Duration) -> bool {
+        tokio::time::timeout(within, self.shared.round_trip()).await.unwrap_or(false)
     }
 
     /// Subscribes to a subject, as a member of a queue group if one is given. Messages wait in `room`.

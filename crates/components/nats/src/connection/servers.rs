@@ -3,6 +3,7 @@
 //! A server speaks first: it says what it is. Then the connection is encrypted if it must be, the client
 //! introduces itself, and asks whether it is welcome.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use thalweg_engine::Error;
@@ -21,6 +22,8 @@ const READ: usize = 4 << 10;
 /// The most servers of a cluster that are kept, and the longest address of one.
 const MOST_LEARNED: usize = 100;
 const LONGEST_ADDRESS: usize = 300;
+/// The most addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 8;
 
 /// The servers of the options.
 pub(super) struct Servers {
@@ -135,17 +138,26 @@ impl Servers {
         }
     }
 
-    /// Connects to a server at `HOST:PORT`.
+    /// Connects to a server at `HOST:PORT`: to one of the addresses of the host that answers as a server.
     pub(super) async fn open(&self, server: &str) -> Result<Opened, Failure> {
-        let opened = tokio::time::timeout(CONNECT, self.opened(server)).await;
-        opened.unwrap_or_else(|_| {
-            let seconds = CONNECT.as_secs();
-            Err(Failure::Later(format!("`{server}` did not accept a connection within {seconds} s")))
-        })
+        let mut failed = Failure::Later(format!("`{server}` has no address"));
+        for address in addresses(server).await? {
+            let opened = tokio::time::timeout(CONNECT, self.opened(server, address)).await;
+            failed = match opened {
+                Ok(Ok(opened)) => return Ok(opened),
+                Ok(Err(Failure::Later(reason))) => Failure::Later(reason),
+                Ok(Err(failure)) => return Err(failure),
+                Err(_) => {
+                    let seconds = CONNECT.as_secs();
+                    Failure::Later(format!("`{server}` did not accept a connection within {seconds} s"))
+                }
+            };
+        }
+        Err(failed)
     }
 
-    async fn opened(&self, server: &str) -> Result<Opened, Failure> {
-        let address = Address::Tcp(server.to_owned());
+    async fn opened(&self, server: &str, address: SocketAddr) -> Result<Opened, Failure> {
+        let address = Address::Tcp(address.to_string());
         let dial = Dial { address, timeout: CONNECT, send_buffer: None, tls: None };
         let mut stream = dial.connect().await.map_err(|error| Failure::Later(error.full()))?;
         let mut decoder = Decoder::new(self.limit);
@@ -217,6 +229,20 @@ impl Servers {
             }
         }
     }
+}
+
+/// Returns addresses of a server at `HOST:PORT`, in any order: behind one name, there may be several servers,
+/// of which the first may be the one that does not answer.
+async fn addresses(server: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let found = match tokio::time::timeout(CONNECT, tokio::net::lookup_host(server)).await {
+        Ok(found) => found.map(Iterator::collect::<Vec<SocketAddr>>),
+        Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+    };
+    let mut found = found
+        .map_err(|error| Failure::Later(format!("`{server}` cannot be resolved to an address: {error}")))?;
+    fastrand::shuffle(&mut found);
+    found.truncate(MOST_ADDRESSES);
+    Ok(found)
 }
 
 /// Waits for the next operation.

@@ -3,6 +3,9 @@
 //! A message is written into memory that belongs to one connection, and is lost with it: none is sent over
 //! another connection than that of its [epoch](Shared::epoch). While there is no connection, or the server
 //! does not take what is to be written, senders wait.
+//!
+//! A server takes what a connection brings in order. So its answer to a question whether it is there also
+//! says that it has taken all messages before the question.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -22,6 +25,12 @@ use crate::wire::{self, Info, Message, Operation, Publication};
 const OUTPUT: usize = 64 << 10;
 /// The number of questions without an answer after which the server is taken for lost.
 const UNANSWERED: u32 = 2;
+/// The beginning of the error of a server that refuses a subscription, and of one that refuses a message. The
+/// subject follows in quotation marks.
+const REFUSED: &str = "permissions violation for subscription";
+const FORBIDDEN: &str = "permissions violation for publish to ";
+/// The most subjects of refused messages that are kept.
+const MOST_FORBIDDEN: usize = 100;
 
 /// The events that the server reports beside messages.
 #[derive(Debug, Default, Clone)]
@@ -30,7 +39,25 @@ pub(crate) struct Notices {
     pub(crate) errors: u64,
     pub(crate) last: Option<String>,
     /// How often a subscription was full, so that a message was dropped.
-    pub(crate) dropped: u64,
+    dropped: u64,
+    /// Why the server refused a subscription, if it has refused one.
+    refused: Option<String>,
+}
+
+impl Notices {
+    fn add(&mut self, error: String) {
+        self.errors += 1;
+        if after(&error, REFUSED).is_some() {
+            self.refused = Some(error.clone());
+        }
+        self.last = Some(error);
+    }
+}
+
+/// Returns the rest of an error that begins with a text, in any case.
+fn after<'a>(error: &'a str, begin: &str) -> Option<&'a str> {
+    let (found, rest) = error.split_at_checked(begin.len())?;
+    found.eq_ignore_ascii_case(begin).then_some(rest)
 }
 
 /// The state of a client.
@@ -40,6 +67,13 @@ struct State {
     output: Option<Vec<u8>>,
     /// True if the server waits for the answer whether the client is there.
     owes_pong: bool,
+    /// True while bytes of the connection are being written. A question would wait behind them.
+    is_writing: bool,
+    /// The number of such questions to the server over this connection, and of its answers.
+    asked: u64,
+    answered: u64,
+    /// The error that the server reported last, if it has sent nothing else since.
+    parting: Option<String>,
     epoch: u64,
     /// The largest message that the server takes.
     max_payload: usize,
@@ -49,6 +83,8 @@ struct State {
     /// The number of the last subscription.
     last: u64,
     notices: Notices,
+    /// The subjects of messages that the server refused, until they are taken.
+    forbidden: Vec<String>,
     /// Why there is no connection at the moment.
     outage: Option<String>,
     /// True if the client was dropped.
@@ -74,6 +110,8 @@ pub(crate) struct Shared {
     closing: Notify,
     /// Tells senders that they may send, or never will.
     room: Notify,
+    /// Tells those who asked the server that it has answered, or never will.
+    answer: Notify,
     /// The number of questions since the server sent something.
     unanswered: AtomicU32,
 }
@@ -92,6 +130,21 @@ impl Shared {
         self.state.lock().notices.clone()
     }
 
+    /// Returns how many messages were dropped because a subscription was full.
+    pub(super) fn dropped(&self) -> u64 {
+        self.state.lock().notices.dropped
+    }
+
+    /// Returns why the server refused a subscription, if it has refused one.
+    pub(super) fn refused(&self) -> Option<String> {
+        self.state.lock().notices.refused.clone()
+    }
+
+    /// Takes the subjects of messages that the server refused since the last call, as far as it named them.
+    pub(super) fn take_forbidden(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().forbidden)
+    }
+
     /// Returns what explains a failure: why there is no connection, or else the last error of the server.
     pub(super) fn explanation(&self) -> Option<String> {
         let state = self.state.lock();
@@ -104,12 +157,13 @@ impl Shared {
         self.state.lock().ended.clone()
     }
 
-    /// Waits until a message can be written, and does so.
-    pub(super) async fn publish(&self, message: &Publication<'_>) -> Result<(), NotSent> {
+    /// Waits until a message can be written, and does so. `over` is the epoch of the only connection over
+    /// which it may be sent, if there is one.
+    pub(super) async fn publish(&self, message: &Publication<'_>, over: Option<u64>) -> Result<(), NotSent> {
         loop {
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            if let Some(published) = self.try_publish(message) {
+            if let Some(published) = self.try_publish(message, over) {
                 return published;
             }
             room.await;
@@ -117,13 +171,16 @@ impl Shared {
     }
 
     /// Writes a message. Returns `None` if that has to wait.
-    fn try_publish(&self, message: &Publication<'_>) -> Option<Result<(), NotSent>> {
-        if !message.is_writable() {
-            return Some(Err(NotSent::Refused("a subject has spaces".to_owned())));
+    fn try_publish(&self, message: &Publication<'_>, over: Option<u64>) -> Option<Result<(), NotSent>> {
+        if let Some(mistake) = message.mistake() {
+            return Some(Err(NotSent::Refused(mistake)));
         }
         let mut state = self.state.lock();
         if let Some(reason) = &state.ended {
             return Some(Err(NotSent::Lost(reason.clone())));
+        }
+        if over.is_some_and(|epoch| !state.is_over(epoch)) {
+            return Some(Err(NotSent::Blocked));
         }
         let (size, most) = (message.size(), state.max_payload);
         let output = state.output.as_mut()?;
@@ -138,6 +195,31 @@ impl Shared {
         drop(state);
         self.output.notify_one();
         Some(Ok(()))
+    }
+
+    /// Asks the server whether it is there, and waits for the answer. Returns false if the connection breaks
+    /// before it comes.
+    pub(super) async fn round_trip(&self) -> bool {
+        let (epoch, number) = {
+            let mut state = self.state.lock();
+            if !state.ask() {
+                return false;
+            }
+            (state.epoch, state.asked)
+        };
+        self.output.notify_one();
+        loop {
+            let mut answer = pin!(self.answer.notified());
+            answer.as_mut().enable();
+            let (is_over, answered) = {
+                let state = self.state.lock();
+                (state.is_over(epoch), state.answered)
+            };
+            if !is_over || answered >= number {
+                return is_over;
+            }
+            answer.await;
+        }
     }
 
     /// Subscribes to a subject, over this connection and later ones.
@@ -197,21 +279,34 @@ impl Shared {
             wire::subscribe(&mut output, *number, subject, group.as_deref());
         }
         state.output = Some(output);
-        state.owes_pong = false;
+        (state.owes_pong, state.is_writing) = (false, false);
+        (state.asked, state.answered, state.parting) = (0, 0, None);
         state.epoch += 1;
         state.outage = None;
         state.learn(info);
         drop(state);
         self.unanswered.store(0, Relaxed);
         self.output.notify_one();
-        self.room.notify_waiters();
+        self.wake();
     }
 
     /// Ends a connection, with what was not written.
     pub(super) fn disconnected(&self, reason: &str) {
         let mut state = self.state.lock();
         state.output = None;
-        state.outage = Some(reason.to_owned());
+        // A server says why it closes a connection.
+        state.outage = Some(match state.parting.take() {
+            Some(error) => format!("{error} ({reason})"),
+            None => reason.to_owned(),
+        });
+        drop(state);
+        self.wake();
+    }
+
+    /// Wakes all that wait for the connection, or for another one.
+    fn wake(&self) {
+        self.room.notify_waiters();
+        self.answer.notify_waiters();
     }
 
     /// Ends the client for good. The first reason counts.
@@ -221,7 +316,7 @@ impl Shared {
         state.ended.get_or_insert_with(|| reason.to_owned());
         state.subscriptions.clear();
         drop(state);
-        self.room.notify_waiters();
+        self.wake();
     }
 
     pub(super) fn learned(&self) -> Vec<String> {
@@ -231,6 +326,7 @@ impl Shared {
     /// Takes what the server has sent.
     pub(super) fn take(&self, operation: Operation) {
         let mut state = self.state.lock();
+        state.parting = None;
         match operation {
             Operation::Message(number, message) => {
                 let State { subscriptions, notices, .. } = &mut *state;
@@ -245,8 +341,9 @@ impl Shared {
             }
             Operation::Info(info) => state.learn(&info),
             Operation::Error(error) => {
-                state.notices.errors += 1;
-                state.notices.last = Some(error);
+                state.parting = Some(error.clone());
+                state.forbid(&error);
+                state.notices.add(error);
             }
             // One answer is for all questions that wait for it, so that they need no memory.
             Operation::Ping => {
@@ -254,7 +351,12 @@ impl Shared {
                 drop(state);
                 self.output.notify_one();
             }
-            Operation::Pong | Operation::Ok => {}
+            Operation::Pong => {
+                state.answered = state.asked.min(state.answered + 1);
+                drop(state);
+                self.answer.notify_waiters();
+            }
+            Operation::Ok => {}
         }
     }
 
@@ -263,28 +365,33 @@ impl Shared {
         self.unanswered.store(0, Relaxed);
     }
 
-    /// Asks the server whether it is there. Returns false if it has not answered for long.
+    /// Asks the server whether it is there, unless that would wait behind what is being written, for which
+    /// there is another limit. Returns false if the server has not answered for long.
     pub(super) fn ask(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.is_writing {
+            return true;
+        }
         if self.unanswered.fetch_add(1, Relaxed) >= UNANSWERED {
             return false;
         }
-        if let Some(output) = &mut self.state.lock().output {
-            output.extend_from_slice(wire::PING);
-        }
+        state.ask();
+        drop(state);
         self.output.notify_one();
         true
     }
 
-    /// Exchanges what is to be written with an empty buffer.
+    /// Exchanges what is to be written with an empty buffer. The bytes taken before have been written.
     pub(super) fn take_output(&self, into: &mut Vec<u8>) {
         let mut state = self.state.lock();
-        let State { output, owes_pong, .. } = &mut *state;
+        let State { output, owes_pong, is_writing, .. } = &mut *state;
         if let Some(output) = output {
             std::mem::swap(output, into);
             if std::mem::take(owes_pong) {
                 into.extend_from_slice(wire::PONG);
             }
         }
+        *is_writing = !into.is_empty();
         drop(state);
         self.room.notify_waiters();
     }
@@ -307,10 +414,33 @@ impl Shared {
 }
 
 impl State {
+    /// True if the present connection is that of the epoch.
+    fn is_over(&self, epoch: u64) -> bool {
+        self.output.is_some() && self.epoch == epoch
+    }
+
+    /// Writes the question whether the server is there. Returns false if there is no connection.
+    fn ask(&mut self) -> bool {
+        let Some(output) = &mut self.output else { return false };
+        output.extend_from_slice(wire::PING);
+        self.asked += 1;
+        true
+    }
+
+    /// Notes the subject of a message that the server refused, if the error is about one.
+    fn forbid(&mut self, error: &str) {
+        let subject = after(error, FORBIDDEN).and_then(|rest| rest.strip_prefix('"')?.strip_suffix('"'));
+        // A subject with other characters is written in another way.
+        let Some(subject) = subject.filter(|subject| !subject.contains('\\')) else { return };
+        if self.forbidden.len() < MOST_FORBIDDEN && !self.forbidden.iter().any(|known| known == subject) {
+            self.forbidden.push(subject.to_owned());
+        }
+    }
+
     fn learn(&mut self, info: &Info) {
         self.learned.clone_from(&info.connect_urls);
         self.max_payload = match info.max_payload {
-            0 => usize::MAX,
+            ..=0 => usize::MAX,
             most => usize::try_from(most).unwrap_or(usize::MAX),
         };
     }

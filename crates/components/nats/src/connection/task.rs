@@ -1,14 +1,15 @@
 //! The task that reads and writes a connection, and opens another one when it breaks.
 //!
-//! It retries for ever, with growing pauses. Only a server that does not speak the protocol ends the client:
-//! the component then fails with the reason, and the engine starts it again. Otherwise a connection would be
-//! opened over and over, and users would not learn of it.
+//! It retries for ever, with growing pauses. Only a server that does not speak the protocol ends the client,
+//! and servers that refuse the user again and again: the component then fails with the reason, and the engine
+//! starts it again. Otherwise a connection would be opened over and over, and users would not learn of it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_net::net::Stream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::servers::{Failure, Opened, Servers};
 use super::shared::Shared;
@@ -16,7 +17,7 @@ use crate::wire::{Decoder, Malformed};
 
 /// The size of a read.
 const READ: usize = 32 << 10;
-/// How long a write may take.
+/// How long the server may take no byte of what is written.
 const WRITE: Duration = Duration::from_secs(30);
 /// How often the server is asked whether it is there.
 const ASK_EVERY: Duration = Duration::from_secs(10);
@@ -26,6 +27,11 @@ const CLOSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// A connection that lasted less is followed by a pause.
 const SHORT: Duration = Duration::from_secs(1);
+/// The number of rounds in which all servers refuse the user, after which the client ends. A server that
+/// starts may not know its users yet.
+const REFUSALS: usize = 6;
+/// How long there may be no connection before users hear of it.
+const QUIET: Duration = Duration::from_secs(10);
 /// A larger buffer is not kept.
 const KEPT: usize = 1 << 20;
 
@@ -66,7 +72,7 @@ pub(super) async fn keep(shared: Arc<Shared>, servers: Servers, mut opened: Open
             () = shared.closing() => return,
             reopened = reopen(shared, &servers, begun.elapsed() < SHORT) => match reopened {
                 Ok(reopened) => reopened,
-                Err(malformed) => return shared.end(&malformed.to_string()),
+                Err(reason) => return shared.end(&reason),
             },
         };
         shared.connected(&opened.info);
@@ -76,19 +82,36 @@ pub(super) async fn keep(shared: Arc<Shared>, servers: Servers, mut opened: Open
 /// Opens a connection, however long that takes.
 ///
 /// # Errors
-/// If a server does not speak the protocol.
-async fn reopen(shared: &Shared, servers: &Servers, was_short: bool) -> Result<Opened, Malformed> {
+/// If a server does not speak the protocol, or all servers refuse the user. The text is the reason.
+async fn reopen(shared: &Shared, servers: &Servers, was_short: bool) -> Result<Opened, String> {
     let mut attempt = usize::from(was_short);
+    let (begun, mut refusals, mut is_told) = (Instant::now(), 0, false);
     loop {
+        let mut refused = None;
+        let mut are_all_refusing = true;
         for server in servers.to_try(&shared.learned()) {
             attempt += 1;
             tokio::time::sleep(pause(attempt)).await;
-            match servers.open(&server).await {
+            let failure = match servers.open(&server).await {
                 Ok(opened) => return Ok(opened),
-                Err(Failure::Malformed(malformed)) => return Err(malformed),
-                Err(Failure::Refused(reason) | Failure::Later(reason)) => shared.disconnected(&reason),
-                Err(Failure::Never(error)) => shared.disconnected(&error.full()),
+                Err(failure) => failure,
+            };
+            are_all_refusing &= matches!(failure, Failure::Refused(_));
+            let reason = match failure {
+                Failure::Malformed(malformed) => return Err(malformed.to_string()),
+                Failure::Refused(reason) => refused.insert(reason).clone(),
+                Failure::Later(reason) => reason,
+                Failure::Never(error) => error.full(),
+            };
+            shared.disconnected(&reason);
+            if !is_told && begun.elapsed() >= QUIET {
+                is_told = true;
+                tracing::warn!("there is no connection to a server of NATS, which is retried: {reason}");
             }
+        }
+        refusals = if are_all_refusing { refusals + 1 } else { 0 };
+        if let Some(reason) = refused.filter(|_| refusals >= REFUSALS) {
+            return Err(format!("the servers refuse the user: {reason}"));
         }
     }
 }
@@ -136,20 +159,30 @@ async fn writing(shared: &Shared, mut stream: WriteHalf<Stream>) -> End {
             shared.output().await;
             continue;
         }
-        let written = async {
-            stream.write_all(&bytes).await?;
-            stream.flush().await
-        };
-        match tokio::time::timeout(WRITE, written).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return End::Broken(error.to_string()),
-            Err(_) => return End::Broken("the server takes nothing any more".to_owned()),
+        if let Err(error) = write_all(&mut stream, &bytes).await {
+            return End::Broken(error.to_string());
         }
         bytes.clear();
         if bytes.capacity() > KEPT {
             bytes = Vec::new();
         }
     }
+}
+
+/// Writes all bytes, however long that takes while the server takes some of them: a large message needs
+/// longer over a slow line, and would be sent again and again if the connection were given up.
+///
+/// # Errors
+/// If the connection breaks, or the server takes nothing.
+async fn write_all(stream: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
+    let stuck = |_| io::Error::new(io::ErrorKind::TimedOut, "the server takes nothing any more");
+    while !bytes.is_empty() {
+        match tokio::time::timeout(WRITE, stream.write(bytes)).await.map_err(stuck)?? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = bytes.get(written..).unwrap_or_default(),
+        }
+    }
+    tokio::time::timeout(WRITE, stream.flush()).await.map_err(stuck)?
 }
 
 /// Asks the server now and then whether it is there.
@@ -185,7 +218,7 @@ fn pause(attempt: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::connection::NotSent;
-    use crate::wire::Publication;
+    use crate::wire::{Info, Publication};
 
     #[tokio::test]
     async fn a_task_that_panics_ends_the_client() {
@@ -196,9 +229,43 @@ mod tests {
             panic!("as a test");
         });
         let message = Publication { subject: "s", reply: None, headers: &[], payload: b"" };
-        let sent = shared.publish(&message).await;
+        let sent = shared.publish(&message, None).await;
         assert_eq!(sent, Err(NotSent::Lost("the client has ended".to_owned())));
         assert!(panicked.await.unwrap_err().is_panic());
+    }
+
+    #[test]
+    fn a_server_is_lost_when_it_does_not_answer_and_not_while_a_question_would_wait() {
+        let shared = Shared::default();
+        shared.connected(&Info::default());
+        let (mut bytes, mut none) = (Vec::new(), Vec::new());
+        assert!(shared.ask());
+        shared.take_output(&mut bytes);
+        assert_eq!(bytes, b"PING\r\n");
+        // As long as it takes to write them.
+        assert!((0..10).all(|_| shared.ask()));
+        shared.take_output(&mut none);
+        assert!(none.is_empty() && shared.ask() && !shared.ask());
+        shared.heard();
+        assert!(shared.ask());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_bytes_slowly_gets_all_and_one_that_takes_none_is_lost() {
+        let bytes = vec![b'x'; 100];
+        let (mut client, mut server) = tokio::io::duplex(10);
+        let take = async {
+            let mut taken = [0; 10];
+            for _ in 0..10 {
+                // Together longer than a write may take.
+                tokio::time::sleep(WRITE / 3).await;
+                server.read_exact(&mut taken).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(write_all(&mut client, &bytes), take);
+        written.unwrap();
+        let error = write_all(&mut client, &bytes).await.unwrap_err();
+        assert_eq!(error.to_string(), "the server takes nothing any more");
     }
 
     #[test]

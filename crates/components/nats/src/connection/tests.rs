@@ -212,3 +212,121 @@ async fn a_request_has_the_answer_of_the_server_or_says_that_there_is_none() {
     }
     assert_eq!(answered, [Err("no server answers at `a.b`".to_owned()), Ok("ok".into())]);
 }
+
+#[tokio::test]
+async fn a_user_that_all_servers_refuse_later_ends_the_client_and_not_at_the_first_time() {
+    let server = Scripted::start().await;
+    let (connection, peer) = connected(&server).await;
+    let mut subscriber = connection.subscribe("s", None, &Room::new(10, LIMIT));
+    drop(peer);
+    let refuse = async {
+        for _ in 0..6 {
+            assert!(!connection.is_lost());
+            let mut peer = server.accept_silently().await;
+            peer.write(b"INFO {}\r\n-ERR 'Authorization Violation'\r\n").await.unwrap();
+            peer.line("PING").await;
+        }
+    };
+    let ((), ended) = tokio::join!(refuse, subscriber.next());
+    assert!(ended.is_none());
+    let lost = connection.lost().full();
+    assert!(lost.ends_with("the servers refuse the user: Authorization Violation"), "{lost}");
+}
+
+#[tokio::test]
+async fn a_server_names_the_subjects_that_it_refuses() {
+    let server = Scripted::start().await;
+    let (connection, mut peer) = connected(&server).await;
+    for error in [
+        "Permissions Violation for Publish to \"a.b\"",
+        "permissions violation for publish to \"c\"",
+        "Permissions Violation for Publish to \"a.b\"",
+        "Permissions Violation for Publish to \"\\u00e4\"",
+        "Permissions Violation for Publish to x",
+        "Permissions Violation for Publish with Reply of \"d\"",
+        "\u{e4}",
+        "Permissions Violation for Subscription to \"e\"",
+    ] {
+        peer.write(format!("-ERR '{error}'\r\n").as_bytes()).await.unwrap();
+    }
+    until("the subscription is refused", || connection.refused().is_some()).await;
+    assert_eq!(connection.take_forbidden(), ["a.b", "c"]);
+    assert!(connection.take_forbidden().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_closes_a_connection_has_said_why() {
+    let server = Scripted::start().await;
+    let (connection, mut peer) = connected(&server).await;
+    peer.write(b"-ERR 'Maximum Payload Violation'\r\n").await.unwrap();
+    drop(peer);
+    until("the connection broke", || !connection.is_connected()).await;
+    let error = connection.explained(Error::temporary("no")).full();
+    assert!(error.starts_with("no: Maximum Payload Violation ("), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_has_taken_what_was_sent_over_the_same_connection() {
+    let server = Scripted::start().await;
+    let (connection, mut peer) = connected(&server).await;
+    connection.publish(&text("one"), Duration::MAX).await.unwrap();
+    let (is_taken, ()) = tokio::join!(connection.round_trip(Duration::MAX), async {
+        for line in ["PUB t 3", "one", "PING"] {
+            assert_eq!(peer.line("").await, line);
+        }
+        peer.write(b"PONG\r\n").await.unwrap();
+    });
+    assert!(is_taken);
+    let epoch = connection.epoch();
+    let (is_taken, ()) = tokio::join!(connection.round_trip(Duration::MAX), async {
+        peer.line("PING").await;
+        drop(peer);
+    });
+    assert!(!is_taken);
+    // Nor does a message go over another connection than that for which it is.
+    let message = text("two");
+    let blocked = connection.publish_over(epoch, &message, Duration::MAX).await;
+    assert_eq!(blocked, Err(NotSent::Blocked));
+    let _peer = server.accept().await;
+    assert!(connection.connected(Duration::MAX).await);
+    let blocked = connection.publish_over(epoch, &message, Duration::MAX).await;
+    assert_eq!(blocked, Err(NotSent::Blocked));
+    connection.publish_over(connection.epoch(), &message, Duration::MAX).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_of_the_servers_behind_a_name_is_enough() {
+    let server = Scripted::start().await;
+    let address = server.address();
+    let port = address.rsplit(':').next().unwrap();
+    // Without IPv6, the name has one address.
+    let other = tokio::net::TcpListener::bind(format!("[::1]:{port}")).await;
+    let closing = tokio::spawn(async move {
+        if let Ok(other) = other {
+            while let Ok((stream, _)) = other.accept().await {
+                drop(stream);
+            }
+        }
+    });
+    let options = options(&format!("{{ servers: 'localhost:{port}' }}"));
+    for _ in 0..10 {
+        let (connection, _peer) = tokio::join!(Connection::open(&options, LIMIT), server.accept());
+        assert_eq!(connection.unwrap().epoch(), 1);
+    }
+    closing.abort();
+}
+
+#[tokio::test]
+async fn a_server_without_a_limit_takes_messages_of_any_size() {
+    let server = Scripted::start().await;
+    let options = servers(&server);
+    let (connection, _peer) = tokio::join!(Connection::open(&options, LIMIT), async {
+        let mut peer = server.accept_silently().await;
+        peer.write(b"INFO {\"max_payload\":-1}\r\n").await.unwrap();
+        peer.line("PING").await;
+        peer.write(b"PONG\r\n").await.unwrap();
+        peer
+    });
+    let large = "x".repeat(2 << 20);
+    connection.unwrap().publish(&text(&large), Duration::MAX).await.unwrap();
+}

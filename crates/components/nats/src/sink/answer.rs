@@ -24,10 +24,16 @@ struct Written {
     error: Option<WrittenError>,
 }
 
+/// The number of the error of an account that has used up its storage. Streams are freed of old messages, as
+/// one that is full by itself, which has a code above 500.
+const ACCOUNT_IS_FULL: u64 = 10002;
+
 #[derive(Deserialize)]
 struct WrittenError {
     #[serde(default)]
     code: u16,
+    #[serde(default)]
+    err_code: u64,
     #[serde(default)]
     description: String,
 }
@@ -43,13 +49,14 @@ impl Answer {
 
     fn read(payload: &[u8]) -> Self {
         match serde_json::from_slice::<Written>(payload) {
-            Ok(Written { error: Some(WrittenError { code, description }), .. }) => {
+            Ok(Written { error: Some(WrittenError { code, err_code, description }), .. }) => {
                 let description = foreign(&description).into_owned();
-                match code {
-                    // Too many requests, or too slow ones.
-                    408 | 429 => Self::Later(description),
-                    400..500 => Self::Refused(description),
-                    _ => Self::Later(description),
+                // Too slow requests; a message with the same id that is not stored yet, and may be lost; too
+                // many requests.
+                let passes = matches!(code, 408 | 409 | 429) || err_code == ACCOUNT_IS_FULL;
+                match (400..500).contains(&code) && !passes {
+                    true => Self::Refused(description),
+                    false => Self::Later(description),
                 }
             }
             Ok(Written { stream: Some(_), .. }) => Self::Stored,
@@ -79,6 +86,14 @@ mod tests {
                 later("maximum bytes exceeded"),
             ),
             (r#"{"error":{"code":429,"description":"too many requests"}}"#, later("too many requests")),
+            (
+                r#"{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"}}"#,
+                later("duplicate message id is in process"),
+            ),
+            (
+                r#"{"error":{"code":400,"err_code":10002,"description":"resource limits exceeded for account"}}"#,
+                later("resource limits exceeded for account"),
+            ),
             (r#"{"error":{}}"#, later("")),
             (r#"{"error":7}"#, later(no_stream)),
             ("{}", later(no_stream)),

@@ -1,4 +1,4 @@
-//! The connection of a sink, with the subject at which it receives answers.
+//! The connection of a sink, with the subject at which it receives the answers of streams.
 
 use std::time::{Duration, Instant};
 
@@ -15,26 +15,30 @@ const ANSWER: usize = 64 << 10;
 /// The bytes of answers that may wait to be read, for each message. An answer names the stream.
 const BYTES_OF_ANSWER: usize = 512;
 
-/// A connection with a subject for answers.
+/// A connection, with a subject for the answers of streams if messages are for streams.
 pub(super) struct Link {
     pub(super) connection: Connection,
     /// The beginning of the subjects for answers. A dot and a number follow.
     inbox: String,
-    answers: Subscriber,
+    /// None without JetStream: a user that may only publish then needs no other right.
+    answers: Option<Subscriber>,
 }
 
 impl Link {
-    /// Connects to one of the servers. At most `pending` messages are without an answer.
+    /// Connects to one of the servers. At most `pending` messages are without an answer; `None` if there are
+    /// no answers.
     ///
     /// # Errors
     /// If that fails.
-    pub(super) async fn open(options: &ServerOptions, pending: usize) -> Result<Self, Error> {
+    pub(super) async fn open(options: &ServerOptions, pending: Option<usize>) -> Result<Self, Error> {
         let connection = Connection::open(options, ANSWER).await?;
         let inbox = connection.inbox();
-        // A message that was sent again may have two answers.
-        let count = SUBSCRIPTION.max(2 * pending);
-        let room = Room::new(count, count * BYTES_OF_ANSWER);
-        let answers = connection.subscribe(&format!("{inbox}.*"), None, &room);
+        let answers = pending.map(|pending| {
+            // A message that was sent again may have two answers.
+            let count = SUBSCRIPTION.max(2 * pending);
+            let room = Room::new(count, count * BYTES_OF_ANSWER);
+            connection.subscribe(&format!("{inbox}.*"), None, &room)
+        });
         Ok(Self { connection, inbox, answers })
     }
 
@@ -46,20 +50,17 @@ impl Link {
         timeout: Duration,
     ) -> Result<(), NotSent> {
         let Outgoing { subject, headers, payload } = outgoing;
-        let reply = answer.map(|number| self.subject(number));
+        let reply = answer.map(|number| format!("{}.{number}", self.inbox));
         let message = Publication { subject, reply: reply.as_deref(), headers, payload };
         self.connection.publish(&message, timeout).await
     }
 
-    fn subject(&self, number: u64) -> String {
-        format!("{}.{number}", self.inbox)
-    }
-
     /// Waits for an answer. Returns it with its number, or `None` after `timeout` or if the client has ended.
     pub(super) async fn answer(&mut self, timeout: Duration) -> Option<(u64, Message)> {
+        let answers = self.answers.as_mut()?;
         let begun = Instant::now();
         loop {
-            let message = tokio::time::timeout(timeout, self.answers.next()).await.ok()??;
+            let message = tokio::time::timeout(timeout, answers.next()).await.ok()??;
             let number = message.subject.strip_prefix(self.inbox.as_str());
             let number = number.and_then(|number| number.strip_prefix('.')?.parse().ok());
             if let Some(number) = number {
@@ -68,24 +69,6 @@ impl Link {
             // A server may send others without an end.
             if begun.elapsed() >= timeout {
                 return None;
-            }
-        }
-    }
-
-    /// Waits until the server has taken all messages that were sent before: it takes them in order, and this
-    /// is one of them. Returns false if it has not after `timeout`.
-    pub(super) async fn round_trip(&mut self, number: u64, timeout: Duration) -> bool {
-        let subject = self.subject(number);
-        let message = Publication { subject: &subject, reply: None, headers: &[], payload: &[] };
-        if self.connection.publish(&message, timeout).await.is_err() {
-            return false;
-        }
-        let begun = Instant::now();
-        loop {
-            match self.answer(timeout).await {
-                Some((answered, _)) if answered == number => return true,
-                Some(_) if begun.elapsed() < timeout => {}
-                _ => return false,
             }
         }
     }

@@ -15,7 +15,7 @@ mod stored;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -179,7 +179,6 @@ impl SinkConfig for NatsSink {
             config: self.clone(),
             link: None,
             storing: Storing::new(),
-            round_trips: 0,
         }))
     }
 }
@@ -192,15 +191,14 @@ struct Nats {
     rows: Rows,
     link: Option<Link>,
     storing: Storing,
-    /// The number of the last round trip.
-    round_trips: u64,
 }
 
 impl Nats {
     /// Connects to one of the servers, unless that is done.
     async fn connect(&mut self) -> Result<(), Error> {
         if self.link.is_none() {
-            self.link = Some(Link::open(&self.config.servers, self.limits.pending).await?);
+            let pending = self.config.jetstream.then_some(self.limits.pending);
+            self.link = Some(Link::open(&self.config.servers, pending).await?);
         }
         Ok(())
     }
@@ -253,24 +251,27 @@ impl Nats {
     /// breaks loses messages.
     async fn send_to_core(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
         let timeout = self.limits.timeout;
-        let Some(link) = &mut self.link else { return Err(not_open()) };
+        let Some(link) = &self.link else { return Err(not_open()) };
         if !link.connection.connected(timeout).await {
             return Err(link.connection.explained(Error::temporary("there is no connection to a server")));
         }
         let _copies = self.memory.claim(batch.payload_bytes() + batch.rows() * MESSAGE);
         let (epoch, before) = (link.connection.epoch(), link.connection.notices());
         let refused = send_all(link, &mut self.rows, batch, timeout).await?;
-        self.round_trips += 1;
-        if !link.round_trip(self.round_trips, timeout).await {
-            if link.connection.is_lost() {
-                return Err(link.connection.lost());
-            }
-            let seconds = timeout.as_secs_f64();
-            let error = Error::overloaded(format!("the server did not take messages within {seconds} s"));
-            return Err(link.connection.explained(error));
+        let is_taken = link.connection.round_trip(timeout).await;
+        if link.connection.is_lost() {
+            return Err(link.connection.lost());
         }
-        if link.connection.epoch() != epoch {
-            return Err(Error::temporary("the connection broke while messages were sent"));
+        if !is_taken || link.connection.epoch() != epoch {
+            let is_slow = link.connection.is_connected() && link.connection.epoch() == epoch;
+            let error = match is_slow {
+                true => {
+                    let seconds = timeout.as_secs_f64();
+                    Error::overloaded(format!("the server did not take messages within {seconds} s"))
+                }
+                false => Error::temporary("the connection broke while messages were sent"),
+            };
+            return Err(link.connection.explained(error));
         }
         let after = link.connection.notices();
         if after.errors != before.errors {
@@ -295,11 +296,9 @@ async fn send_all(
 ) -> Result<Vec<(u32, String)>, Error> {
     let mut bound = rows.bind(batch);
     let mut refused = Vec::new();
-    let begun = Instant::now();
     for row in 0..batch.rows() {
-        let left = timeout.saturating_sub(begun.elapsed());
         let sent = match bound.message(row, None) {
-            Ok(message) => link.send(&message, None, left).await,
+            Ok(message) => link.send(&message, None, timeout).await,
             Err(reason) => Err(NotSent::Refused(reason)),
         };
         match sent {

@@ -140,6 +140,12 @@ impl Storing {
                 }
                 wait = Duration::ZERO;
             }
+            for subject in link.connection.take_forbidden() {
+                // If all messages have the subject, its right is missing, and they wait for it.
+                if !has_one_subject && self.forbid(&subject, &mut bound) {
+                    progress = Instant::now();
+                }
+            }
             if progress.elapsed() >= limits.timeout {
                 return Err(self.unanswered(link, limits));
             }
@@ -225,6 +231,19 @@ impl Storing {
             self.waiting -= 1;
         }
         true
+    }
+
+    /// Refuses the messages on their way to a subject that the server forbids: no answer comes. Returns true
+    /// if there are any.
+    fn forbid(&mut self, subject: &str, bound: &mut Bound<'_>) -> bool {
+        let mut are_any = false;
+        for place in 0..self.rows.len() {
+            if self.rows[place] == Row::Sent && bound.subject(place).is_ok_and(|found| found == subject) {
+                let reason = format!("the server does not let the user send to `{subject}`");
+                are_any |= self.settle(place, Row::Refused(reason));
+            }
+        }
+        are_any
     }
 
     /// Sends a message again after a pause. Returns false: that is no progress.
@@ -317,6 +336,18 @@ mod tests {
         storing.missing.remove(&mut bound, 0);
         assert!(!storing.note(0, Answer::NoStream, &mut bound, false));
         assert_eq!((storing.rows[0].clone(), storing.waiting, storing.next), (Row::Unsent, 0, 0));
+    }
+
+    #[test]
+    fn a_message_to_a_forbidden_subject_is_refused_and_others_are_not() {
+        let batch = batch(["a"]);
+        let mut rows = Rows::new(&options::<NatsSink>("{ servers: h, subject: s }"));
+        let mut bound = rows.bind(&batch);
+        let mut storing = sent(&batch, Duration::ZERO);
+        assert!(!storing.forbid("t", &mut bound));
+        assert!(storing.forbid("s", &mut bound) && !storing.forbid("s", &mut bound));
+        assert_eq!(storing.waiting, 0);
+        assert_eq!(storing.finish(), [(0, "the server does not let the user send to `s`".to_owned())]);
     }
 
     #[test]

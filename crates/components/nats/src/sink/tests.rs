@@ -269,6 +269,31 @@ async fn subscribers_have_messages_without_a_stream_when_they_are_acknowledged()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_that_may_only_publish_needs_no_other_right_without_a_stream() {
+    let users = "no_auth_user: tester\n\
+         authorization { users: [{ user: tester, password: tests }, { user: alice, password: one, \
+         permissions: { publish: { allow: [\"s\"] }, subscribe: { deny: [\">\"] } } }] }";
+    let nats = Arc::new(Nats::start_with(users).unwrap());
+    let (tell, ready) = mpsc::channel();
+    let known = nats.clone();
+    let receiving = std::thread::spawn(move || known.receive("s", 1, || tell.send(()).unwrap()).unwrap());
+    block_in_place(|| ready.recv().unwrap());
+    let yaml = |subject: &str| {
+        format!(
+            "{{ servers: '{}', subject: {subject}, jetstream: false, timeout: 5s, \
+             auth: {{ user: alice, password: one }} }}",
+            nats.address()
+        )
+    };
+    testing::write_all::<NatsSink>(&yaml("s"), [batch(["one"])]).await.unwrap();
+    assert_eq!(payloads(&block_in_place(|| receiving.join().unwrap())), ["one"]);
+    let error = testing::write_all::<NatsSink>(&yaml("t"), [batch(["two"])]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Permanent);
+    let expected = "the server refused messages: Permissions Violation for Publish to \"t\"";
+    assert_eq!(error.full(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_for_subscribers_waits_for_a_server_that_is_away() {
     let mut nats = Nats::start().unwrap();
     let yaml =
@@ -383,6 +408,25 @@ async fn connections_are_encrypted_and_the_server_must_have_the_right_certificat
     write(&format!("{{ ca: '{certificate}', server_name: other.example.com }}")).await.unwrap_err();
     let stored = block_in_place(|| nats.messages("S").unwrap());
     assert_eq!(payloads(&stored), good);
+}
+
+#[tokio::test]
+async fn a_batch_for_subscribers_counts_when_the_server_has_answered_behind_it() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', subject: '{{kind}}', jetstream: false }}", server.address());
+    let long = "s".repeat(5000);
+    let rows: [Row<'_>; 2] = [("s", None, "one"), (&long, None, "two")];
+    let serve = async {
+        let mut peer = server.accept().await;
+        for line in ["PUB s 3", "one", "PING"] {
+            assert_eq!(peer.line("").await, line);
+        }
+        peer.write(b"PONG\r\n").await.unwrap();
+        peer
+    };
+    let (rejected, _peer) = tokio::join!(testing::write_all::<NatsSink>(&yaml, [batch_of(&rows)]), serve);
+    let expected = "the subject has 5000 bytes, more than a server takes (4074)";
+    assert_eq!(reasons(&rejected.unwrap()), [(1, expected)]);
 }
 
 /// Reads a message for a stream, and confirms it.

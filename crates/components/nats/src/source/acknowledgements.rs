@@ -18,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::deliveries::Deliveries;
 use crate::connection::{Connection, Room, SUBSCRIPTION, Subscriber};
-use crate::wire::{Message, Publication};
+use crate::wire::{Message, Publication, status};
 
 /// How often the keeper looks after acknowledgements without an answer, and after the end of the source.
 const LOOK: Duration = Duration::from_millis(100);
@@ -77,10 +77,10 @@ impl<'a> Link<'a> {
         Self { connection, inbox, answers }
     }
 
-    /// Writes the body of an acknowledgement. `None` if the connection does not take it.
-    async fn write(&self, subject: &str, answer: Option<&str>, body: &[u8]) -> Option<()> {
+    /// Writes the body of an acknowledgement. `None` if the connection with the epoch does not take it.
+    async fn write(&self, epoch: u64, subject: &str, answer: Option<&str>, body: &[u8]) -> Option<()> {
         let message = Publication { subject, reply: answer, headers: &[], payload: body };
-        self.connection.publish(&message, WRITE).await.ok()
+        self.connection.publish_over(epoch, &message, WRITE).await.ok()
     }
 }
 
@@ -217,7 +217,9 @@ impl Acknowledgements {
     fn answered(&mut self, link: &Link<'_>, answer: &Message) -> bool {
         let number = answer.subject.strip_prefix(link.inbox.as_str()).and_then(|rest| rest.strip_prefix('.'));
         let number = number.and_then(|number| number.parse().ok());
-        number.is_some_and(|number: u64| self.unanswered.remove(&number).is_some())
+        // No server has the consumer at the moment, so none has taken them.
+        let is_taken = answer.status() != Some(status::NO_RESPONDERS);
+        is_taken && number.is_some_and(|number: u64| self.unanswered.remove(&number).is_some())
     }
 
     /// Says that all messages on their way are still being processed.
@@ -226,8 +228,9 @@ impl Acknowledgements {
         if !link.connection.is_connected() {
             return;
         }
+        let epoch = link.connection.epoch();
         for reply in replies {
-            if link.write(&reply, None, IN_PROGRESS).await.is_none() {
+            if link.write(epoch, &reply, None, IN_PROGRESS).await.is_none() {
                 return;
             }
         }
@@ -253,15 +256,16 @@ fn nak(delay: Duration) -> Bytes {
     }
 }
 
-/// Writes acknowledgements, as far as the connection takes them: the others are repeated.
+/// Writes acknowledgements, as far as the connection takes them: the others are repeated. The answer to the
+/// last one counts for all, so all go over one connection.
 async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
     let Some((last, others)) = unanswered.replies.split_last() else { return };
-    let answer = format!("{}.{number}", link.inbox);
+    let (answer, epoch) = (format!("{}.{number}", link.inbox), link.connection.epoch());
     let written = async {
         for reply in others {
-            link.write(reply, None, &unanswered.body).await?;
+            link.write(epoch, reply, None, &unanswered.body).await?;
         }
-        link.write(last, Some(&answer), &unanswered.body).await
+        link.write(epoch, last, Some(&answer), &unanswered.body).await
     };
     if link.connection.is_connected() {
         // If it fails, no answer comes.
@@ -271,11 +275,38 @@ async fn write_all(link: &Link<'_>, number: u64, unanswered: &Unanswered) {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_engine::testing::options;
+
     use super::*;
+    use crate::options::ServerOptions;
+    use crate::scripted::Scripted;
 
     #[test]
     fn a_delay_is_in_nanoseconds() {
         assert_eq!(nak(Duration::ZERO), "-NAK");
         assert_eq!(nak(Duration::from_millis(1500)), "-NAK {\"delay\": 1500000000}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_in_place_of_the_consumer_is_none() {
+        let server = Scripted::start().await;
+        let servers = options::<ServerOptions>(&format!("{{ servers: '{}' }}", server.address()));
+        let (connection, mut peer) = tokio::join!(Connection::open(&servers, 1000), server.accept());
+        let connection = connection.unwrap();
+        let mut link = Link::new(&connection);
+        let mut acknowledgements = Acknowledgements::new(Deliveries::new("c".to_owned(), None));
+        let subject = "$JS.ACK.S.c.1.1.1.1.0";
+        acknowledgements.answer(&link, vec![subject.into()], Bytes::from_static(ACK)).await;
+        let line = peer.line(&format!("PUB {subject} ")).await;
+        let reply = line.split(' ').next().unwrap();
+        let none = format!("HMSG {reply} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n");
+        peer.write(none.as_bytes()).await.unwrap();
+        let answer = link.answers.next().await.unwrap();
+        assert!(!acknowledgements.answered(&link, &answer));
+        assert_eq!(acknowledgements.unanswered.len(), 1);
+        peer.write(format!("MSG {reply} 1 0\r\n\r\n").as_bytes()).await.unwrap();
+        let answer = link.answers.next().await.unwrap();
+        assert!(acknowledgements.answered(&link, &answer));
+        assert!(acknowledgements.unanswered.is_empty());
     }
 }

@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use thalweg_engine::Error;
 use thalweg_redact::foreign;
 
+use super::place::Place;
 use super::{NatsSource, POLL, Start};
 use crate::connection::{Connection, NotSent, Room, SUBSCRIPTION, Subscriber};
 use crate::jetstream::{Api, ConsumerInfo, Failure, NewConsumer, Pull, Refusal};
@@ -221,8 +222,7 @@ impl<'a> Requests<'a> {
         let mut taken = 0;
         while let Some(arrived) = next {
             let Some(message) = arrived else { return Err(self.connection.lost()) };
-            let about = message.headers.status().filter(|(status, _)| *status != status::OK);
-            match about.map(|(status, text)| (status, text.into_owned())) {
+            match about_request(&message) {
                 Some((status, text)) => self.ended(status, &text)?,
                 None => {
                     self.took_one();
@@ -242,7 +242,7 @@ impl<'a> Requests<'a> {
     /// Returns the messages that have arrived.
     pub(super) fn rest(&mut self) -> Vec<Message> {
         let arrived = std::iter::from_fn(|| self.arriving.arrived().flatten()).take(SUBSCRIPTION);
-        arrived.filter(|message| message.status().is_none_or(|status| status == status::OK)).collect()
+        arrived.filter(|message| about_request(message).is_none()).collect()
     }
 
     /// Sends a request, unless the server has one.
@@ -317,6 +317,15 @@ impl<'a> Requests<'a> {
     }
 }
 
+/// Returns the number and the text of a message that is about a request. A message of the stream has a
+/// subject for its acknowledgement: its sender may have written a number too, and it has to be settled as the
+/// others.
+fn about_request(message: &Message) -> Option<(u16, String)> {
+    let (status, text) = message.headers.status().filter(|(status, _)| *status != status::OK)?;
+    let is_of_stream = message.reply.as_deref().is_some_and(|reply| Place::of(reply).is_some());
+    (!is_of_stream).then(|| (status, text.into_owned()))
+}
+
 /// True if a source that is to end need not wait for the consumer: all messages without an acknowledgement
 /// are the `open` ones of the source, and there are no others. If nothing has moved for long (`has_stalled`),
 /// also if there are others, which the consumer delivers only after acknowledgements.
@@ -329,6 +338,8 @@ pub(super) fn is_done(info: &ConsumerInfo, open: usize, has_stalled: bool) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Headers;
+    use bytes::Bytes;
 
     #[test]
     fn a_consumer_that_another_run_created_and_a_busy_server_are_tried_again() {
@@ -345,5 +356,23 @@ mod tests {
             let refused = serde_json::from_value(refused).unwrap();
             assert_eq!(is_final(&refused), expected, "{code}, {error}");
         }
+    }
+
+    #[test]
+    fn a_message_of_the_stream_is_one_whatever_its_sender_wrote() {
+        let headers = b"NATS/1.0 409 Consumer Deleted\r\n\r\n";
+        let mut message = Message {
+            subject: "s".into(),
+            reply: None,
+            headers: Headers::new(headers),
+            headers_size: headers.len(),
+            payload: Bytes::new(),
+            size: 0,
+        };
+        assert_eq!(about_request(&message), Some((409, "Consumer Deleted".to_owned())));
+        message.reply = Some("other".into());
+        assert!(about_request(&message).is_some());
+        message.reply = Some("$JS.ACK.S.c.1.2.3.4.5".into());
+        assert_eq!(about_request(&message), None);
     }
 }

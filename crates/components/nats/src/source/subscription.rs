@@ -44,7 +44,7 @@ impl Subscription<'_> {
     /// Reads until the source is to end.
     ///
     /// # Errors
-    /// If the client ends, or nothing takes the messages.
+    /// If the server refuses a subscription, the client ends, or nothing takes the messages.
     pub(super) async fn run(&self, out: &mut SourceOutput) -> Result<(), Error> {
         // As much may wait in the client, until this source takes it.
         let _queue = out.claim(self.queue_bytes * 2);
@@ -72,6 +72,10 @@ impl Subscription<'_> {
         let mut active = Instant::now();
         let mut losses = Losses::new(self.connection, self.dropped);
         while !out.is_stopping() && !queue.is_closed() {
+            // It says so apart from the subscription, which then has no message.
+            if let Some(reason) = self.connection.refused() {
+                return Err(Error::permanent("the server refuses a subscription").caused_by(reason));
+            }
             match tokio::time::timeout(POLL, arriving.next()).await {
                 Ok(Some(message)) => {
                     active = Instant::now();

@@ -401,6 +401,25 @@ async fn a_hostile_server_is_a_temporary_error_of_the_source_and_no_hang() {
 }
 
 #[tokio::test]
+async fn a_subscription_that_the_server_refuses_ends_the_source() {
+    let server = Scripted::start().await;
+    let yaml = format!("{{ servers: '{}', subjects: [s, t] }}", server.address());
+    let serve = async {
+        let mut peer = server.accept().await;
+        peer.line("SUB t ").await;
+        // Only of `t`: messages of `s` arrive.
+        peer.write(b"-ERR 'Permissions Violation for Subscription to \"t\"'\r\n").await.unwrap();
+        peer.write(b"MSG s 1 1\r\n1\r\n").await.unwrap();
+        peer
+    };
+    let (sent, _peer) = tokio::join!(testing::read_all::<NatsSource>(&yaml, 1 << 16), serve);
+    let error = sent.result.unwrap();
+    assert!(!error.kind().is_temporary());
+    let expected = "the server refuses a subscription: Permissions Violation for Subscription to \"t\"";
+    assert_eq!(error.full(), expected);
+}
+
+#[tokio::test]
 async fn of_a_huge_message_the_beginning_leaves_by_errors_with_its_size_and_the_next_one_is_read() {
     let server = Scripted::start().await;
     let yaml = format!("{{ servers: '{}', subjects: s, max_message_bytes: 10 }}", server.address());

@@ -62,6 +62,6 @@ pub(crate) struct Info {
     pub(crate) nonce: String,
     /// The servers of the cluster, each as `HOST:PORT`.
     pub(crate) connect_urls: Vec<String>,
-    /// The largest message that the server takes, in bytes. Zero if the server names none.
-    pub(crate) max_payload: u64,
+    /// The largest message that the server takes, in bytes. Zero or less if it has no limit.
+    pub(crate) max_payload: i64,
 }

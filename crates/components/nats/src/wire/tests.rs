@@ -84,7 +84,10 @@ fn lines_that_no_server_sends_are_errors() {
         ("HMSG a 1 6 5\r\n", "headers that are larger than their message: `HMSG a 1 6 5`"),
         ("MSG a 1 2\r\nabcd", "a message that is longer than it says"),
         ("INFO\r\n", "an `INFO` that cannot be read: EOF while parsing a value at line 1 column 0"),
-        ("INFO {\"max_payload\":-1}\r\n", "an `INFO` that cannot be read: invalid value: integer `-1`"),
+        (
+            "INFO {\"max_payload\":1.5}\r\n",
+            "an `INFO` that cannot be read: invalid type: floating point `1.5`",
+        ),
         (&deep, "an `INFO` that cannot be read: "),
         (&deep_part, "an `INFO` that cannot be read: "),
         ("X\u{1b}[31m\r\n", "a line that is not of NATS: `X\\u{1b}[31m`"),
@@ -164,10 +167,28 @@ fn what_is_sent_is_what_the_protocol_says() {
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!((plain.size(), full.size()), (5, 41));
     for subject in ["", "a b", "a\r\nPUB b 0", "a\tb", "a\u{7f}"] {
-        assert!(!Publication { subject, ..plain }.is_writable(), "{subject}");
-        assert!(!Publication { reply: Some(subject), ..plain }.is_writable(), "{subject}");
+        let expected = Some("a subject has spaces".to_owned());
+        assert_eq!(Publication { subject, ..plain }.mistake(), expected, "{subject}");
+        assert_eq!(Publication { reply: Some(subject), ..plain }.mistake(), expected, "{subject}");
     }
-    assert!(plain.is_writable() && full.is_writable());
+    assert_eq!((plain.mistake(), full.mistake()), (None, None));
+}
+
+#[test]
+fn a_line_that_a_server_does_not_take_is_not_sent() {
+    let headers = [("A".to_owned(), "1".to_owned())];
+    let longest = "s".repeat(4072);
+    let message = Publication { subject: &longest, reply: Some("r"), headers: &headers, payload: b"" };
+    assert_eq!(message.mistake(), None);
+    let mut out = Vec::new();
+    publish(&mut out, &message);
+    let line = out.split(|byte| *byte == b'\r').next().unwrap();
+    // Without `HPUB` and the space behind it.
+    assert!(line.len() - 5 <= 4096, "{}", line.len());
+    let longer = "s".repeat(4073);
+    let expected = "the subject has 4073 bytes, more than a server takes (4072)";
+    assert_eq!(Publication { subject: &longer, ..message }.mistake().as_deref(), Some(expected));
+    assert_eq!(Publication { subject: &longer, reply: None, ..message }.mistake(), None);
 }
 
 proptest! {

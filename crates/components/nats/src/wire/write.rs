@@ -10,6 +10,12 @@ pub(crate) const PING: &[u8] = b"PING\r\n";
 /// The answer to the same question of the server.
 pub(crate) const PONG: &[u8] = b"PONG\r\n";
 
+/// The longest line of a message that servers take by default, in bytes, without its first word. They close
+/// the connection after a longer one, and would do so again each time that the message is sent.
+const LINE: usize = 4096;
+/// The most bytes of the sizes in such a line, with the spaces before them.
+const SIZES: usize = 2 * " 2147483647".len();
+
 /// The description of a client.
 #[derive(Default, Serialize)]
 pub(crate) struct Connect<'a> {
@@ -67,10 +73,15 @@ impl Publication<'_> {
         VERSION.len() + "\r\n\r\n".len() + sizes.sum::<usize>()
     }
 
-    /// True if its subjects are single words. Others would be read as something else.
-    pub(crate) fn is_writable(&self) -> bool {
+    /// Returns why it cannot be sent: a server would read something else, or end the connection.
+    pub(crate) fn mistake(&self) -> Option<String> {
         let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte > b' ' && byte != 0x7f);
-        is_word(self.subject) && self.reply.is_none_or(is_word)
+        if !is_word(self.subject) || !self.reply.is_none_or(is_word) {
+            return Some("a subject has spaces".to_owned());
+        }
+        let most = (LINE - SIZES).saturating_sub(self.reply.map_or(0, |reply| reply.len() + 1));
+        let size = self.subject.len();
+        (size > most).then(|| format!("the subject has {size} bytes, more than a server takes ({most})"))
     }
 }
 
