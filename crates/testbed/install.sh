@@ -136,7 +136,7 @@ for program; do
     wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
     etcd) with_apt etcd of-the-system usr/bin/etcd etcd-server ;;
     kafka) with_maven kafka 4.1.1 org.apache.kafka:kafka_2.13:4.1.1 org.slf4j:slf4j-simple:1.7.36 ;;
-    moto_server) with_pip moto_server 5.2.5 'moto[server]==5.2.5' ;;
+    moto_server) with_pip moto_server 5.2.5 moto==5.2.5 flask flask-cors ;;
     nats-server) with_go nats-server v2.15.2 github.com/nats-io/nats-server/v2 ;;
     mosquitto) with_apt mosquitto of-the-system usr/sbin/mosquitto mosquitto mosquitto-clients ;;
     redis-server) with_apt redis-server of-the-system usr/bin/redis-server redis-server redis-tools ;;
