@@ -379,8 +379,8 @@ mod tests {
         moto.put_records("s", [("k", "record".to_owned())]).unwrap();
         assert_eq!(moto.records("s").unwrap(), [("k".to_owned(), b"record".to_vec())]);
         assert_eq!(moto.shards("s").unwrap().len(), 2);
-        moto.create_delivery_stream("d").unwrap();
-        assert_eq!(moto.delivered("d").unwrap(), b"");
+        moto.create_delivery_stream("delivery").unwrap();
+        assert_eq!(moto.delivered("delivery").unwrap(), b"");
         assert_eq!(moto.events("g", "none").unwrap(), []);
         let (topic, _) = moto.create_topic("t").unwrap();
         assert!(topic.ends_with(":t"), "{topic}");

@@ -314,7 +314,11 @@ async fn no_message_contains_a_secret() {
     for status in [302, 400, 401, 404, 408, 429, 500, 503, 504] {
         let server = Server::start(&[status]).await;
         for options in [", auth: { bearer: SEKRET5 }", ", auth: { user: u, password: SEKRET6 }", ""] {
-            let yaml = format!("{{ {}{options}, {headers} }}", place(&server.address));
+            let mut yaml = format!("{{ {}{options}, {headers} }}", place(&server.address));
+            if !options.is_empty() {
+                // One of both has the credentials.
+                yaml = yaml.replace("u:SEKRET1@", "");
+            }
             let text = fails(yaml.clone(), "x").await;
             assert!(text.contains(&format!("answered {status}")) && text.contains('…'), "{text}");
             texts.push(text);
