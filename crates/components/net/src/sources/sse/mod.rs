@@ -29,7 +29,8 @@ use crate::tls::TlsClient;
 ///
 /// The data of an event is a message. `meta.path` is the URL without its query. When the connection ends, or
 /// nothing comes for `idle_timeout`, the source connects again, after `retry_delay` or the time that the
-/// server asks for (`retry`, from 100 ms to 5 minutes). It then sends the id of the last event
+/// server asks for (`retry`, from 100 ms to 5 minutes); while connections end soon and without an event, the
+/// time doubles, up to 10 s. It then sends the id of the last event
 /// (`Last-Event-ID`), so that the server can continue behind it. It is saved with `--state` when the event is
 /// settled, and a later run sends it too. An answer 204 ends the source. Any other status but 200, 408, 429
 /// and those from 500 on ends the run with an error; redirections are not followed.
@@ -66,7 +67,8 @@ pub struct SseSource {
     retry_delay: TimeSpan,
     /// Whether the server sends the events again that came after the `Last-Event-ID`. Then a run with
     /// `--state` that was killed has each event once in files. If the server does not, messages would be cut
-    /// off that do not come again. The default is `false`.
+    /// off that do not come again. Events without an id of their own come again with those of the id before
+    /// them. The default is `false`.
     #[serde(default)]
     replays: bool,
     /// Parts of the event that become fields, under the same names: `event` (its name, by default `message`)
@@ -77,7 +79,8 @@ pub struct SseSource {
     /// event arrives, it may be in memory twice. Ids and names of more than 4 KiB have no effect.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// End the source after this time without events. By default it listens until the run is stopped.
+    /// End the source after this time without events. Time in which messages are delivered too slowly for
+    /// more to be read does not count. By default it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
