@@ -363,8 +363,8 @@ impl Socket {
     }
 }
 
-/// Writes messages. The time limit is of each: a large batch may take long on a slow connection, and would
-/// be sent again without end.
+/// Writes messages. The time limit is of each: a large batch may take long on a slow connection, and would be
+/// sent again without end.
 async fn written(
     sink: &mut SplitSink<WebSocketStream<Stream>, Message>,
     messages: Vec<Message>,

@@ -21,6 +21,7 @@ mod place;
 mod poll;
 #[cfg(test)]
 mod tests;
+mod trail;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,7 @@ use crate::net::{defaults, long_time};
 use crate::requests::{Auth, Endpoint};
 use crate::tls::TlsClient;
 use pages::{By, Pages};
+use place::Page;
 
 /// The placeholder of the cursor in `body`.
 const CURSOR: &str = "{cursor}";
@@ -60,8 +62,10 @@ const PAGE: &str = "{page}";
 ///
 /// With `--state`, the cursor and the page are saved when their messages are settled. A run that is killed
 /// continues within the page; if the server no longer answers with the messages that were sent, or no longer
-/// has the page, messages come again, and none is left out. With `every` and without `cursor`, what was
-/// fetched and not written is lost.
+/// has the page, messages come again, and none is left out. So they do with `every` after a poll that failed.
+/// With `every` and without `cursor`, what was fetched and not written is lost.
+///
+/// A poll fails if its pages lead in a circle, or if ten pages in a row have the same messages.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpClient {
@@ -120,7 +124,11 @@ pub struct HttpClient {
     /// How an answer names the next page. By default there is one page.
     #[serde(default)]
     pages: Option<Pages>,
-    /// A value of the last poll that the next one sends, so that the server answers with what is new.
+    /// A value of the last poll that the next one sends, so that the server answers with what is new. The
+    /// server must answer with the oldest messages first, and only with those behind the cursor: if it
+    /// answers with those at the cursor as well, they come again with each poll (`dedupe` removes them). A
+    /// message that the server gets later, at the cursor or before it, is left out: choose a value that only
+    /// grows, such as a number or the time of the entry at the server.
     #[serde(default)]
     cursor: Option<Cursor>,
 }
@@ -144,7 +152,7 @@ struct Cursor {
     field: JsonPath,
     /// Where the value is: in the last `message` of a poll, which is JSON (the default), or in the `body` of
     /// its last page. A body without the value leaves the cursor as it was; a message without it is an error,
-    /// since the next poll would fetch the same again.
+    /// since the next poll would fetch the same again. Messages that are too large are not looked at.
     #[serde(default)]
     from: Origin,
     /// The parameter of the query that gets the cursor. By default `{cursor}` in `body` does.
@@ -194,6 +202,18 @@ impl HttpClient {
     /// True if the body of requests has this placeholder.
     fn body_has(&self, placeholder: &str) -> bool {
         self.body.as_ref().is_some_and(|body| body.contains(placeholder))
+    }
+
+    /// True if a saved page can be one of these options, which may have changed since.
+    fn may_have(&self, page: &Page) -> bool {
+        let Some(pages) = &self.pages else { return false };
+        let has_token = pages.parameter().is_some() || self.body_has(PAGE);
+        match (pages.by, page) {
+            (By::Link, Page::Url(_)) | (By::Number | By::Offset, Page::Number(_)) => true,
+            (By::Field, Page::Url(_)) => !has_token,
+            (By::Field, Page::Token(_)) => has_token,
+            _ => false,
+        }
     }
 
     fn mistake_of_content(&self) -> Option<Mistake> {

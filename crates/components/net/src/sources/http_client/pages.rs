@@ -30,8 +30,8 @@ pub(super) struct Pages {
     #[serde(default)]
     start: Option<u64>,
     /// With `by: number` and `by: offset`: the number of messages of a full page. A page with fewer is the
-    /// last. By default the last page is one without messages. A server that ignores the parameter answers
-    /// without end.
+    /// last. By default the last page is one without messages. If messages are removed at the server
+    /// meanwhile, others move to pages that were read, and are left out.
     #[serde(default)]
     #[schemars(range(min = 1))]
     size: Option<u64>,
@@ -120,19 +120,26 @@ impl Pages {
         said: &Said<'_>,
         is_in_body: bool,
     ) -> Result<Option<Page>, String> {
+        // A last page may lead to itself.
+        let other = |next: Option<Page>| next.filter(|next| Some(next) != page);
         match self.by {
-            By::Link => said.link.map_or(Ok(None), |link| linked(said.url, link)),
+            By::Link => said.link.map_or(Ok(None), |link| linked(said.url, link)).map(other),
             By::Field => {
-                let (Some(field), Some(body)) = (&self.field, said.body) else { return Ok(None) };
-                let found = field.text(body).map_err(|reason| format!("`{field}`: the body {reason}"))?;
+                let Some(field) = &self.field else { return Ok(None) };
+                let found = match said.body {
+                    None => Err("is not UTF-8".to_owned()),
+                    // An answer without messages may have no body.
+                    Some("") => Ok(None),
+                    Some(body) => field.text(body),
+                };
+                let found = found.map_err(|reason| format!("`{field}`: the body {reason}"))?;
                 let Some(found) = found.filter(|text| !text.is_empty() && text != "false") else {
                     return Ok(None);
                 };
                 if self.parameter.is_none() && !is_in_body {
-                    return linked(said.url, &found);
+                    return linked(said.url, &found).map(other);
                 }
-                let token = Page::Token(short(&found)?.to_owned());
-                Ok(Some(token).filter(|token| Some(token) != page))
+                Ok(other(Some(Page::Token(short(&found)?.to_owned()))))
             }
             By::Number | By::Offset => {
                 let is_last = said.messages == 0 || self.size.is_some_and(|size| said.messages < size);
@@ -164,7 +171,7 @@ fn short(text: &str) -> Result<&str, String> {
 /// # Errors
 /// If it is none of HTTP, or leads from HTTPS to HTTP.
 pub(super) fn target(url: &Url, link: &str) -> Result<Url, String> {
-    let next = url.join(link).map_err(|error| format!("the link to the next page is not a URL: {error}"))?;
+    let next = url.join(link).map_err(|error| format!("a link is not a URL: {error}"))?;
     match (url.scheme(), next.scheme()) {
         ("https", "http") => Err("a link leads from HTTPS to HTTP".to_owned()),
         (_, "http" | "https") => Ok(next),
@@ -214,6 +221,11 @@ mod tests {
         let by_token = "{ by: field, field: next, parameter: after }";
         assert_eq!(next(by_token, None, "{\"next\": 7}", 0), Ok(Some(token("7"))));
         assert_eq!(next(by_token, Some(&token("7")), "{\"next\": 7}", 1), Ok(None));
+        // A redirection leads to the page, which leads to what was asked for.
+        let asked = Page::Url("https://a/y?p=2".to_owned());
+        assert_eq!(next("{ by: link }", Some(&asked), "", 1), Ok(None));
+        assert_eq!(next(by_url, Some(&asked), "{\"next\": \"/y?p=2\"}", 1), Ok(None));
+        assert_eq!(next(by_url, Some(&asked), "", 0), Ok(None));
         let at = |number| Some(Page::Number(number));
         assert_eq!(next("{ by: number }", at(3).as_ref(), "", 1), Ok(at(4)));
         assert_eq!(next("{ by: offset, size: 5 }", at(10).as_ref(), "", 5), Ok(at(15)));
@@ -230,6 +242,10 @@ mod tests {
             reason("{\"next\": \"file:///etc/passwd\"}"),
             "a link leads to something that is not HTTP"
         );
+        let at = url("https://a/x");
+        let binary = Said { url: &at, link: None, body: None, messages: 1 };
+        let pages = options::<Pages>("{ by: field, field: next }");
+        assert_eq!(pages.next(None, &binary, false).unwrap_err(), "`next`: the body is not UTF-8");
         let long = format!("{{\"next\": \"{}\"}}", "x".repeat(LONGEST + 1));
         assert_eq!(reason(&long), "the name of the next page has 16385 bytes, more than 16384");
     }

@@ -29,8 +29,8 @@ const AT_ONCE: usize = 16 << 10;
 /// must not be asked without end.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(5)];
 
-/// How far the pause grows while connections bring no events. Those that lasted longer than this do not count:
-/// some servers end each connection after a time.
+/// How far the pause grows while connections bring no events. Those that lasted longer than this do not
+/// count: some servers end each connection after a time.
 const GROWN: Duration = Duration::from_secs(10);
 
 /// The number of such connections in a row that is logged.
@@ -326,7 +326,7 @@ pub(super) fn pause(stream: &EventStream, default: Duration) -> Duration {
     stream.retry().unwrap_or(default).clamp(PAUSES[0], PAUSES[1])
 }
 
-/// Returns the pause after so many connections in a row that brought nothing: it doubles.
+/// Returns the pause after a number of connections in a row that brought nothing: it doubles.
 pub(super) fn grown(pause: Duration, fruitless: u32) -> Duration {
     pause.saturating_mul(1 << fruitless.saturating_sub(1).min(10)).min(pause.max(GROWN))
 }

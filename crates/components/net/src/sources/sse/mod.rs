@@ -30,10 +30,10 @@ use crate::tls::TlsClient;
 /// The data of an event is a message. `meta.path` is the URL without its query. When the connection ends, or
 /// nothing comes for `idle_timeout`, the source connects again, after `retry_delay` or the time that the
 /// server asks for (`retry`, from 100 ms to 5 minutes); while connections end soon and without an event, the
-/// time doubles, up to 10 s. It then sends the id of the last event
-/// (`Last-Event-ID`), so that the server can continue behind it. It is saved with `--state` when the event is
-/// settled, and a later run sends it too. An answer 204 ends the source. Any other status but 200, 408, 429
-/// and those from 500 on ends the run with an error; redirections are not followed.
+/// time doubles, up to 10 s. It then sends the id of the last event (`Last-Event-ID`), so that the server can
+/// continue behind it. It is saved with `--state` when the event is settled, and a later run sends it too. An
+/// answer 204 ends the source. Any other status but 200, 408, 429 and those from 500 on ends the run with an
+/// error; redirections are not followed.
 ///
 /// The stream has no acknowledgements. Events without an id, and those of a server that does not continue
 /// behind the id, are lost that are sent while the source is not connected, or that are on their way when it

@@ -129,8 +129,8 @@ async fn a_stream_without_any_sign_is_connected_again() {
     assert_eq!((sent.payloads(), server.heads().len()), (vec!["a".to_owned()], 2));
 }
 
-/// The memory is full of the first event for longer than `end_after_idle`. The comment is longer than what
-/// is read of a connection at once.
+/// The memory is full of the first event for longer than `end_after_idle`. The comment is longer than what is
+/// read of a connection at once.
 #[tokio::test]
 async fn a_source_that_waits_for_memory_is_not_idle() {
     let (first, comment) = ("a".repeat(40 << 10), "c".repeat(2 << 20));

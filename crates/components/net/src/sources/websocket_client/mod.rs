@@ -148,7 +148,7 @@ impl Listening {
                 () = out.stopping() => break,
                 memory = out.reserve(LEAST) => drop(memory),
             }
-            // What has come meanwhile was not read: neither the server nor the source was idle.
+            // Messages that came meanwhile were not read: neither the server nor the source was idle.
             let waited = begun.elapsed();
             socket.excuse(waited);
             self.last_message = self.last_message.map(|last| last + waited);
