@@ -246,7 +246,11 @@ impl HttpClient {
                 mistake.help("For example `cursor: { field: id, initial: \"0\" }`.")
             });
         };
+        let page = self.pages.as_ref().and_then(Pages::parameter).filter(|_| !self.body_has(PAGE));
         let (message, help) = match (&cursor.parameter, self.body_has(CURSOR)) {
+            (Some(parameter), false) if page == Some(parameter) => {
+                ("The page has the same parameter, and would replace the cursor.", "Give them two names.")
+            }
             (None, false) => ("No request has the cursor.", "Give its `parameter`, for example `since`."),
             (Some(_), true) => {
                 ("The cursor is in the query and in the body.", "Leave out `parameter` or `{cursor}`.")

@@ -377,6 +377,9 @@ fn mistakes_are_named() {
         ["`size` is for `by: number` and `by: offset`."]
     );
     assert_eq!(mistakes("{ url: a, cursor: { field: id } }"), ["No request has the cursor."]);
+    let same = "The page has the same parameter, and would replace the cursor.";
+    let pages = "framing: {}, pages: { by: number, parameter: p }, cursor: { field: id, parameter: p }";
+    assert_eq!(mistakes(&format!("{{ url: a, {pages} }}")), [same]);
     let no_first = ["The first request has no cursor to put into its body."];
     assert_eq!(mistakes("{ url: a, body: '{cursor}', cursor: { field: id } }"), no_first);
     assert_eq!(

@@ -193,7 +193,7 @@ impl Listening {
         // The time of the client is that of the whole answer, which has no end.
         let mut built = self.request.client.get(self.request.url.clone()).timeout(Duration::MAX);
         let last_id = self.stream.last_id();
-        // An id that is no value of a header cannot be sent.
+        // A saved id may be no value of a header.
         if !last_id.is_empty()
             && let Ok(value) = HeaderValue::from_bytes(last_id.as_bytes())
         {

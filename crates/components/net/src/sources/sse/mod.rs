@@ -76,7 +76,8 @@ pub struct SseSource {
     #[serde(default)]
     fields: List<String>,
     /// The largest event, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output. While an
-    /// event arrives, it may be in memory twice. Ids and names of more than 4 KiB have no effect.
+    /// event arrives, it may be in memory twice. Ids and names of more than 4 KiB have no effect, nor ids
+    /// with control characters.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
     /// End the source after this time without events. Time in which messages are delivered too slowly for
