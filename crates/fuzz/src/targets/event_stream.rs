@@ -91,7 +91,7 @@ fn model(bytes: &[u8]) -> Vec<Found> {
             },
             b"event" if is_short => name = String::from_utf8_lossy(value).into_owned(),
             b"id" if is_short && !value.iter().any(u8::is_ascii_control) => {
-                id = String::from_utf8_lossy(value).into()
+                id = String::from_utf8_lossy(value).into();
             }
             _ => {}
         }

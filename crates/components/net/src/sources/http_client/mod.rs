@@ -248,7 +248,7 @@ impl HttpClient {
         };
         let page = self.pages.as_ref().and_then(Pages::parameter).filter(|_| !self.body_has(PAGE));
         let (message, help) = match (&cursor.parameter, self.body_has(CURSOR)) {
-            (Some(parameter), false) if page == Some(parameter) => {
+            (Some(parameter), false) if page == Some(parameter.as_str()) => {
                 ("The page has the same parameter, and would replace the cursor.", "Give them two names.")
             }
             (None, false) => ("No request has the cursor.", "Give its `parameter`, for example `since`."),

@@ -144,7 +144,7 @@ impl EventStream {
             b"data" => self.add(value),
             b"event" if is_short => self.name = String::from_utf8_lossy(value).into_owned(),
             b"id" if is_short && !value.iter().any(u8::is_ascii_control) => {
-                self.id = String::from_utf8_lossy(value).into()
+                self.id = String::from_utf8_lossy(value).into();
             }
             b"retry" if is_short && !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let milliseconds = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
