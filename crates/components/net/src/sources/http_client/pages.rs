@@ -1,5 +1,7 @@
 //! How an answer names the next page.
 
+use std::net::IpAddr;
+
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -169,13 +171,31 @@ fn short(text: &str) -> Result<&str, String> {
 /// Returns the URL that a link in an answer leads to.
 ///
 /// # Errors
-/// If it is none of HTTP, or leads from HTTPS to HTTP.
+/// If it is none of HTTP, or leads from HTTPS to HTTP, or from elsewhere to this machine or its link.
 pub(super) fn target(url: &Url, link: &str) -> Result<Url, String> {
     let next = url.join(link).map_err(|error| format!("a link is not a URL: {error}"))?;
     match (url.scheme(), next.scheme()) {
         ("https", "http") => Err("a link leads from HTTPS to HTTP".to_owned()),
+        (_, "http" | "https") if is_near(&next) && !is_near(url) => {
+            Err("a link leads from another machine to this one, or to a link-local address".to_owned())
+        }
         (_, "http" | "https") => Ok(next),
         _ => Err("a link leads to something that is not HTTP".to_owned()),
+    }
+}
+
+/// True if the host is this machine, or has a link-local address, as the services have that give credentials
+/// to programs in clouds. A server elsewhere must not choose what is read there.
+fn is_near(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    match host.trim_matches(['[', ']']).parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) => {
+            address.is_loopback() || address.is_link_local() || address.is_unspecified()
+        }
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
+        }
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
 
@@ -248,6 +268,28 @@ mod tests {
         assert_eq!(pages.next(None, &binary, false).unwrap_err(), "`next`: the body is not UTF-8");
         let long = format!("{{\"next\": \"{}\"}}", "x".repeat(LONGEST + 1));
         assert_eq!(reason(&long), "the name of the next page has 16385 bytes, more than 16384");
+    }
+
+    #[test]
+    fn only_a_near_server_leads_to_near_addresses() {
+        for near in [
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0.0.0.0:8/",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://[::1]/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fe80::1]/",
+            "http://localhost:8/",
+            "http://a.LOCALHOST./",
+        ] {
+            let reason = target(&url("http://a.example/"), near).unwrap_err();
+            assert_eq!(reason, "a link leads from another machine to this one, or to a link-local address");
+            assert_eq!(target(&url("http://127.0.0.1:9/"), near).unwrap(), url(near));
+        }
+        for far in ["http://b.example/", "http://10.0.0.1/", "/x", "http://localhost.example/"] {
+            assert!(target(&url("http://a.example/"), far).is_ok(), "{far}");
+        }
     }
 
     #[test]
