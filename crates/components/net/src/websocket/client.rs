@@ -67,7 +67,7 @@ pub(crate) struct ClientOptions {
     #[serde(default = "defaults::half_a_minute")]
     ping_interval: TimeSpan,
     /// The time without anything from the server, not even the answer to a ping, after which the client
-    /// connects again. The default is 90 s.
+    /// connects again. A message counts when all of it has come. The default is 90 s.
     #[serde(default = "ninety_seconds")]
     idle_timeout: TimeSpan,
 }

@@ -32,8 +32,9 @@ pub(super) struct Pages {
     #[serde(default)]
     start: Option<u64>,
     /// With `by: number` and `by: offset`: the number of messages of a full page. A page with fewer is the
-    /// last. By default the last page is one without messages. If messages are removed at the server
-    /// meanwhile, others move to pages that were read, and are left out.
+    /// last. By default the last page is one without messages; a server that answers with an error instead
+    /// makes the poll fail. If messages are removed at the server meanwhile, others move to pages that were
+    /// read, and are left out.
     #[serde(default)]
     #[schemars(range(min = 1))]
     size: Option<u64>,
