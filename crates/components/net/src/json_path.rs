@@ -37,7 +37,8 @@ impl JsonPath {
     /// # Errors
     /// The reason if the text is not JSON as far as it was read, or not an object.
     pub(crate) fn find(&self, json: &str) -> Result<Option<Range<usize>>, String> {
-        let mut at = json.len() - json.trim_start().len()..json.len();
+        let text = json.strip_prefix('\u{feff}').unwrap_or(json).trim_start();
+        let mut at = json.len() - text.len()..json.len();
         let mut decoded = String::new();
         for (depth, key) in self.0.iter().enumerate() {
             let within = json.get(at.clone()).unwrap_or_default();
@@ -63,7 +64,8 @@ impl JsonPath {
     /// As [`find`](Self::find), and if the value is an object or an array.
     pub(crate) fn text(&self, json: &str) -> Result<Option<String>, String> {
         let Some(range) = self.find(json)? else { return Ok(None) };
-        let Some(value) = value_at(json, range.start) else { return Err("is not JSON".to_owned()) };
+        let value = value_at(json, range.start).filter(|value| !self.0.is_empty() || ends(json, *value));
+        let Some(value) = value else { return Err("is not JSON".to_owned()) };
         let text = json.get(value.range()).unwrap_or_default();
         match text.as_bytes().first() {
             Some(b'{' | b'[') => Err("has an object or an array there".to_owned()),
@@ -71,6 +73,25 @@ impl JsonPath {
             _ => Ok(Some(plain(value, json, &mut String::new()).to_owned())),
         }
     }
+
+    /// As [`text`](Self::text), of a message: if it is itself the value, it may be text that is no JSON, as
+    /// elements are that have lost their quotes.
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub(crate) fn text_of_message(&self, message: &str) -> Result<Option<String>, String> {
+        let text = message.trim();
+        let is_json = || value_at(text, 0).is_some_and(|value| ends(text, value));
+        match self.0.is_empty() && !text.is_empty() && !is_json() {
+            true => Ok(Some(text.to_owned())),
+            false => self.text(message),
+        }
+    }
+}
+
+/// True if nothing follows a value in its text.
+fn ends(json: &str, value: Element) -> bool {
+    json.get(value.end()..).unwrap_or_default().trim().is_empty()
 }
 
 /// Returns the plain text of an element: without quotes and escapes.
@@ -108,7 +129,30 @@ mod tests {
         assert_eq!((text("n"), text("x")), (Ok(None), Ok(None)));
         assert_eq!(text("a.b"), Err("has an object or an array there".to_owned()));
         assert_eq!(path(".").text(" 7").unwrap().as_deref(), Some("7"));
+        assert_eq!(path("a").text("\u{feff} {\"a\": 1}").unwrap().as_deref(), Some("1"));
         assert_eq!(path("a.b").to_string(), "a.b");
+    }
+
+    #[test]
+    fn a_message_that_is_the_value_may_be_any_text() {
+        let text = |message: &str| path(".").text_of_message(message);
+        for (message, expected) in [
+            ("2024-05-01T00:00:00Z", "2024-05-01T00:00:00Z"),
+            ("a b", "a b"),
+            ("7", "7"),
+            ("\"x\"", "x"),
+            (" y ", "y"),
+        ] {
+            assert_eq!(text(message), Ok(Some(expected.to_owned())), "{message}");
+        }
+        assert_eq!(text("null"), Ok(None));
+        assert_eq!(text("{}"), Err("has an object or an array there".to_owned()));
+        assert_eq!(text(""), Err("is not JSON".to_owned()));
+        assert_eq!(path(".").text("2024-05-01"), Err("is not JSON".to_owned()));
+        assert_eq!(
+            path("a").text_of_message("x").unwrap_err(),
+            "is not a JSON object: expected `{` at byte 0"
+        );
     }
 
     #[test]

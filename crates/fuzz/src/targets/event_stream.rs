@@ -90,7 +90,9 @@ fn model(bytes: &[u8]) -> Vec<Found> {
                 None => data = Some(value.to_vec()),
             },
             b"event" if is_short => name = String::from_utf8_lossy(value).into_owned(),
-            b"id" if is_short && !value.contains(&0) => id = String::from_utf8_lossy(value).into(),
+            b"id" if is_short && !value.iter().any(u8::is_ascii_control) => {
+                id = String::from_utf8_lossy(value).into();
+            }
             _ => {}
         }
     }

@@ -30,6 +30,12 @@ const AT_ONCE: usize = 32 << 10;
 /// How long the server may take to take the last frame.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// How long the server may take to read the rest of what was sent, and to answer the last frame.
+const LAST_ANSWER: Duration = Duration::from_secs(3);
+
+/// The most pings of the server during one write. The answers wait in memory while the server reads nothing.
+const MOST_PINGS: usize = 10_000;
+
 /// How a client connects to a WebSocket server.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub(crate) struct ClientOptions {
@@ -53,15 +59,15 @@ pub(crate) struct ClientOptions {
     /// Texts to send after each handshake, for example `{"subscribe": "ticks"}`. Each is a message.
     #[serde(default)]
     send: List<String>,
-    /// How long connecting may take, again the handshake, and again the server to take what is sent. The
-    /// default is 30 s.
+    /// How long connecting may take, again the handshake, and again the server to take each message that is
+    /// sent. The default is 30 s.
     #[serde(default = "defaults::half_a_minute")]
     timeout: TimeSpan,
     /// The time without anything from the server after which a ping is sent. The default is 30 s.
     #[serde(default = "defaults::half_a_minute")]
     ping_interval: TimeSpan,
     /// The time without anything from the server, not even the answer to a ping, after which the client
-    /// connects again. The default is 90 s.
+    /// connects again. A message counts when all of it has come. The default is 90 s.
     #[serde(default = "ninety_seconds")]
     idle_timeout: TimeSpan,
 }
@@ -271,8 +277,14 @@ impl Socket {
                 biased;
                 message = self.stream.next() => {
                     self.heard = Instant::now();
+                    let is_ping = matches!(message, Some(Ok(Message::Ping(_))));
                     if let Some(data) = content(&self.server, message)? {
                         return Ok(data);
+                    }
+                    if is_ping {
+                        // The answer leaves before more is read. Otherwise a server that sends pings and
+                        // reads nothing would fill the memory with answers.
+                        self.put(Vec::new()).await?;
                     }
                 }
                 () = sleep_until(idle) => {
@@ -299,21 +311,29 @@ impl Socket {
     /// # Errors
     /// A temporary error if the connection has ended. Some of the messages may have been sent.
     pub(crate) async fn write(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+        let begun = Instant::now();
         let (server, limit) = (self.server.as_str(), self.limits.write);
         let (sink, stream, heard) = (&mut self.sink, &mut self.stream, &mut self.heard);
         let hear = async {
-            loop {
-                if let Err(error) = content(server, stream.next().await) {
+            let mut pings = 0_usize;
+            while pings < MOST_PINGS {
+                let message = stream.next().await;
+                pings += usize::from(matches!(message, Some(Ok(Message::Ping(_)))));
+                if let Err(error) = content(server, message) {
                     return error;
                 }
                 *heard = Instant::now();
             }
+            Error::temporary(format!("{server} sent {MOST_PINGS} pings while it was sent to"))
         };
-        tokio::select! {
+        let done = tokio::select! {
             biased;
             done = written(sink, messages, server, limit) => done,
             error = hear => Err(error),
-        }
+        };
+        // No ping was sent meanwhile, so the server had nothing to answer.
+        self.excuse(begun.elapsed());
+        done
     }
 
     /// Writes messages without reading.
@@ -326,23 +346,45 @@ impl Socket {
         // The server may have ended it already.
         let _ = timeout(FAREWELL, self.sink.close()).await;
     }
+
+    /// Says that the connection ends, and reads until the server has answered: it then has read everything.
+    /// The system drops what it has not sent yet when a connection is closed that has unread bytes.
+    pub(crate) async fn finish(mut self) {
+        let (sink, stream) = (&mut self.sink, &mut self.stream);
+        let answered = async {
+            while let Some(Ok(message)) = stream.next().await {
+                if message.is_close() {
+                    break;
+                }
+            }
+        };
+        // The server may have ended it already.
+        let _ = timeout(LAST_ANSWER, async { tokio::join!(sink.close(), answered) }).await;
+    }
 }
 
-/// Writes messages within the time limit.
+/// Writes messages. The time limit is of each: a large batch may take long on a slow connection, and would be
+/// sent again without end.
 async fn written(
     sink: &mut SplitSink<WebSocketStream<Stream>, Message>,
     messages: Vec<Message>,
     server: &str,
     limit: Duration,
 ) -> Result<(), Error> {
-    let write = async {
-        for message in messages {
-            sink.feed(message).await?;
-        }
-        sink.flush().await
-    };
-    match timeout(limit, write).await {
-        Ok(written) => written.map_err(|error| broken(server, &error)),
+    for message in messages {
+        taken(sink.feed(message), server, limit).await?;
+    }
+    taken(sink.flush(), server, limit).await
+}
+
+/// Waits until a part of what is sent is taken.
+async fn taken(
+    part: impl Future<Output = Result<(), WebsocketError>>,
+    server: &str,
+    limit: Duration,
+) -> Result<(), Error> {
+    match timeout(limit, part).await {
+        Ok(taken) => taken.map_err(|error| broken(server, &error)),
         Err(_) => Err(Error::overloaded(format!("{server} did not take what is sent in time"))),
     }
 }

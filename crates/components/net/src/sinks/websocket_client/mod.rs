@@ -26,8 +26,8 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::give_up::GiveUp;
 use crate::websocket::{ClientOptions, Connect, Kind, Socket, frames};
 
-/// How long the connection may take to end.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long the connection may take to end: longer than the server may take to answer.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The largest message that is accepted from the server, in bytes. Its content is ignored.
 const MOST_HEARD: usize = 1 << 20;
@@ -37,7 +37,8 @@ const MOST_HEARD: usize = 1 << 20;
 /// Each message is one of the server. WebSocket has no acknowledgements: a message counts as delivered when
 /// the system has taken it. Messages that the server had not read when the connection broke are lost without
 /// a sign. When the connection ends during a write, the sink connects again and sends the whole batch again.
-/// Messages of the server are ignored.
+/// At the end of the run, the server has 3 s to read what is left and to answer the close. Messages of the
+/// server are ignored.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebsocketClientSink {
@@ -158,7 +159,7 @@ async fn keep(mut socket: Socket, mut orders: mpsc::Receiver<Order>) -> Error {
         tokio::select! {
             order = orders.recv() => {
                 let Some(Order { frames, done }) = order else {
-                    socket.close().await;
+                    socket.finish().await;
                     return Error::temporary("the connection was closed");
                 };
                 if let Err(error) = socket.write(frames).await {

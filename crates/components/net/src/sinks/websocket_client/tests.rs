@@ -86,6 +86,48 @@ async fn a_server_that_answers_everything_is_read_while_a_batch_is_written() {
     assert_eq!(until_there_are(&kept, 64).await.len(), 64);
 }
 
+/// The answers to the last messages come when the sink has no more to write.
+#[tokio::test]
+async fn a_server_that_answers_everything_has_read_all_when_the_sink_has_ended() {
+    let (server, kept) = recorder(&[]).await;
+    let mut sink = open::<WebsocketClientSink>(&format!("{{ url: '{}' }}", server.address)).await;
+    let zeros = "0".repeat(100_000);
+    let large: Vec<String> = (0..20).map(|number| format!("{zeros}{number}")).collect();
+    write(&mut sink, &batch(large.iter())).await;
+    within(sink.finish()).await.unwrap();
+    assert_eq!(until_there_are(&kept, 20).await.len(), 20);
+}
+
+/// The batch takes longer than `timeout`, but none of its messages does.
+#[tokio::test]
+async fn a_slow_server_gets_a_large_batch_once() {
+    let server = Server::start(|_, mut socket| async move {
+        while let Some(Ok(_)) = socket.next().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    let yaml = format!("{{ url: '{}', timeout: 2s }}", server.address);
+    let mut sink = open::<WebsocketClientSink>(&yaml).await;
+    let large: Vec<String> = (0..60).map(|_| "0".repeat(500_000)).collect();
+    let (rejected, errors) = write(&mut sink, &batch(large.iter())).await;
+    assert!(rejected.is_empty() && errors.is_empty(), "{errors:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_sends_pings_and_reads_nothing_is_left() {
+    let server = Server::start(|_, mut socket| async move {
+        while socket.send(Message::Ping(vec![0_u8; 125].into())).await.is_ok() {}
+    })
+    .await;
+    let yaml = format!("{{ url: '{}', give_up: 0s }}", server.address);
+    let mut sink = open::<WebsocketClientSink>(&yaml).await;
+    let large: Vec<String> = (0..40).map(|_| "0".repeat(500_000)).collect();
+    let (rejected, _) = write(&mut sink, &batch(large.iter())).await;
+    assert_eq!(rejected.len(), 40);
+    assert!(rejected[0].1.contains("pings while it was sent to"), "{}", rejected[0].1);
+}
+
 #[tokio::test]
 async fn a_connection_that_ended_is_opened_again() {
     let (server, _) = recorder(&[0, 1]).await;

@@ -20,6 +20,9 @@ use crate::web::{Bodies, Refusal, Wrapping};
 /// How many redirections are followed.
 const REDIRECTIONS: usize = 10;
 
+/// The longest header that a later request sends back, in bytes. It is a part of each checkpoint.
+const LONGEST_VALIDATOR: usize = 4 << 10;
+
 /// How many bytes are read of an answer that has no messages.
 const MOST_REFUSAL: usize = 64 << 10;
 
@@ -49,13 +52,14 @@ pub(super) struct Body {
 
 impl Body {
     /// Returns the link to the next page.
-    pub(super) fn link(&self) -> Option<&str> {
-        self.headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()).find_map(link::next)
+    pub(super) fn link(&self) -> Option<String> {
+        self.headers.get_all(LINK).iter().find_map(|value| link::next(&text(value)).map(str::to_owned))
     }
 
     /// Returns a header that a later request sends back.
     pub(super) fn validator(&self, name: HeaderName) -> Option<String> {
-        Some(self.headers.get(name)?.to_str().ok()?.to_owned())
+        let text = self.headers.get(name)?.to_str().ok()?;
+        (text.len() <= LONGEST_VALIDATOR).then(|| text.to_owned())
     }
 }
 
@@ -79,7 +83,13 @@ impl Asker {
         let response = self.ask(place).await?;
         let status = response.status();
         if status == StatusCode::NOT_MODIFIED {
-            return Ok(Fetched::Unchanged);
+            // Otherwise it would leave out messages without a sign.
+            return match self.is_conditional(place) {
+                true => Ok(Fetched::Unchanged),
+                false => {
+                    Err(self.failed("the status 304 answers a request that does not ask for what is new"))
+                }
+            };
         }
         if !status.is_success() {
             let answer = self.request.answer(response).await;
@@ -143,6 +153,15 @@ impl Asker {
         self.request.open(built).await
     }
 
+    /// True if the request for the page of a place asks whether the answer has changed. `headers` of the
+    /// options may do that too.
+    fn is_conditional(&self, place: &Place) -> bool {
+        let has_validator = place.etag.is_some() || place.last_modified.is_some();
+        let has_header =
+            [IF_NONE_MATCH, IF_MODIFIED_SINCE].iter().any(|name| self.request.headers.contains_key(name));
+        (self.config.is_conditional() && has_validator) || (place.page.is_none() && has_header)
+    }
+
     /// Returns where an answer redirects to. A request with a body is only repeated if the answer says so.
     fn redirection(&self, response: &Response) -> Option<String> {
         let is_followed = match response.status() {
@@ -153,7 +172,7 @@ impl Asker {
             _ => false,
         };
         let location = response.headers().get(LOCATION).filter(|_| is_followed)?;
-        Some(location.to_str().ok()?.to_owned())
+        Some(text(location))
     }
 
     /// Returns the URL of a page.
@@ -226,6 +245,11 @@ impl Asker {
     pub(super) fn failed(&self, reason: &str) -> Failure {
         Error::permanent(format!("cannot use the answer of {}: {reason}", self.request.server())).into()
     }
+}
+
+/// Returns the value of a header that is a link: servers write other characters than ASCII into it.
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
 /// Returns a text as within a text of JSON.

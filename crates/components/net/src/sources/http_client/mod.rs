@@ -21,6 +21,7 @@ mod place;
 mod poll;
 #[cfg(test)]
 mod tests;
+mod trail;
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,7 @@ use crate::net::{defaults, long_time};
 use crate::requests::{Auth, Endpoint};
 use crate::tls::TlsClient;
 use pages::{By, Pages};
+use place::Page;
 
 /// The placeholder of the cursor in `body`.
 const CURSOR: &str = "{cursor}";
@@ -56,12 +58,15 @@ const PAGE: &str = "{page}";
 /// the time that the server asks for (`Retry-After`, at most 5 minutes). Any other status ends the run with
 /// an error; with `every` it is logged, and the next poll follows at its time. Up to ten redirections are
 /// followed, but none from HTTPS to HTTP. They, and the links to pages, may lead to another server: it gets
-/// neither `auth` nor `headers`, and no body.
+/// neither `auth` nor `headers`, and no body. A server on another machine cannot lead to this one, nor to a
+/// link-local address.
 ///
 /// With `--state`, the cursor and the page are saved when their messages are settled. A run that is killed
 /// continues within the page; if the server no longer answers with the messages that were sent, or no longer
-/// has the page, messages come again, and none is left out. With `every` and without `cursor`, what was
-/// fetched and not written is lost.
+/// has the page, messages come again, and none is left out. So they do with `every` after a poll that failed.
+/// With `every` and without `cursor`, what was fetched and not written is lost.
+///
+/// A poll fails if its pages lead in a circle, or if ten pages in a row have the same messages.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpClient {
@@ -120,7 +125,11 @@ pub struct HttpClient {
     /// How an answer names the next page. By default there is one page.
     #[serde(default)]
     pages: Option<Pages>,
-    /// A value of the last poll that the next one sends, so that the server answers with what is new.
+    /// A value of the last poll that the next one sends, so that the server answers with what is new. The
+    /// server must answer with the oldest messages first, and only with those behind the cursor: if it
+    /// answers with those at the cursor as well, they come again with each poll (`dedupe` removes them). A
+    /// message that the server gets later, at the cursor or before it, is left out: choose a value that only
+    /// grows, such as a number or the time of the entry at the server.
     #[serde(default)]
     cursor: Option<Cursor>,
 }
@@ -144,7 +153,7 @@ struct Cursor {
     field: JsonPath,
     /// Where the value is: in the last `message` of a poll, which is JSON (the default), or in the `body` of
     /// its last page. A body without the value leaves the cursor as it was; a message without it is an error,
-    /// since the next poll would fetch the same again.
+    /// since the next poll would fetch the same again. Messages that are too large are not looked at.
     #[serde(default)]
     from: Origin,
     /// The parameter of the query that gets the cursor. By default `{cursor}` in `body` does.
@@ -196,6 +205,18 @@ impl HttpClient {
         self.body.as_ref().is_some_and(|body| body.contains(placeholder))
     }
 
+    /// True if a saved page can be one of these options, which may have changed since.
+    fn may_have(&self, page: &Page) -> bool {
+        let Some(pages) = &self.pages else { return false };
+        let has_token = pages.parameter().is_some() || self.body_has(PAGE);
+        match (pages.by, page) {
+            (By::Link, Page::Url(_)) | (By::Number | By::Offset, Page::Number(_)) => true,
+            (By::Field, Page::Url(_)) => !has_token,
+            (By::Field, Page::Token(_)) => has_token,
+            _ => false,
+        }
+    }
+
     fn mistake_of_content(&self) -> Option<Mistake> {
         let array = self.array_field.as_ref()?;
         if self.framing.is_some() {
@@ -226,7 +247,11 @@ impl HttpClient {
                 mistake.help("For example `cursor: { field: id, initial: \"0\" }`.")
             });
         };
+        let page = self.pages.as_ref().and_then(Pages::parameter).filter(|_| !self.body_has(PAGE));
         let (message, help) = match (&cursor.parameter, self.body_has(CURSOR)) {
+            (Some(parameter), false) if page == Some(parameter.as_str()) => {
+                ("The page has the same parameter, and would replace the cursor.", "Give them two names.")
+            }
             (None, false) => ("No request has the cursor.", "Give its `parameter`, for example `since`."),
             (Some(_), true) => {
                 ("The cursor is in the query and in the body.", "Leave out `parameter` or `{cursor}`.")

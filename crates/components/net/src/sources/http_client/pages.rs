@@ -1,5 +1,7 @@
 //! How an answer names the next page.
 
+use std::net::IpAddr;
+
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,8 +32,9 @@ pub(super) struct Pages {
     #[serde(default)]
     start: Option<u64>,
     /// With `by: number` and `by: offset`: the number of messages of a full page. A page with fewer is the
-    /// last. By default the last page is one without messages. A server that ignores the parameter answers
-    /// without end.
+    /// last. By default the last page is one without messages; a server that answers with an error instead
+    /// makes the poll fail. If messages are removed at the server meanwhile, others move to pages that were
+    /// read, and are left out.
     #[serde(default)]
     #[schemars(range(min = 1))]
     size: Option<u64>,
@@ -120,19 +123,26 @@ impl Pages {
         said: &Said<'_>,
         is_in_body: bool,
     ) -> Result<Option<Page>, String> {
+        // A last page may lead to itself.
+        let other = |next: Option<Page>| next.filter(|next| Some(next) != page);
         match self.by {
-            By::Link => said.link.map_or(Ok(None), |link| linked(said.url, link)),
+            By::Link => said.link.map_or(Ok(None), |link| linked(said.url, link)).map(other),
             By::Field => {
-                let (Some(field), Some(body)) = (&self.field, said.body) else { return Ok(None) };
-                let found = field.text(body).map_err(|reason| format!("`{field}`: the body {reason}"))?;
+                let Some(field) = &self.field else { return Ok(None) };
+                let found = match said.body {
+                    None => Err("is not UTF-8".to_owned()),
+                    // An answer without messages may have no body.
+                    Some("") => Ok(None),
+                    Some(body) => field.text(body),
+                };
+                let found = found.map_err(|reason| format!("`{field}`: the body {reason}"))?;
                 let Some(found) = found.filter(|text| !text.is_empty() && text != "false") else {
                     return Ok(None);
                 };
                 if self.parameter.is_none() && !is_in_body {
-                    return linked(said.url, &found);
+                    return linked(said.url, &found).map(other);
                 }
-                let token = Page::Token(short(&found)?.to_owned());
-                Ok(Some(token).filter(|token| Some(token) != page))
+                Ok(other(Some(Page::Token(short(&found)?.to_owned()))))
             }
             By::Number | By::Offset => {
                 let is_last = said.messages == 0 || self.size.is_some_and(|size| said.messages < size);
@@ -162,13 +172,31 @@ fn short(text: &str) -> Result<&str, String> {
 /// Returns the URL that a link in an answer leads to.
 ///
 /// # Errors
-/// If it is none of HTTP, or leads from HTTPS to HTTP.
+/// If it is none of HTTP, or leads from HTTPS to HTTP, or from elsewhere to this machine or its link.
 pub(super) fn target(url: &Url, link: &str) -> Result<Url, String> {
-    let next = url.join(link).map_err(|error| format!("the link to the next page is not a URL: {error}"))?;
+    let next = url.join(link).map_err(|error| format!("a link is not a URL: {error}"))?;
     match (url.scheme(), next.scheme()) {
         ("https", "http") => Err("a link leads from HTTPS to HTTP".to_owned()),
+        (_, "http" | "https") if is_near(&next) && !is_near(url) => {
+            Err("a link leads from another machine to this one, or to a link-local address".to_owned())
+        }
         (_, "http" | "https") => Ok(next),
         _ => Err("a link leads to something that is not HTTP".to_owned()),
+    }
+}
+
+/// True if the host is this machine, or has a link-local address, as the services have that give credentials
+/// to programs in clouds. A server elsewhere must not choose what is read there.
+fn is_near(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    match host.trim_matches(['[', ']']).parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(address)) => {
+            address.is_loopback() || address.is_link_local() || address.is_unspecified()
+        }
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unicast_link_local() || address.is_unspecified()
+        }
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
 
@@ -214,6 +242,11 @@ mod tests {
         let by_token = "{ by: field, field: next, parameter: after }";
         assert_eq!(next(by_token, None, "{\"next\": 7}", 0), Ok(Some(token("7"))));
         assert_eq!(next(by_token, Some(&token("7")), "{\"next\": 7}", 1), Ok(None));
+        // A redirection leads to the page, which leads to what was asked for.
+        let asked = Page::Url("https://a/y?p=2".to_owned());
+        assert_eq!(next("{ by: link }", Some(&asked), "", 1), Ok(None));
+        assert_eq!(next(by_url, Some(&asked), "{\"next\": \"/y?p=2\"}", 1), Ok(None));
+        assert_eq!(next(by_url, Some(&asked), "", 0), Ok(None));
         let at = |number| Some(Page::Number(number));
         assert_eq!(next("{ by: number }", at(3).as_ref(), "", 1), Ok(at(4)));
         assert_eq!(next("{ by: offset, size: 5 }", at(10).as_ref(), "", 5), Ok(at(15)));
@@ -230,8 +263,34 @@ mod tests {
             reason("{\"next\": \"file:///etc/passwd\"}"),
             "a link leads to something that is not HTTP"
         );
+        let at = url("https://a/x");
+        let binary = Said { url: &at, link: None, body: None, messages: 1 };
+        let pages = options::<Pages>("{ by: field, field: next }");
+        assert_eq!(pages.next(None, &binary, false).unwrap_err(), "`next`: the body is not UTF-8");
         let long = format!("{{\"next\": \"{}\"}}", "x".repeat(LONGEST + 1));
         assert_eq!(reason(&long), "the name of the next page has 16385 bytes, more than 16384");
+    }
+
+    #[test]
+    fn only_a_near_server_leads_to_near_addresses() {
+        for near in [
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0.0.0.0:8/",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://[::1]/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fe80::1]/",
+            "http://localhost:8/",
+            "http://a.LOCALHOST./",
+        ] {
+            let reason = target(&url("http://a.example/"), near).unwrap_err();
+            assert_eq!(reason, "a link leads from another machine to this one, or to a link-local address");
+            assert_eq!(target(&url("http://127.0.0.1:9/"), near).unwrap(), url(near));
+        }
+        for far in ["http://b.example/", "http://10.0.0.1/", "/x", "http://localhost.example/"] {
+            assert!(target(&url("http://a.example/"), far).is_ok(), "{far}");
+        }
     }
 
     #[test]

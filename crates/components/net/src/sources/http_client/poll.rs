@@ -15,6 +15,7 @@ use super::ask::{Asker, Body, Fetched};
 use super::content::{Content, Messages};
 use super::pages::Said;
 use super::place::{Place, SoFar};
+use super::trail::Trail;
 use super::{HttpClient, Origin, PAGE};
 use crate::net::{Cut, Format, Plain};
 use crate::requests::Failure;
@@ -61,6 +62,8 @@ struct Polling {
     /// The times of polls, if there are several.
     times: Option<Interval>,
     place: Place,
+    /// The pages of the poll, for those that come again.
+    trail: Trail,
     /// True from the beginning of a poll to its end: after a temporary error, the engine runs the source
     /// again.
     is_under_way: bool,
@@ -80,12 +83,16 @@ impl Polling {
     fn new(config: &HttpClient, out: &SourceOutput) -> Result<Self, Error> {
         let asker = Asker::new(config.clone())?;
         let path: Arc<str> = without_secrets(asker.request.url.as_str()).into();
-        let place: Place = match out.saved(&path) {
+        let mut place: Place = match out.saved(&path) {
             Some(saved) => serde_json::from_value(saved).map_err(|error| {
                 Error::permanent(format!("the saved place in `{path}` cannot be read")).caused_by(error)
             })?,
             None => Place::default(),
         };
+        if place.page.as_ref().is_some_and(|page| !config.may_have(page)) {
+            tracing::warn!("`{}`: `pages` has changed, so the poll is begun again", out.name());
+            place = place.rewound();
+        }
         let times = config.every.map(|every| {
             let mut times = tokio::time::interval(every.duration().max(LEAST));
             times.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -99,15 +106,18 @@ impl Polling {
             share: out.share().clone(),
         };
         let is_resumed = place.is_within();
-        Ok(Self { asker, content, path, times, place, is_under_way: false, is_resumed, expected: USUAL })
+        let (trail, is_under_way, expected) = (Trail::default(), false, USUAL);
+        Ok(Self { asker, content, path, times, place, trail, is_under_way, is_resumed, expected })
     }
 
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         loop {
-            if !self.is_under_way && !self.wait(out).await {
-                return Ok(());
+            if !self.is_under_way {
+                if !self.wait(out).await {
+                    return Ok(());
+                }
+                (self.trail, self.is_under_way) = (Trail::default(), true);
             }
-            self.is_under_way = true;
             match self.poll(out).await? {
                 Ok(Polled::Stopped) => return Ok(()),
                 Ok(Polled::Done) => {}
@@ -165,11 +175,16 @@ impl Polling {
                 Ok(Fetched::Page(body)) => {
                     self.expected = body.body.len().max(1);
                     self.is_resumed = false;
-                    if let Err(failure) = self.send(&body, out).await? {
-                        return Ok(Err(failure));
+                    let digest = match self.send(&body, out).await? {
+                        Ok(digest) => digest,
+                        Err(failure) => return Ok(Err(failure)),
+                    };
+                    let Some(page) = &self.place.page else { return Ok(Ok(Polled::Done)) };
+                    if let Err(reason) = self.trail.add(digest, page) {
+                        return Ok(Err(self.asker.failed(&reason)));
                     }
-                    if !self.place.is_within() {
-                        return Ok(Ok(Polled::Done));
+                    if self.trail.is_long_empty() {
+                        tracing::warn!("`{}`: many pages in a row have no messages", out.name());
                     }
                 }
                 Err(failure) => return Ok(Err(failure)),
@@ -183,11 +198,16 @@ impl Polling {
         self.asker.fetch(&self.place, out).await
     }
 
-    /// Sends the messages of a page that are not sent yet, and goes on to the next page.
+    /// Sends the messages of a page that are not sent yet, and goes on to the next page. Returns the digest
+    /// of all its messages, if it has any.
     ///
     /// # Errors
     /// If nothing can be sent any more.
-    async fn send(&mut self, body: &Body, out: &mut SourceOutput) -> Result<Result<(), Failure>, Error> {
+    async fn send(
+        &mut self,
+        body: &Body,
+        out: &mut SourceOutput,
+    ) -> Result<Result<Option<String>, Failure>, Error> {
         let failed = |reason: &str| self.asker.failed(&format!("the body {reason}"));
         let mut so_far = SoFar::default();
         let mut cuts = match self.content.cuts(&body.body) {
@@ -238,7 +258,7 @@ impl Polling {
             }
             out.checkpoint(self.checkpoint(&self.place)?);
         }
-        Ok(Ok(()))
+        Ok(Ok(so_far.digest()))
     }
 
     /// Returns the messages at the beginning of a page that were sent: none, if the page has changed.
@@ -303,7 +323,8 @@ impl Polling {
         let next = match &config.pages {
             None => None,
             Some(pages) => {
-                let said = Said { url: &body.url, link: body.link(), body: text, messages };
+                let link = body.link();
+                let said = Said { url: &body.url, link: link.as_deref(), body: text, messages };
                 let page = self.place.page.clone().or_else(|| pages.first());
                 let next = pages.next(page.as_ref(), &said, config.body_has(PAGE));
                 next.map_err(|reason| self.asker.failed(&reason))?
@@ -338,7 +359,8 @@ impl Polling {
             None => Err("is not UTF-8".to_owned()),
             // An answer without messages may have no body.
             Some("") if cursor.from == Origin::Body => Ok(None),
-            Some(text) => cursor.field.text(text),
+            Some(text) if cursor.from == Origin::Body => cursor.field.text(text),
+            Some(text) => cursor.field.text_of_message(text),
         };
         match found.map_err(|reason| failed(what, &reason))? {
             None if cursor.from == Origin::Message => Err(failed(what, "does not have it")),

@@ -163,6 +163,90 @@ async fn an_answer_that_has_not_changed_has_no_messages() {
     assert_eq!(server.got()[1].header("if-modified-since"), "Wed, 21 Oct 2015 07:28:00 GMT");
 }
 
+/// The rest of the pages, or all messages, would be left out without a sign.
+#[tokio::test]
+async fn an_answer_that_has_not_changed_is_an_error_if_nobody_asked() {
+    let link = |number: usize| format!("</?p={number}>; rel=next");
+    let server = Fake::pages(move |number, _| match number {
+        0 => Play::answer(200, "a").with("link", link(1)).with("etag", "\"e\""),
+        _ => Play::answer(304, ""),
+    })
+    .await;
+    for (options, count) in
+        [("pages: { by: link },", 1), ("", 0), ("cursor: { field: '.', parameter: p },", 0)]
+    {
+        let sent = fetched(&format!("{{ {options} url: '{}' }}", server.address)).await;
+        let error = sent.result.as_ref().unwrap();
+        let reason = "the status 304 answers a request that does not ask for what is new";
+        assert!(error.full().ends_with(reason), "{}", error.full());
+        assert_eq!(sent.payloads().len(), count);
+    }
+    let asks = format!("{{ url: '{}', headers: {{ If-None-Match: '\"x\"' }} }}", server.address);
+    let sent = fetched(&asks).await;
+    assert!(sent.result.is_none() && sent.main.is_empty());
+}
+
+#[tokio::test]
+async fn a_poll_that_would_not_end_is_an_error() {
+    let circle = Fake::pages(|_, got| {
+        let next = if got.line.ends_with("/a") { "/b" } else { "/a" };
+        Play::answer(200, got.line.clone()).with("link", format!("<{next}>; rel=next"))
+    })
+    .await;
+    let sent = fetched(&format!("{{ url: '{}', pages: {{ by: link }} }}", circle.address)).await;
+    let reason = "the pages lead in a circle: the next one was read in this poll already";
+    assert!(sent.result.unwrap().full().ends_with(reason));
+    assert!(circle.got().len() < 10);
+    let same = Fake::pages(|_, _| Play::answer(200, "a\nb\n")).await;
+    let sent =
+        fetched(&format!("{{ url: '{}', framing: {{}}, pages: {{ by: number }} }}", same.address)).await;
+    let reason = sent.result.unwrap().full();
+    assert!(reason.contains("10 pages in a row have the same messages"), "{reason}");
+    assert_eq!(same.got().len(), 10);
+}
+
+#[tokio::test]
+async fn a_message_may_be_the_cursor() {
+    let server = Fake::pages(|_, _| Play::answer(200, "[\"2024-05-01\", \"2024-05-02 &\"]")).await;
+    let yaml = format!(
+        "{{ url: 'http://{}/', array_field: '.', cursor: {{ field: '.', parameter: after }} }}",
+        server.address
+    );
+    let (sent, place) = resumed(&yaml, None).await;
+    assert!(sent.result.is_none(), "{:?}", sent.result);
+    assert_eq!(place["cursor"], json!("2024-05-02 &"));
+    resumed(&yaml, Some(place)).await;
+    assert_eq!(server.got()[1].line, "GET /?after=2024-05-02+%26");
+}
+
+#[tokio::test]
+async fn headers_of_the_server_may_have_other_characters_and_any_length() {
+    let server = Fake::pages(|number, _| match number {
+        0 => Play::answer(200, "a").with("link", "</\u{fc}>; rel=next"),
+        _ => Play::answer(200, "b"),
+    })
+    .await;
+    let sent = fetched(&format!("{{ url: '{}', pages: {{ by: link }} }}", server.address)).await;
+    assert_eq!(sent.payloads(), ["a", "b"]);
+    assert_eq!(server.got()[1].line, "GET /%C3%BC");
+    let long = Fake::pages(|_, _| Play::answer(200, "a").with("etag", "e".repeat(100_000))).await;
+    let (sent, place) = resumed(&format!("{{ url: 'http://{}/' }}", long.address), None).await;
+    assert_eq!((sent.payloads(), &place["etag"]), (vec!["a".to_owned()], &Value::Null));
+}
+
+#[tokio::test]
+async fn a_page_of_other_options_is_not_resumed() {
+    let server = Fake::pages(|_, got| match got.line.contains("page=") {
+        true => Play::answer(200, ""),
+        false => Play::answer(500, ""),
+    })
+    .await;
+    let yaml = format!("{{ url: 'http://{}/', framing: {{}}, pages: {{ by: number }} }}", server.address);
+    let saved = json!({ "page": { "url": format!("http://{}/old", server.address) } });
+    assert!(resumed(&yaml, Some(saved)).await.0.result.is_none());
+    assert_eq!(server.got()[0].line, "GET /?page=1");
+}
+
 /// Reads a number of messages, and stops there. Returns the payloads and the place.
 async fn first(yaml: &str, count: u64) -> (Vec<String>, Value) {
     let address = yaml.split('\'').nth(1).unwrap();
@@ -293,6 +377,9 @@ fn mistakes_are_named() {
         ["`size` is for `by: number` and `by: offset`."]
     );
     assert_eq!(mistakes("{ url: a, cursor: { field: id } }"), ["No request has the cursor."]);
+    let same = "The page has the same parameter, and would replace the cursor.";
+    let pages = "framing: {}, pages: { by: number, parameter: p }, cursor: { field: id, parameter: p }";
+    assert_eq!(mistakes(&format!("{{ url: a, {pages} }}")), [same]);
     let no_first = ["The first request has no cursor to put into its body."];
     assert_eq!(mistakes("{ url: a, body: '{cursor}', cursor: { field: id } }"), no_first);
     assert_eq!(

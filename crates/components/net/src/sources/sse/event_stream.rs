@@ -8,7 +8,8 @@ use std::time::Duration;
 use memchr::memchr2;
 use thalweg_codec::framing::KEPT;
 
-/// The longest name of an event, and the longest id, in bytes. A longer one has no effect.
+/// The longest name of an event, and the longest id, in bytes. A longer one has no effect, and neither has an
+/// id that cannot be sent back in a header: events come again after the id before it, instead of none.
 pub const LONGEST_NAME: usize = 4 << 10;
 
 /// Room in a line for the name of its field.
@@ -142,7 +143,9 @@ impl EventStream {
         match field {
             b"data" => self.add(value),
             b"event" if is_short => self.name = String::from_utf8_lossy(value).into_owned(),
-            b"id" if is_short && !value.contains(&0) => self.id = String::from_utf8_lossy(value).into(),
+            b"id" if is_short && !value.iter().any(u8::is_ascii_control) => {
+                self.id = String::from_utf8_lossy(value).into();
+            }
             b"retry" if is_short && !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let milliseconds = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
                 self.retry = milliseconds.map(Duration::from_millis).or(self.retry);
@@ -232,7 +235,7 @@ mod tests {
         let expected = [event("a", "add", "7"), event("b", "message", "7"), event("c", "message", "8")];
         assert_eq!(events(text), expected);
         let mut stream = EventStream::new(10, "5");
-        events_of(&mut stream, b"id: a\0b\nretry: 250\ndata: x\n\nretry: soon\nid: 6\n", 1);
+        events_of(&mut stream, b"id: a\0b\nid: a\x7fb\nretry: 250\ndata: x\n\nretry: soon\nid: 6\n", 1);
         assert_eq!((&**stream.last_id(), stream.retry()), ("5", Some(Duration::from_millis(250))));
         stream.restart();
         // The event that had not ended is gone.

@@ -29,6 +29,13 @@ const AT_ONCE: usize = 16 << 10;
 /// must not be asked without end.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(5)];
 
+/// How far the pause grows while connections bring no events. Those that lasted longer than this do not
+/// count: some servers end each connection after a time.
+const GROWN: Duration = Duration::from_secs(10);
+
+/// The number of such connections in a row that is logged.
+const NOTED: u32 = 10;
+
 /// How many bytes are read of an answer that is no stream.
 const MOST_REFUSAL: usize = 64 << 10;
 
@@ -69,8 +76,12 @@ struct Listening {
     stream: EventStream,
     /// Memory that the stream holds.
     held: Option<Lease>,
-    /// When the last event came, or the source began.
+    /// When the last event came, or the source began. Moved by waits for memory.
     last_event: Instant,
+    /// True if the connection has brought an event.
+    has_events: bool,
+    /// The number of connections in a row that ended soon and without an event.
+    fruitless: u32,
 }
 
 /// Why a stream is not read any more.
@@ -116,6 +127,8 @@ impl Listening {
             parts: config.parts(),
             held: None,
             last_event: Instant::now(),
+            has_events: false,
+            fruitless: 0,
         })
     }
 
@@ -127,6 +140,7 @@ impl Listening {
                 connected = self.connect() => connected,
                 () = until(self.end()) => return Ok(()),
             };
+            let begun = Instant::now();
             let end = match connected {
                 Ok(Some(response)) => self.listen(response, out).await?,
                 Ok(None) => return Ok(()),
@@ -141,9 +155,20 @@ impl Listening {
             let End::Connection(reason) = end else { return Ok(()) };
             tracing::debug!("`{}`: {reason}; it is connected again", out.name());
             self.stream.restart();
-            if self.is_over_after(self.pause(), out).await {
+            self.count(begun.elapsed(), out);
+            if self.is_over_after(grown(self.pause(), self.fruitless), out).await {
                 return Ok(());
             }
+        }
+    }
+
+    /// Counts a connection that has ended and lasted for this time.
+    fn count(&mut self, span: Duration, out: &SourceOutput) {
+        let is_fruitless = !std::mem::take(&mut self.has_events) && span < GROWN;
+        self.fruitless = if is_fruitless { self.fruitless.saturating_add(1) } else { 0 };
+        if self.fruitless == NOTED {
+            let (name, server) = (out.name(), self.request.server());
+            tracing::warn!("`{name}`: {server} has ended {NOTED} connections in a row without an event");
         }
     }
 
@@ -168,7 +193,7 @@ impl Listening {
         // The time of the client is that of the whole answer, which has no end.
         let mut built = self.request.client.get(self.request.url.clone()).timeout(Duration::MAX);
         let last_id = self.stream.last_id();
-        // An id that is no value of a header cannot be sent.
+        // A saved id may be no value of a header.
         if !last_id.is_empty()
             && let Ok(value) = HeaderValue::from_bytes(last_id.as_bytes())
         {
@@ -212,14 +237,18 @@ impl Listening {
     async fn listen(&mut self, mut response: Response, out: &mut SourceOutput) -> Result<End, Error> {
         let idle = self.config.idle_timeout.duration();
         loop {
-            let read = async {
-                drop(out.reserve(AT_ONCE).await);
-                tokio::time::timeout(idle, response.chunk()).await
-            };
+            let begun = Instant::now();
+            tokio::select! {
+                biased;
+                () = out.stopping() => return Ok(End::Source),
+                memory = out.reserve(AT_ONCE) => drop(memory),
+            }
+            // Events that have come meanwhile were not read.
+            self.last_event += begun.elapsed();
             let read = tokio::select! {
                 biased;
                 () = out.stopping() => return Ok(End::Source),
-                read = read => read,
+                read = tokio::time::timeout(idle, response.chunk()) => read,
                 () = until(self.end()) => return Ok(End::Source),
             };
             let chunk = match read {
@@ -255,7 +284,7 @@ impl Listening {
             }
             return Ok(());
         }
-        self.last_event = Instant::now();
+        self.has_events = true;
         let mut rest = events.all.as_slice();
         while let Some(first) = rest.first() {
             let is_refused = first.refused.is_some();
@@ -264,6 +293,7 @@ impl Listening {
             self.send(some, &events.data, out).await?;
             rest = others;
         }
+        self.held = Some(out.claim(self.stream.held()));
         self.last_event = Instant::now();
         Ok(())
     }
@@ -294,6 +324,11 @@ impl Listening {
 /// Returns the pause before the source connects again: that of the server, or the default.
 pub(super) fn pause(stream: &EventStream, default: Duration) -> Duration {
     stream.retry().unwrap_or(default).clamp(PAUSES[0], PAUSES[1])
+}
+
+/// Returns the pause after a number of connections in a row that brought nothing: it doubles.
+pub(super) fn grown(pause: Duration, fruitless: u32) -> Duration {
+    pause.saturating_mul(1 << fruitless.saturating_sub(1).min(10)).min(pause.max(GROWN))
 }
 
 /// Returns a part of each event.

@@ -29,10 +29,11 @@ use crate::tls::TlsClient;
 ///
 /// The data of an event is a message. `meta.path` is the URL without its query. When the connection ends, or
 /// nothing comes for `idle_timeout`, the source connects again, after `retry_delay` or the time that the
-/// server asks for (`retry`, from 100 ms to 5 minutes). It then sends the id of the last event
-/// (`Last-Event-ID`), so that the server can continue behind it. It is saved with `--state` when the event is
-/// settled, and a later run sends it too. An answer 204 ends the source. Any other status but 200, 408, 429
-/// and those from 500 on ends the run with an error; redirections are not followed.
+/// server asks for (`retry`, from 100 ms to 5 minutes); while connections end soon and without an event, the
+/// time doubles, up to 10 s. It then sends the id of the last event (`Last-Event-ID`), so that the server can
+/// continue behind it. It is saved with `--state` when the event is settled, and a later run sends it too. An
+/// answer 204 ends the source. Any other status but 200, 408, 429 and those from 500 on ends the run with an
+/// error; redirections are not followed.
 ///
 /// The stream has no acknowledgements. Events without an id, and those of a server that does not continue
 /// behind the id, are lost that are sent while the source is not connected, or that are on their way when it
@@ -66,7 +67,8 @@ pub struct SseSource {
     retry_delay: TimeSpan,
     /// Whether the server sends the events again that came after the `Last-Event-ID`. Then a run with
     /// `--state` that was killed has each event once in files. If the server does not, messages would be cut
-    /// off that do not come again. The default is `false`.
+    /// off that do not come again. Events without an id of their own come again with those of the id before
+    /// them. The default is `false`.
     #[serde(default)]
     replays: bool,
     /// Parts of the event that become fields, under the same names: `event` (its name, by default `message`)
@@ -74,10 +76,12 @@ pub struct SseSource {
     #[serde(default)]
     fields: List<String>,
     /// The largest event, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output. While an
-    /// event arrives, it may be in memory twice. Ids and names of more than 4 KiB have no effect.
+    /// event arrives, it may be in memory twice. Ids and names of more than 4 KiB have no effect, nor ids
+    /// with control characters.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// End the source after this time without events. By default it listens until the run is stopped.
+    /// End the source after this time without events. Time in which messages are delivered too slowly for
+    /// more to be read does not count. By default it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }

@@ -1,9 +1,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use thalweg_engine::testing::{Arrived, RunningSource, messages, options, payloads, rows, start};
+use thalweg_engine::testing::{
+    Arrived, RunningSource, messages, options, payloads, rows, start, start_source_within,
+};
 use thalweg_engine::{ErrorKind, testing};
-use thalweg_record::Outcome;
+use thalweg_record::{Budget, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -127,6 +129,23 @@ async fn a_stream_without_any_sign_is_connected_again() {
     assert_eq!((sent.payloads(), server.heads().len()), (vec!["a".to_owned()], 2));
 }
 
+/// The memory is full of the first event for longer than `end_after_idle`. The comment is longer than what is
+/// read of a connection at once.
+#[tokio::test]
+async fn a_source_that_waits_for_memory_is_not_idle() {
+    let (first, comment) = ("a".repeat(40 << 10), "c".repeat(2 << 20));
+    let server = Server::start(vec![format!("{EVENTS}data: {first}\n\n:{comment}\ndata: b\n\n")]).await;
+    let yaml = format!("{{ url: '{}', end_after_idle: 1s, max_message_bytes: 64KiB }}", server.address);
+    let source = options::<SseSource>(&yaml).build(&testing::context()).unwrap();
+    let source = start_source_within(&Budget::new(64 << 10), source, 1 << 20, BTreeMap::new());
+    let Some((_, Arrived::Messages(batch))) = within(source.main.take()).await else { panic!("it ended") };
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    batch.settle(Outcome::Delivered);
+    assert_eq!(take(&source, 1).await.0, ["b"]);
+    source.stop.request();
+    assert!(within(source.finish()).await.result.is_none());
+}
+
 #[tokio::test]
 async fn an_answer_without_events_ends_the_source() {
     let answer = |status: &str, kind: &str| {
@@ -172,6 +191,16 @@ fn the_pause_has_limits() {
     assert_eq!(pause("2000"), Duration::from_secs(2));
     assert_eq!(pause("99999999999"), Duration::from_mins(5));
     assert_eq!(pause("x"), Duration::from_secs(1));
+}
+
+#[test]
+fn the_pause_grows_while_connections_bring_nothing() {
+    let grown = |pause, count| listen::grown(Duration::from_millis(pause), count).as_millis();
+    assert_eq!(
+        [0, 1, 2, 3, 4, 5, u32::MAX].map(|count| grown(1000, count)),
+        [1000, 1000, 2000, 4000, 8000, 10_000, 10_000]
+    );
+    assert_eq!([0, 9].map(|count| grown(300_000, count)), [300_000, 300_000]);
 }
 
 #[test]

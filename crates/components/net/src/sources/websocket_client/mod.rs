@@ -40,7 +40,8 @@ const MOST: usize = 4096;
 /// the run with an error. Redirections are not followed.
 ///
 /// WebSocket has no acknowledgements. Messages are lost that the server sends while the source is not
-/// connected, or that are on their way when the run is killed.
+/// connected, or that are on their way when the run is killed. While the memory is full, the source reads
+/// nothing, and so answers no ping: a server may then end the connection.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebsocketClientSource {
@@ -50,7 +51,8 @@ pub struct WebsocketClientSource {
     /// cannot be skipped. While a message arrives, it takes memory beside `memory`.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// End the source after this time without messages. By default it listens until the run is stopped.
+    /// End the source after this time without messages. Time in which messages are delivered too slowly for
+    /// more to be read does not count. By default it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -140,15 +142,26 @@ impl Listening {
         };
         let path: Arc<str> = connect.path().into();
         loop {
+            let begun = Instant::now();
+            tokio::select! {
+                biased;
+                () = out.stopping() => break,
+                memory = out.reserve(LEAST) => drop(memory),
+            }
+            // Messages that came meanwhile were not read: neither the server nor the source was idle.
+            let waited = begun.elapsed();
+            socket.excuse(waited);
+            self.last_message = self.last_message.map(|last| last + waited);
             let first = tokio::select! {
                 biased;
                 () = out.stopping() => break,
-                message = next(&mut socket, out) => message?,
+                message = socket.hear() => message?,
                 () = until(self.end()) => break,
             };
-            self.last_message = Some(Instant::now());
             let (messages, ended) = ready(&mut socket, first, out);
+            let begun = Instant::now();
             self.send(&messages, &path, out).await?;
+            socket.excuse(begun.elapsed());
             self.last_message = Some(Instant::now());
             if let Some(error) = ended {
                 return Err(error);
@@ -169,14 +182,6 @@ impl Listening {
         let payload = Whole::new(self.config.max_message_bytes).payload(&texts, out).await;
         out.send(Reading { payload, path: Some(path.clone()), positions: None, checkpoint: None }).await
     }
-}
-
-/// Waits for memory, and then for a message.
-async fn next(socket: &mut Socket, out: &SourceOutput) -> Result<Bytes, Error> {
-    let before = Instant::now();
-    drop(out.reserve(LEAST).await);
-    socket.excuse(before.elapsed());
-    socket.hear().await
 }
 
 /// Returns a message, and those that have come by now. Also the error if the connection has ended.

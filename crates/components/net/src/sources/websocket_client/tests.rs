@@ -1,9 +1,12 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use thalweg_engine::ErrorKind;
-use thalweg_engine::testing::{Arrived, RunningSource, messages, options, payloads, start, start_retried};
-use thalweg_record::Outcome;
+use thalweg_engine::testing::{
+    Arrived, RunningSource, context, messages, options, payloads, start, start_retried, start_source_within,
+};
+use thalweg_record::{Budget, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
@@ -103,6 +106,40 @@ async fn a_server_without_any_sign_and_one_with_a_message_that_is_too_large_are_
         assert!(error.kind().is_temporary() && error.full().contains(reason), "{}", error.full());
         assert_eq!(sent.payloads(), texts);
     }
+}
+
+/// The answers to the pings do not fit into the buffers of a connection.
+#[tokio::test]
+async fn a_server_that_sends_pings_and_reads_nothing_is_left() {
+    let server = Server::start(|_, mut socket| async move {
+        while socket.send(Message::Ping(vec![0_u8; 125].into())).await.is_ok() {}
+    })
+    .await;
+    let yaml = format!("{{ url: '{}', timeout: 1s }}", server.address);
+    let sent = within(start::<WebsocketClientSource>(&yaml, 1 << 20, BTreeMap::new()).finish()).await;
+    let error = sent.result.unwrap();
+    assert!(error.kind().is_temporary(), "{}", error.full());
+    assert!(error.full().contains("did not take what is sent in time"), "{}", error.full());
+}
+
+/// The memory is full of the first message for longer than `end_after_idle`.
+#[tokio::test]
+async fn a_source_that_waits_for_memory_is_not_idle() {
+    let server = Server::start(|_, mut socket| async move {
+        socket.send(Message::text("a".repeat(40 << 10))).await.unwrap();
+        socket.send(Message::text("b")).await.unwrap();
+        while let Some(Ok(_)) = socket.next().await {}
+    })
+    .await;
+    let yaml = format!("{{ url: '{}', end_after_idle: 1s }}", server.address);
+    let source = options::<WebsocketClientSource>(&yaml).build(&context()).unwrap();
+    let source = start_source_within(&Budget::new(64 << 10), source, 1, BTreeMap::new());
+    let Some((_, Arrived::Messages(first))) = within(source.main.take()).await else { panic!("it ended") };
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    first.settle(Outcome::Delivered);
+    assert_eq!(take(&source, 1).await, ["b"]);
+    source.stop.request();
+    assert!(within(source.finish()).await.result.is_none());
 }
 
 #[tokio::test]
