@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, create_dir_all};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -147,9 +147,10 @@ pub fn find_foreign(directory: &Path) -> io::Result<Option<Foreign>> {
                     open.push(path);
                     continue;
                 }
-                Ok(found) if found.is_file() => continue,
+                // A killed run leaves its socket. To open one as a file is an error at once.
+                Ok(found) if found.is_file() || found.file_type().is_socket() => continue,
                 Ok(found) if found.is_symlink() => "is a symbolic link",
-                Ok(_) => "is not a file, but a pipe, a socket or a device",
+                Ok(_) => "is not a file, but a pipe or a device",
             };
             return Ok(Some(Foreign { path, what }));
         }
@@ -182,6 +183,15 @@ mod tests {
         }
         assert_eq!((mode(&new), mode(&empty), mode(&used)), (0o700, 0o750, 0o755));
         assert_eq!(mode(&used.join("file")), 0o600);
+    }
+
+    #[test]
+    fn the_socket_of_a_killed_run_is_not_foreign_and_a_link_is() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap());
+        assert!(find_foreign(folder.path()).unwrap().is_none());
+        std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
+        assert_eq!(find_foreign(folder.path()).unwrap().unwrap().what, "is a symbolic link");
     }
 
     #[test]
