@@ -34,8 +34,9 @@ const AT_ONCE: usize = 4;
 const RECORDS: usize = 10_000;
 /// The size that records are thought to have before one was received.
 const FIRST: usize = 256 << 10;
-/// The most shards of a stream that are listed.
+/// The most shards of a stream, and the most requests to list them.
 const SHARDS: usize = 100_000;
+const PAGES: usize = 1000;
 
 /// Reads a stream.
 pub(super) struct Kinesis {
@@ -119,7 +120,7 @@ impl Kinesis {
             let body = self.body();
             let limit = (self.fetch_bytes / self.average.max(1)).clamp(1, RECORDS);
             let Some(shard) = self.shards.get_mut(&id) else { return };
-            shard.is_asked = true;
+            shard.begin_request();
             let limit = if shard.is_slow { 1 } else { limit };
             let (iterator, place) = (shard.iterator.take(), shard.place.clone());
             if let Place::Latest(time) = place {
@@ -138,7 +139,8 @@ impl Kinesis {
     async fn note(&mut self, (id, asked, answer): Asked, out: &mut SourceOutput) -> Result<bool, Error> {
         let wait = self.config.poll_interval.duration();
         let Some(shard) = self.shards.get_mut(&id) else { return Ok(false) };
-        shard.is_asked = false;
+        // Until it has answered.
+        (shard.is_asked, shard.is_at_end) = (false, false);
         let page = match answer {
             Ok(Answer::Page(page)) => page,
             Ok(Answer::TooLong) => {
@@ -154,8 +156,7 @@ impl Kinesis {
         };
         let is_empty = page.records.is_empty();
         let is_at_end = is_empty && page.millis_behind_latest.is_none_or(|behind| behind <= 0.0);
-        // Some servers never say that a closed shard has ended.
-        let has_ended = page.next_shard_iterator.is_none() || (shard.is_closed && is_at_end);
+        let has_ended = shard.has_ended(page.next_shard_iterator.is_none(), is_at_end);
         shard.is_slow &= is_empty;
         let size: usize = page.records.iter().map(Incoming::bytes).sum();
         if let Some(average) = size.checked_div(page.records.len()) {
@@ -258,7 +259,8 @@ impl Source for Kinesis {
     }
 }
 
-/// Returns all shards of a stream.
+/// Returns all shards of a stream. A stream has some: without this, an answer that lists none would let the
+/// source forget where it was.
 async fn listing(api: &Api, mut body: Value) -> Result<Vec<Listed>, CallError> {
     #[derive(Deserialize)]
     struct Listing {
@@ -268,14 +270,17 @@ async fn listing(api: &Api, mut body: Value) -> Result<Vec<Listed>, CallError> {
         next: Option<String>,
     }
     let mut all = Vec::new();
-    loop {
+    for _ in 0..PAGES {
         let Listing { shards, next } = api.call("ListShards", &body).await?;
         all.extend(shards);
         match next {
             Some(next) if all.len() < SHARDS => body = json!({ "NextToken": next }),
-            _ => return Ok(all),
+            None if !all.is_empty() => return Ok(all),
+            _ => break,
         }
     }
+    let text = format!("the list of {} has no shards, or more than {SHARDS}", api.request.server());
+    Err(CallError::Failed(Error::temporary(text)))
 }
 
 /// Asks a shard for records. Without an iterator, one for the place is made.

@@ -96,10 +96,26 @@ pub(super) struct Shard {
     pub(super) due: Instant,
     /// True while a request is on its way.
     pub(super) is_asked: bool,
+    /// True if it was known to be closed before the last request.
+    was_closed: bool,
     /// True if the last answer was the end of what the shard had.
     pub(super) is_at_end: bool,
     /// True if an answer was too long: records are asked for one by one.
     pub(super) is_slow: bool,
+}
+
+impl Shard {
+    /// Notes that a request begins.
+    pub(super) fn begin_request(&mut self) {
+        (self.is_asked, self.was_closed) = (true, self.is_closed);
+    }
+
+    /// True if the answer to the last request is the end of the shard, which the server may say by itself.
+    /// Some servers never do: then it is a closed shard without further records. If it was closed only after
+    /// it was asked, it may have got records in between.
+    pub(super) fn has_ended(&self, says_so: bool, is_at_end: bool) -> bool {
+        says_so || (self.was_closed && is_at_end)
+    }
 }
 
 /// The shards of a stream.
@@ -155,8 +171,17 @@ impl Shards {
                 place
             });
             let parents = [parent_shard_id, adjacent_parent_shard_id].into_iter().flatten().collect();
-            let (iterator, is_asked, is_at_end, is_slow) = (None, false, false, false);
-            let shard = Shard { parents, is_closed, place, iterator, due, is_asked, is_at_end, is_slow };
+            let shard = Shard {
+                parents,
+                is_closed,
+                place,
+                iterator: None,
+                due,
+                is_asked: false,
+                was_closed: false,
+                is_at_end: false,
+                is_slow: false,
+            };
             self.all.insert(id, shard);
         }
         changes
@@ -184,9 +209,10 @@ impl Shards {
         ready.min_by_key(|(_, shard)| shard.due).map(|(id, _)| id.clone())
     }
 
-    /// True if all that the shards had was read.
+    /// True if all that the shards had at the last answer of each was read. Of many shards, some are always
+    /// being asked again.
     pub(super) fn are_at_end(&self) -> bool {
-        self.all.values().all(|shard| shard.place == Place::Ended || (shard.is_at_end && !shard.is_asked))
+        self.all.values().all(|shard| shard.place == Place::Ended || shard.is_at_end)
     }
 
     /// Notes that requests on their way were given up.
@@ -243,6 +269,31 @@ mod tests {
         let changes = shards.list(rest, None, 0, |_| None);
         assert_eq!(changes.gone, [Arc::<str>::from("a"), Arc::from("b")]);
         assert_eq!(shards.due(Instant::now()).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn a_shard_that_was_closed_while_it_was_asked_is_asked_again() {
+        let mut shards = Shards::default();
+        shards.list(vec![listed("a", [None, None], false)], None, 0, |_| None);
+        shards.get_mut("a").unwrap().begin_request();
+        shards.list(vec![listed("a", [None, None], true)], None, 0, |_| None);
+        let shard = shards.get_mut("a").unwrap();
+        assert!(!shard.has_ended(false, true) && shard.has_ended(true, false));
+        shard.begin_request();
+        assert!(shard.has_ended(false, true) && !shard.has_ended(false, false));
+    }
+
+    #[test]
+    fn shards_that_are_being_asked_again_are_at_their_ends() {
+        let mut shards = Shards::default();
+        shards.list(family(), None, 0, |_| None);
+        for id in ["a", "b", "c"] {
+            assert!(!shards.are_at_end());
+            let shard = shards.get_mut(id).unwrap();
+            shard.begin_request();
+            shard.is_at_end = true;
+        }
+        assert!(shards.are_at_end());
     }
 
     #[test]
