@@ -83,8 +83,10 @@ pub(super) struct Keeper {
     returned: Vec<(String, u64)>,
     /// The number of messages of a partition that are not deleted.
     left: HashMap<Arc<str>, usize>,
-    /// No request is made before.
-    not_before: Instant,
+    /// No message is deleted before.
+    no_deletion_before: Instant,
+    /// It is not set before when messages are delivered again.
+    no_change_before: Instant,
     watch: Instant,
 }
 
@@ -120,7 +122,8 @@ impl Keeper {
             settled: Vec::new(),
             returned: Vec::new(),
             left: HashMap::new(),
-            not_before: now,
+            no_deletion_before: now,
+            no_change_before: now,
             watch: now,
         }
     }
@@ -254,14 +257,8 @@ impl Keeper {
 
     /// Does what is due by the clock.
     async fn do_due(&mut self, url: &str, out: &SourceOutput) -> Result<(), Error> {
+        self.change_due(url).await?;
         self.delete(url, out).await?;
-        if Instant::now() < self.not_before {
-            return Ok(());
-        }
-        let due = self.deliveries.lock().due();
-        let extended = due.into_iter().map(|handle| (handle, self.visibility_timeout)).collect();
-        let changes = [std::mem::take(&mut self.returned), extended];
-        self.change(url, changes.concat()).await?;
         if self.watch <= Instant::now() {
             self.watch = Instant::now() + WATCH_EVERY;
             if let Ok(Counts { visible, .. }) = counts(&self.api, url).await {
@@ -271,10 +268,23 @@ impl Keeper {
         Ok(())
     }
 
-    /// Deletes what is settled, as far as the service does it.
+    /// Sets when the messages are delivered again that are due.
+    async fn change_due(&mut self, url: &str) -> Result<(), Error> {
+        if Instant::now() < self.no_change_before {
+            return Ok(());
+        }
+        let due = self.deliveries.lock().due();
+        let extended = due.into_iter().map(|handle| (handle, self.visibility_timeout)).collect();
+        let changes = [std::mem::take(&mut self.returned), extended];
+        self.change(url, changes.concat()).await
+    }
+
+    /// Deletes what is settled, as far as the service does it. That may take long, or fail for long:
+    /// meanwhile, the messages are still kept from other readers.
     async fn delete(&mut self, url: &str, out: &SourceOutput) -> Result<(), Error> {
         // A dry run leaves to the next one what an earlier one did not delete.
-        while !self.settled.is_empty() && !out.is_dry() && Instant::now() >= self.not_before {
+        while !self.settled.is_empty() && !out.is_dry() && Instant::now() >= self.no_deletion_before {
+            self.change_due(url).await?;
             let mut calls = JoinSet::new();
             for _ in 0..self.concurrency {
                 let rest = self.settled.split_off(self.settled.len().min(AT_ONCE));
@@ -329,7 +339,8 @@ impl Keeper {
             Ok(Answer { failed }) => failed,
             Err(error) => {
                 self.settled.extend(taken);
-                return self.pause(error, "messages cannot be deleted");
+                self.no_deletion_before = after(error, "messages cannot be deleted")?;
+                return Ok(());
             }
         };
         // An entry that the sender is to blame for has a handle that is of no use.
@@ -341,7 +352,7 @@ impl Keeper {
         for (place, done) in taken.into_iter().enumerate() {
             if again.contains(&place) {
                 self.settled.push(done);
-                self.not_before = Instant::now() + PAUSE;
+                self.no_deletion_before = Instant::now() + PAUSE;
             } else {
                 self.deliveries.lock().delete(&done.id);
                 self.forget(done.partition, out);
@@ -380,28 +391,27 @@ impl Keeper {
             }
             while let Some(call) = calls.join_next().await {
                 if let Ok(Err(error)) = call {
-                    self.pause(error, "messages cannot be kept from other readers")?;
+                    self.no_change_before = after(error, "messages cannot be kept from other readers")?;
                 }
             }
         }
         Ok(())
     }
+}
 
-    /// Lets the next request wait after a failed one.
-    ///
-    /// # Errors
-    /// The error, if no further request succeeds.
-    fn pause(&mut self, error: CallError, message: &str) -> Result<(), Error> {
-        // A message may be to blame, which comes again then.
-        let is_of_messages = matches!(&error, CallError::Refused(refusal) if refusal.kind == Kind::Messages);
-        let error = error.error(message);
-        if !error.kind().is_temporary() && !is_of_messages {
-            return Err(error);
-        }
-        tracing::debug!("{}", error.full());
-        self.not_before = Instant::now() + PAUSE;
-        Ok(())
+/// Returns when the next request may be made after a failed one.
+///
+/// # Errors
+/// The error, if no further request succeeds.
+fn after(error: CallError, message: &str) -> Result<Instant, Error> {
+    // A message may be to blame, which comes again then.
+    let is_of_messages = matches!(&error, CallError::Refused(refusal) if refusal.kind == Kind::Messages);
+    let error = error.error(message);
+    if !error.kind().is_temporary() && !is_of_messages {
+        return Err(error);
     }
+    tracing::debug!("{}", error.full());
+    Ok(Instant::now() + PAUSE)
 }
 
 /// The numbers of messages of a queue, which are not exact.
