@@ -158,7 +158,9 @@ async fn check(api: &Api, probe: &Probe) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(CallError::Failed(error)) => Err(error),
         Err(CallError::Refused(refusal)) => match refusal.kind {
-            Kind::Credentials | Kind::Absent => Err(refusal
+            // There are no messages yet: an invalid name of the target would otherwise make each of them
+            // leave by `errors`.
+            Kind::Credentials | Kind::Absent | Kind::Messages => Err(refusal
                 .error()
                 .context("the service cannot be used (`check: false` does without this check)")),
             // A user who may only write may not ask. Whether the service takes messages is seen by its
