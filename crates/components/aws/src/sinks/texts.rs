@@ -27,8 +27,8 @@ pub struct TextOptions {
     #[serde(default)]
     message_group: Option<Template>,
     /// The id by which a queue or topic in order recognises a message that is sent again within 5 minutes,
-    /// for example `{id}`. By default, and if one of its fields is empty, messages have ids that hold for this
-    /// run.
+    /// for example `{id}`. By default, and if one of its fields is empty, messages have ids that hold for
+    /// this run.
     #[serde(default)]
     deduplication_id: Option<Template>,
     /// Attributes of the message, for example `{Host: '{meta.hostname}'}`, at most 10. Columns in braces are

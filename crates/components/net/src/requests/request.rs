@@ -186,7 +186,7 @@ impl Request {
         for secret in &self.secrets {
             text = hidden(&text, secret);
         }
-        // Nobody would recognise a secret that is cut.
+        // A secret that is cut would not be found.
         text.truncate(text.floor_char_boundary(SHOWN.saturating_add(longest_secret())));
         foreign(&redacted_start(&text, SHOWN)).into_owned()
     }

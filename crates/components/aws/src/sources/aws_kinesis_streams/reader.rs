@@ -102,8 +102,23 @@ impl Kinesis {
         for shard in gone {
             out.forget(&self.partition(&shard));
         }
+        if !self.has_listed {
+            self.forget_gone(out);
+        }
         self.has_listed = true;
         Ok(())
+    }
+
+    /// Forgets the shards of a checkpoint that have gone since then.
+    fn forget_gone(&mut self, out: &SourceOutput) {
+        let prefix = self.partition("");
+        for partition in out.partitions() {
+            let is_gone =
+                partition.strip_prefix(&*prefix).is_some_and(|shard| self.shards.get_mut(shard).is_none());
+            if is_gone {
+                out.forget(&partition);
+            }
+        }
     }
 
     /// Notes where a later run begins in a shard, when all before is settled.

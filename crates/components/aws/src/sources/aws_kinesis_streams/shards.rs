@@ -127,7 +127,8 @@ pub(super) struct Shards {
 /// The changes by a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// Shards that a later run must know, with the places where they begin.
+    /// Shards that are new to this run and to its checkpoint, with the places where they begin. A later run
+    /// must know them, also those without records: it would not know that the stream has begun.
     pub(super) begun: Vec<(Arc<str>, Place)>,
     /// Shards that no longer exist.
     pub(super) gone: Vec<Arc<str>>,
@@ -162,7 +163,7 @@ impl Shards {
             let id: Arc<str> = shard_id.into();
             let place = saved(&id).unwrap_or_else(|| {
                 let place = match start {
-                    None | Some(Start::Earliest) => return Place::Horizon,
+                    None | Some(Start::Earliest) => Place::Horizon,
                     Some(Start::Latest) if is_closed => Place::Ended,
                     Some(Start::Latest) => Place::Latest(now),
                     Some(Start::Time(time)) => Place::Time(time),
@@ -250,7 +251,8 @@ mod tests {
     #[test]
     fn a_shard_is_read_after_those_that_it_continues() {
         let mut shards = Shards::default();
-        assert_eq!(shards.list(family(), Some(Start::Earliest), 0, |_| None), Changes::default());
+        let changes = shards.list(family(), Some(Start::Earliest), 0, |_| None);
+        assert_eq!(changes.begun, ["a", "b", "c"].map(|id| (Arc::<str>::from(id), Place::Horizon)));
         let mut read = Vec::new();
         while let Some(id) = shards.due(Instant::now()) {
             ended(&mut shards, &id);
@@ -305,7 +307,9 @@ mod tests {
         assert_eq!(begun, [("a", Place::Ended), ("b", Place::Ended), ("c", Place::Latest(5))]);
         let mut later = family();
         later.push(listed("d", [Some("c"), None], false));
-        assert_eq!(shards.list(later, None, 6, |_| None), Changes::default());
+        // Also of a shard without records, or a later run could begin at its start, after those that come.
+        let changes = shards.list(later, None, 6, |_| None);
+        assert_eq!(changes, Changes { begun: vec![("d".into(), Place::Horizon)], gone: Vec::new() });
         assert_eq!(shards.get_mut("d").unwrap().place, Place::Horizon);
         let mut resumed = Shards::default();
         resumed.list(family(), None, 7, |id| (id == "c").then(|| Place::read(&Place::Latest(5).offset())));

@@ -179,3 +179,23 @@ async fn an_answer_that_is_none_ends_no_shard_and_forgets_no_place() {
     source.stop.request();
     assert!(source.finish().await.result.is_none());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_has_the_shards_that_exist_also_those_without_records() {
+    let moto = numbered(1, 0);
+    let options = yaml(&moto, ", start: latest, end_after_idle: 300ms");
+    // A shard of an earlier run no longer exists, and another one continues it.
+    let saved = BTreeMap::from([("s/shardId-000000000009".to_owned(), json!({ "ended": true }))]);
+    let source = testing::start::<AwsKinesisStreamsSource>(&options, 1 << 16, saved);
+    let positions = source.positions.clone();
+    assert!(source.finish().await.result.is_none());
+    let saved: BTreeMap<String, Value> = positions
+        .partitions()
+        .into_iter()
+        .filter_map(|partition| Some((partition.to_string(), positions.committed(&partition)?)))
+        .collect();
+    assert_eq!(saved, BTreeMap::from([(format!("s/{SHARD}"), json!({}))]));
+    // They came while there was no run.
+    put(&moto, 0..3);
+    assert_eq!(read(&options, saved).await, [0, 1, 2]);
+}

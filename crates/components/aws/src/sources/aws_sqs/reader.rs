@@ -2,8 +2,8 @@
 //!
 //! Several requests wait for messages at the same time, each in a task of its own, and their answers are sent
 //! on one after the other. The messages of an answer become one batch, or few: their order is that of the
-//! queue. They are on their way from the moment they are here: an answer may wait for its turn for longer than
-//! the visibility timeout, when a sink is slow.
+//! queue. They are on their way from the moment they are here: an answer may wait for its turn for longer
+//! than the visibility timeout, when a sink is slow.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -303,9 +303,11 @@ async fn receive(api: &Api, body: Value, deliveries: &Mutex<Deliveries>) -> Resu
     }
     let Body { messages } = read(&api.request, &answer)?;
     let messages = messages.unwrap_or_default();
-    // Both are kept as long as a message is on its way.
-    if messages.iter().any(|message| message.id.len().max(message.handle.len()) > LONGEST) {
-        let text = format!("{} delivers a message with an id that is too long", api.request.server());
+    // Ids and handles are kept as long as a message is on its way.
+    let is_long = |message: &Incoming| message.id.len().max(message.handle.len()) > LONGEST;
+    if messages.len() > AT_ONCE || messages.iter().any(is_long) {
+        let server = api.request.server();
+        let text = format!("{server} delivers more messages than {AT_ONCE}, or one with a long id");
         return Err(CallError::Failed(Error::temporary(text)));
     }
     // A server that does not wait would be asked without end.
