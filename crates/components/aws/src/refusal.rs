@@ -149,7 +149,8 @@ impl Refusal {
     pub(crate) fn error(self) -> Error {
         match self.kind {
             Kind::Overload => Error::overloaded(self.text),
-            Kind::Other if self.is_for_now => Error::temporary(self.text),
+            // Iterators and tokens of lists expire, and the next call gets new ones.
+            Kind::Other if self.is_for_now || self.code.starts_with("Expired") => Error::temporary(self.text),
             Kind::Credentials if self.is_of_the_clock => {
                 Error::permanent(format!("{}; correct the clock of this machine", self.text))
             }
@@ -284,6 +285,18 @@ mod tests {
             ("", Kind::Other),
         ] {
             assert_eq!(Kind::of(code), kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_has_expired_is_asked_for_again_unless_it_is_the_key() {
+        for (code, is_temporary) in
+            [("ExpiredNextTokenException", true), ("ExpiredTokenException", false), ("Any", false)]
+        {
+            let body = format!(r#"{{"__type":"{code}"}}"#);
+            let (request, answer) = answered(400, &HeaderMap::new(), body.as_bytes()).unwrap();
+            let error = Refusal::of(&request, &answer).error();
+            assert_eq!(error.kind().is_temporary(), is_temporary, "{code}");
         }
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
+use http::HeaderMap;
+use http::header::DATE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_engine::{Checkpoint, Error, Source, SourceOutput};
@@ -88,13 +90,14 @@ impl Kinesis {
     /// Lists the shards.
     async fn list(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let listed = listing(&self.api, self.body()).await;
-        let listed = listed.map_err(|error| error.error("the shards of the stream cannot be listed"))?;
+        let (listed, time) =
+            listed.map_err(|error| error.error("the shards of the stream cannot be listed"))?;
         let prefix = self.partition("");
         let has_begun = self.has_listed || out.partitions().iter().any(|known| known.starts_with(&*prefix));
         let start = (!has_begun).then_some(self.config.start);
         let mut shards = std::mem::take(&mut self.shards);
         let saved = |shard: &str| out.saved(&self.partition(shard)).map(|offset| Place::read(&offset));
-        let Changes { begun, gone } = shards.list(listed, start, Utc::now().timestamp_millis(), saved);
+        let Changes { begun, gone } = shards.list(listed, start, time, saved);
         self.shards = shards;
         for (shard, place) in begun {
             self.note_place(&shard, &place, out);
@@ -274,9 +277,16 @@ impl Source for Kinesis {
     }
 }
 
-/// Returns all shards of a stream. A stream has some: without this, an answer that lists none would let the
-/// source forget where it was.
-async fn listing(api: &Api, mut body: Value) -> Result<Vec<Listed>, CallError> {
+/// Returns the time of a server in milliseconds since 1970, which it says in whole seconds.
+fn time_of(headers: &HeaderMap) -> Option<i64> {
+    let time = DateTime::parse_from_rfc2822(headers.get(DATE)?.to_str().ok()?).ok()?;
+    Some(time.timestamp_millis())
+}
+
+/// Returns all shards of a stream, and the time of the server: records are read by its times, and the clock
+/// of this machine may be ahead. A stream has some shards: without this, an answer that lists none would let
+/// the source forget where it was.
+async fn listing(api: &Api, mut body: Value) -> Result<(Vec<Listed>, i64), CallError> {
     #[derive(Deserialize)]
     struct Listing {
         #[serde(rename = "Shards", default)]
@@ -284,13 +294,17 @@ async fn listing(api: &Api, mut body: Value) -> Result<Vec<Listed>, CallError> {
         #[serde(rename = "NextToken", default)]
         next: Option<String>,
     }
-    let mut all = Vec::new();
+    let (mut all, mut time) = (Vec::new(), None);
     for _ in 0..PAGES {
-        let Listing { shards, next } = api.call("ListShards", &body).await?;
+        let answer = api.ask("ListShards", body.to_string().into()).await?;
+        let Listing { shards, next } = read(&api.request, &answer)?;
+        time = time.or_else(|| time_of(&answer.headers));
         all.extend(shards);
         match next {
             Some(next) if all.len() < SHARDS => body = json!({ "NextToken": next }),
-            None if !all.is_empty() => return Ok(all),
+            None if !all.is_empty() => {
+                return Ok((all, time.unwrap_or_else(|| Utc::now().timestamp_millis())));
+            }
             _ => break,
         }
     }
@@ -327,4 +341,19 @@ async fn ask(
         return Ok(Answer::TooLong);
     }
     read(&api.request, &answer).map(Answer::Page)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_server() {
+        let time = |text| time_of(&HeaderMap::from_iter([(DATE, HeaderValue::from_static(text))]));
+        assert_eq!(time("Wed, 21 Oct 2015 07:28:00 GMT"), Some(1_445_412_480_000));
+        assert_eq!(time("now"), None);
+        assert_eq!(time_of(&HeaderMap::new()), None);
+    }
 }
