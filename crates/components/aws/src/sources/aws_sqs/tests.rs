@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
