@@ -83,10 +83,9 @@ pub(super) struct Keeper {
     returned: Vec<(String, u64)>,
     /// The number of messages of a partition that are not deleted.
     left: HashMap<Arc<str>, usize>,
-    /// No message is deleted before.
-    no_deletion_before: Instant,
-    /// It is not set before when messages are delivered again.
-    no_change_before: Instant,
+    /// The requests that delete messages, and those that set when others are delivered again.
+    deletions: Requests,
+    changes: Requests,
     watch: Instant,
 }
 
@@ -122,8 +121,8 @@ impl Keeper {
             settled: Vec::new(),
             returned: Vec::new(),
             left: HashMap::new(),
-            no_deletion_before: now,
-            no_change_before: now,
+            deletions: Requests { before: now, is_failing: false },
+            changes: Requests { before: now, is_failing: false },
             watch: now,
         }
     }
@@ -270,7 +269,7 @@ impl Keeper {
 
     /// Sets when the messages are delivered again that are due.
     async fn change_due(&mut self, url: &str) -> Result<(), Error> {
-        if Instant::now() < self.no_change_before {
+        if !self.changes.are_due() {
             return Ok(());
         }
         let due = self.deliveries.lock().due();
@@ -283,7 +282,7 @@ impl Keeper {
     /// meanwhile, the messages are still kept from other readers.
     async fn delete(&mut self, url: &str, out: &SourceOutput) -> Result<(), Error> {
         // A dry run leaves to the next one what an earlier one did not delete.
-        while !self.settled.is_empty() && !out.is_dry() && Instant::now() >= self.no_deletion_before {
+        while !self.settled.is_empty() && !out.is_dry() && self.deletions.are_due() {
             self.change_due(url).await?;
             let mut calls = JoinSet::new();
             for _ in 0..self.concurrency {
@@ -339,10 +338,10 @@ impl Keeper {
             Ok(Answer { failed }) => failed,
             Err(error) => {
                 self.settled.extend(taken);
-                self.no_deletion_before = after(error, "messages cannot be deleted")?;
-                return Ok(());
+                return self.deletions.fail(error, "messages cannot be deleted");
             }
         };
+        self.deletions.is_failing = false;
         // An entry that the sender is to blame for has a handle that is of no use.
         let again = failed.iter().filter(|failed| {
             let is_useless = failed.sender_fault && Kind::of(&failed.code) != Kind::Overload;
@@ -352,7 +351,7 @@ impl Keeper {
         for (place, done) in taken.into_iter().enumerate() {
             if again.contains(&place) {
                 self.settled.push(done);
-                self.no_deletion_before = Instant::now() + PAUSE;
+                self.deletions.pause();
             } else {
                 self.deliveries.lock().delete(&done.id);
                 self.forget(done.partition, out);
@@ -390,8 +389,12 @@ impl Keeper {
                 calls.spawn(async move { api.call::<Answer>("ChangeMessageVisibilityBatch", &body).await });
             }
             while let Some(call) = calls.join_next().await {
-                if let Ok(Err(error)) = call {
-                    self.no_change_before = after(error, "messages cannot be kept from other readers")?;
+                match call {
+                    Ok(Err(error)) => {
+                        self.changes.fail(error, "messages cannot be kept from other readers")?;
+                    }
+                    Ok(Ok(_)) => self.changes.is_failing = false,
+                    Err(_) => {}
                 }
             }
         }
@@ -399,19 +402,40 @@ impl Keeper {
     }
 }
 
-/// Returns when the next request may be made after a failed one.
-///
-/// # Errors
-/// The error, if no further request succeeds.
-fn after(error: CallError, message: &str) -> Result<Instant, Error> {
-    // A message may be to blame, which comes again then.
-    let is_of_messages = matches!(&error, CallError::Refused(refusal) if refusal.kind == Kind::Messages);
-    let error = error.error(message);
-    if !error.kind().is_temporary() && !is_of_messages {
-        return Err(error);
+/// Requests of one kind, which pause after one that failed.
+struct Requests {
+    /// None is made before.
+    before: Instant,
+    /// True if the last one failed. The user was told so.
+    is_failing: bool,
+}
+
+impl Requests {
+    fn are_due(&self) -> bool {
+        Instant::now() >= self.before
     }
-    tracing::debug!("{}", error.full());
-    Ok(Instant::now() + PAUSE)
+
+    fn pause(&mut self) {
+        self.before = Instant::now() + PAUSE;
+    }
+
+    /// Notes that a request failed.
+    ///
+    /// # Errors
+    /// The error, if no further request succeeds.
+    fn fail(&mut self, error: CallError, message: &str) -> Result<(), Error> {
+        // A message may be to blame, which comes again then.
+        let is_of_messages = matches!(&error, CallError::Refused(refusal) if refusal.kind == Kind::Messages);
+        let error = error.error(message);
+        if !error.kind().is_temporary() && !is_of_messages {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!("{}; this is tried again", error.full());
+        }
+        self.pause();
+        Ok(())
+    }
 }
 
 /// The numbers of messages of a queue, which are not exact.
