@@ -406,7 +406,7 @@ impl Keeper {
 struct Requests {
     /// None is made before.
     before: Instant,
-    /// True if the last one failed. The user was told so.
+    /// True if the last one failed, of which there was a warning.
     is_failing: bool,
 }
 
